@@ -1,0 +1,21 @@
+"""The base of every configuration type: immutable, keyword-only, and closed to unknown keys."""
+
+from typing import Annotated
+
+import msgspec
+
+Level = bool | int | float | str
+"""A value that a factor takes."""
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
+"""A word that can stand in a path: letters, digits and _ . + -"""
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A configuration object: an unknown key or a value of the wrong type is an error."""

@@ -1,0 +1,110 @@
+"""What defines one training job: its settings, and the spec that is its identity."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from feedrate.config.base import Count, Level, Name, Natural, Positive, Strict
+
+SPEC_SCHEMA = 1
+"""Version of `RunSpec`; raise it when a field changes its meaning (all runs are then done again)."""
+
+Kind = Literal["cpu", "cuda", "hpu"]
+Launcher = Literal["single", "torchrun", "mpirun"]
+
+
+class ModelSettings(Strict):
+    """The model that is trained."""
+
+    name: Annotated[Name, Meta(description="Builder in feedrate.models: bridgetower.")]
+    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large.")]
+    checkpoint: Annotated[
+        str | None,
+        Meta(description="Hub id or folder with safetensors weights; null: random weights."),
+    ] = None
+    revision: Annotated[
+        str | None, Meta(description="Commit, tag or branch of a hub checkpoint.")
+    ] = None
+
+
+class LoaderSettings(Strict):
+    """How samples reach the device."""
+
+    decode: Annotated[
+        Literal["host", "device"], Meta(description="Where JPEG files are decoded.")
+    ] = "host"
+    workers: Annotated[Natural, Meta(description="Data-loader worker processes per rank.")] = 0
+    prefetch_factor: Annotated[Count, Meta(description="Batches each worker keeps ready.")] = 2
+    persistent_workers: Annotated[
+        bool, Meta(description="Workers outlive an epoch (off, as in the published script).")
+    ] = False
+    pin_memory: Annotated[
+        bool, Meta(description="Page-locked host memory (used on cuda and hpu only).")
+    ] = True
+    max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
+
+
+class TrainSettings(Strict):
+    """How the model is trained."""
+
+    batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
+    gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
+    precision: Annotated[
+        Literal["fp32", "bf16"], Meta(description="bf16 is autocast with fp32 master weights.")
+    ] = "bf16"
+    strategy: Annotated[
+        Literal["ddp", "fast_ddp"], Meta(description="How gradients are synchronised.")
+    ] = "ddp"
+    learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
+    optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
+
+
+class Protocol(Strict):
+    """How a run is measured; the same for all devices of a study unless adapted."""
+
+    steps: Annotated[Count, Meta(description="Optimizer steps in all, warm-up included.")]
+    warmup_steps: Annotated[
+        Count,
+        Meta(description="Optimizer steps left out at the start (the first step among them)."),
+    ]
+    repeats: Annotated[Count, Meta(description="Runs of every cell, interleaved.")] = 3
+    ceiling_s: Annotated[
+        Positive, Meta(description="Seconds each for the loader alone and the model alone.")
+    ] = 2.0
+    evaluate: Annotated[
+        bool, Meta(description="Evaluate on validation and predict on test, after the window.")
+    ] = False
+    save_checkpoints: Annotated[
+        bool, Meta(description="Keep the final weights and a checkpoint to resume from.")
+    ] = False
+    seed: Annotated[Natural, Meta(description="Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
+    timeout_min: Annotated[
+        Positive, Meta(description="A job that takes longer is stopped and recorded as failed.")
+    ] = 240.0
+
+
+class Settings(Strict):
+    """All that a factor can set: `model.size`, `loader.workers`, `train.batch_size`, …"""
+
+    model: ModelSettings
+    loader: LoaderSettings = LoaderSettings()
+    train: TrainSettings = TrainSettings()
+
+
+class RunSpec(Strict):
+    """The identity of a run: it is done again when, and only when, this, its data or the source
+    digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
+
+    schema: int = SPEC_SCHEMA
+    study: Name
+    device: Name
+    kind: Kind
+    count: Annotated[Count, Meta(description="Devices, and so ranks: the world size.")]
+    launcher: Launcher
+    cell: str
+    levels: dict[str, Level]
+    repeat: Count
+    seed: Natural
+    dataset: Name
+    settings: Settings
+    protocol: Protocol

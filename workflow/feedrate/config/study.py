@@ -1,0 +1,132 @@
+"""A study: one published experiment or one question, as data."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from feedrate.config.base import Level, Name, Positive, Strict
+from feedrate.config.settings import Protocol, Settings
+
+
+class Source(Strict):
+    """Where a study's published numbers and statements come from."""
+
+    title: Annotated[str, Meta(min_length=1)]
+    address: str = ""
+    editions: Annotated[list[str], Meta(description="States of the source, oldest first.")] = []
+
+
+class Factor(Strict):
+    """What a study varies."""
+
+    sets: Annotated[
+        str, Meta(description="The setting that it sets, as `loader.workers`.", min_length=1)
+    ]
+    levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
+    label: Annotated[str, Meta(description="Name on axes and in tables.")] = ""
+    requires: Annotated[
+        dict[str, Name],
+        Meta(description="Level (as text) to the capability that a device needs for it."),
+    ] = {}
+
+
+class Exclude(Strict):
+    """Cells that are left out on purpose: those that have all of these levels."""
+
+    levels: dict[str, Level]
+    why: Annotated[str, Meta(min_length=1)]
+
+
+class Claim(Strict):
+    """A statement of the source as an expression over cells."""
+
+    id: Name
+    text: Annotated[str, Meta(description="The statement, in our words.", min_length=1)]
+    expression: Annotated[
+        str,
+        Meta(
+            description="Ratio of cells, as `gaudi2[workers=2] / h100[workers=2]`; factors that are "
+            "not named stand at the baseline; `*` for the device: each device that was measured.",
+            min_length=1,
+        ),
+    ]
+    published: Annotated[Positive | None, Meta(description="The value that the source prints.")] = (
+        None
+    )
+    at_least: Annotated[
+        float | None, Meta(description="For a statement in words: the ratio must reach this.")
+    ] = None
+    edition: str = ""
+
+
+class Table(Strict):
+    """A table of the report."""
+
+    name: Name
+    kind: Literal["published", "cells", "speedup", "claims", "ceilings", "fit", "editions", "data"]
+    title: Annotated[str, Meta(min_length=1)]
+    caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
+    columns: Annotated[
+        list[dict[str, Level]], Meta(description="Cells to show, as levels (kind: published).")
+    ] = []
+    factor: Annotated[Name | None, Meta(description="The factor that spans the table.")] = None
+
+
+class Figure(Strict):
+    """A figure of the report."""
+
+    name: Name
+    kind: Literal["answer", "throughput", "step_time", "speedup", "fit", "loss", "steps"]
+    title: Annotated[str, Meta(min_length=1)]
+    caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
+    x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
+
+
+class Thresholds(Strict):
+    """Where verdicts and statistics draw their lines; changing them reruns no training."""
+
+    input_bound_wait_share: Annotated[
+        float, Meta(description="Data-wait share from which a cell is input-bound.", ge=0, le=1)
+    ] = 0.10
+    compute_bound_wait_share: Annotated[
+        float, Meta(description="Data-wait share up to which a cell is compute-bound.", ge=0, le=1)
+    ] = 0.02
+    headroom: Annotated[
+        Positive, Meta(description="Loader rate over consumption that shows headroom.")
+    ] = 1.3
+    memory_pressed_share: Annotated[
+        float, Meta(description="Peak memory over the device's from which it presses.", ge=0, le=1)
+    ] = 0.95
+    noise_share: Annotated[
+        Positive, Meta(description="Spread of repeats, (max - min) / median, flagged as noisy.")
+    ] = 0.10
+    confidence: Annotated[
+        float, Meta(description="Level of the bootstrap intervals.", gt=0, lt=1)
+    ] = 0.95
+    claim_tolerance: Annotated[
+        Positive, Meta(description="A claimed ratio holds within this share of its value.")
+    ] = 0.05
+
+
+class Study(Strict):
+    """One file in config/studies/; the file's name is the study's."""
+
+    title: Annotated[str, Meta(min_length=1)]
+    question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
+    source: Source
+    settings: Settings
+    protocol: Protocol
+    adapt: Annotated[
+        dict[Name, dict[str, Any]],
+        Meta(description="Device or kind to settings and protocol that differ there."),
+    ] = {}
+    factors: dict[Name, Factor]
+    baseline: Annotated[
+        dict[str, Level], Meta(description="The level of each factor that ratios refer to.")
+    ]
+    exclude: list[Exclude] = []
+    published: Annotated[list[str], Meta(description="Files in config/published/.")] = []
+    claims: list[Claim] = []
+    tables: list[Table] = []
+    figures: list[Figure] = []
+    thresholds: Thresholds = Thresholds()

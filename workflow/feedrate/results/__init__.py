@@ -1,0 +1,1 @@
+"""What came out: records and their checks, statistics, claims and verdicts."""

@@ -1,0 +1,138 @@
+"""The record: the one checked JSON document that a run ends in."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from feedrate.config.base import Level, Strict
+from feedrate.config.settings import RunSpec
+
+RECORD_SCHEMA = 1
+"""Version of `Record`; raise it when a field changes its meaning."""
+
+Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
+
+
+class Measurement(Strict):
+    """What the meter saw in the timed window (warm-up steps left out, data loading inside).
+
+    Over ranks: samples are summed, wall time is the slowest rank's.
+    """
+
+    samples_per_s: Annotated[float, Meta(description="Samples of all ranks over wall_s.")]
+    samples: Annotated[int, Meta(description="Samples of all ranks in the window.")]
+    wall_s: Annotated[float, Meta(description="Wall time of the slowest rank's window, s.")]
+    steps: Annotated[int, Meta(description="Optimizer steps in the window.")]
+    warmup_steps: int
+    first_step_s: Annotated[float | None, Meta(description="The very first step, s.")] = None
+    step_time_median_s: float
+    step_time_p95_s: float
+    step_time_min_s: float
+    step_time_max_s: float
+    data_wait_s: Annotated[float, Meta(description="Wait for batches in the window, mean rank, s.")]
+    data_wait_share: Annotated[
+        float, Meta(description="data_wait_s over wall time, mean of ranks.")
+    ]
+    data_wait_p95_s: float | None = None
+    peak_memory_gib: Annotated[
+        float | None,
+        Meta(description="Device memory at its peak, largest rank; on cpu the process's RSS, GiB."),
+    ] = None
+    memory_gib: Annotated[float | None, Meta(description="Memory at the window's end, GiB.")] = None
+    host_peak_memory_gib: Annotated[
+        float | None, Meta(description="RSS of all processes of the job together, peak, GiB.")
+    ] = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    mfu: Annotated[
+        float | None, Meta(description="Model FLOPs over the data-sheet peak, share (0 to 1).")
+    ] = None
+    mfu_achievable: Annotated[
+        float | None, Meta(description="The same over the achievable peak.")
+    ] = None
+    tflops_per_device: float | None = None
+    rank_wall_s: Annotated[list[float], Meta(description="Window of each rank, s.")] = []
+    paused_s: Annotated[
+        float, Meta(description="Checkpoints and evaluations inside the window, taken out, s.")
+    ] = 0.0
+
+
+class Ceilings(Strict):
+    """The loader with no model, and the model with no loader, in the same job (all ranks)."""
+
+    loader_samples_per_s: float | None = None
+    model_samples_per_s: float | None = None
+
+
+class TrainerFigures(Strict):
+    """What the Trainer says of itself; kept beside our figures, never mixed with them."""
+
+    samples_per_s: float | None = None
+    steps_per_s: float | None = None
+    runtime_s: float | None = None
+    loss: float | None = None
+    total_flos: float | None = None
+    memory_gib: float | None = None
+    peak_memory_gib: float | None = None
+    library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
+
+
+class Check(Strict):
+    """A gate that the numbers pass before they count."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+class Provenance(Strict):
+    """Where a number comes from."""
+
+    commit: str = ""
+    source_digest: str = ""
+    data_digest: str = ""
+    spec_digest: str = ""
+    command: str = ""
+    started_at: Annotated[str, Meta(description="UTC, ISO 8601.")] = ""
+    ended_at: str = ""
+    duration_s: float | None = None
+    attempt: int = 1
+    host: str = ""
+    device_model: str = ""
+    driver: str = ""
+    cores_granted: Annotated[
+        int | None, Meta(description="By affinity and cgroup, not by cpu_count.")
+    ] = None
+    cores_of_host: int | None = None
+    intraop_threads: int | None = None
+    host_memory_gib: float | None = None
+    machine_before: Annotated[
+        dict[str, Any], Meta(description="Load, clocks and the like before the run.")
+    ] = {}
+    packages: dict[str, str] = {}
+    python: str = ""
+    platform: str = ""
+
+
+class Record(Strict):
+    """results/<study>/<device>/<cell>/rep<k>/record.json."""
+
+    schema_version: int = RECORD_SCHEMA
+    study: str
+    device: str
+    cell: str
+    levels: dict[str, Level]
+    repeat: int
+    status: Status
+    cause: Annotated[str, Meta(description="Why it is not ok, in one sentence.")] = ""
+    spec: RunSpec | None = None
+    model_parameters: int | None = None
+    flops_per_sample: Annotated[
+        float | None, Meta(description="Forward + backward, 2 per multiply-add, no recomputation.")
+    ] = None
+    measurement: Measurement | None = None
+    ceilings: Ceilings = Ceilings()
+    trainer: TrainerFigures = TrainerFigures()
+    evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
+    checks: list[Check] = []
+    provenance: Provenance = Provenance()
