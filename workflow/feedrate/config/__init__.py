@@ -1,1 +1,1 @@
-"""Typed, strict configuration: studies, devices, datasets, published numbers, and the plan they make."""
+"""Typed, strict configuration: studies, devices, datasets, numbers, and their plan."""

@@ -1,4 +1,4 @@
-"""The base of every configuration type: immutable, keyword-only, and closed to unknown keys."""
+"""The base of every configuration type: immutable, and closed to unknown keys."""
 
 from typing import Annotated
 
@@ -17,5 +17,5 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A configuration object: an unknown key or a value of the wrong type is an error."""

@@ -8,7 +8,7 @@ from feedrate.config.base import Count, Name, Positive, Strict
 from feedrate.config.settings import Kind, Launcher
 
 
-class Peak(Strict):
+class Peak(Strict, kw_only=True):
     """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
 
     precision: Annotated[Name, Meta(description="fp32 or bf16: which settings it applies to.")]
@@ -21,7 +21,7 @@ class Peak(Strict):
     source: Annotated[str, Meta(description="Where the numbers come from.", min_length=1)]
 
 
-class Device(Strict):
+class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
     label: Annotated[str, Meta(description="Name in tables and figures.", min_length=1)]

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ MEASURED = ("config/base.py", "config/settings.py", "data/loading", "devices", "
 
 
 class DigestCache:
-    """Remembers digests by path, size and modification time, so that a plan reads no unchanged file."""
+    """Remembers digests by path, size and modification time, so no unchanged file is read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +26,7 @@ class DigestCache:
 
     def digest(self, path: Path, compute: Callable[[Path], str]) -> str:
         """The digest of `path`, computed only where its size or time has changed."""
-        stat = os.stat(path)
+        stat = path.stat()
         state = [stat.st_mtime_ns, stat.st_size]
         known = self._known.get(str(path))
         if known and known[:2] == state:
@@ -70,7 +69,7 @@ def digest_code(path: Path) -> str:
 
 
 def folder_digest(cache: DigestCache, folder: Path) -> str:
-    """Digest of the names and contents of all files under `folder`; "absent" where there is none."""
+    """Digest of the names and contents under `folder`; "absent" where there is none."""
     if not folder.is_dir():
         return "absent"
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))

@@ -19,7 +19,7 @@ class ConfigError(Exception):
 def read_yaml(path: Path) -> Any:
     """Parse a YAML file. Raises ConfigError where it is missing or not YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (safe loader)
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except yaml.YAMLError as error:

@@ -19,7 +19,7 @@ from feedrate.config.workflow import WorkflowConfig
 Devices = dict[str, Device]
 
 
-class Unsupported(Strict):
+class Unsupported(Strict, kw_only=True):
     """A cell that a device lacks the capability for; it is shown, and never launched."""
 
     study: str
@@ -29,7 +29,7 @@ class Unsupported(Strict):
     lacks: str
 
 
-class Project(Strict):
+class Project(Strict, kw_only=True):
     """The configuration as a whole, read and checked."""
 
     config: WorkflowConfig
@@ -38,7 +38,7 @@ class Project(Strict):
     published: dict[str, list[Published]]
 
 
-class Plan(Strict):
+class Plan(Strict, kw_only=True):
     """All runs that the configuration asks for."""
 
     runs: dict[tuple[str, str, str, int], RunSpec]

@@ -11,7 +11,7 @@ from feedrate.config.base import Count, Level, Name, Positive, Strict
 from feedrate.config.load import ConfigError
 
 
-class Published(Strict):
+class Published(Strict, kw_only=True):
     """One row of a file in config/published/: a number that somebody printed."""
 
     id: Annotated[Name, Meta(description="Name that is unique in the file.")]

@@ -7,13 +7,13 @@ from msgspec import Meta
 from feedrate.config.base import Count, Level, Name, Natural, Positive, Strict
 
 SPEC_SCHEMA = 1
-"""Version of `RunSpec`; raise it when a field changes its meaning (all runs are then done again)."""
+"""Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
 Kind = Literal["cpu", "cuda", "hpu"]
 Launcher = Literal["single", "torchrun", "mpirun"]
 
 
-class ModelSettings(Strict):
+class ModelSettings(Strict, kw_only=True):
     """The model that is trained."""
 
     name: Annotated[Name, Meta(description="Builder in feedrate.models: bridgetower.")]
@@ -27,7 +27,7 @@ class ModelSettings(Strict):
     ] = None
 
 
-class LoaderSettings(Strict):
+class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""
 
     decode: Annotated[
@@ -44,7 +44,7 @@ class LoaderSettings(Strict):
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
 
 
-class TrainSettings(Strict):
+class TrainSettings(Strict, kw_only=True):
     """How the model is trained."""
 
     batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
@@ -59,7 +59,7 @@ class TrainSettings(Strict):
     optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
 
 
-class Protocol(Strict):
+class Protocol(Strict, kw_only=True):
     """How a run is measured; the same for all devices of a study unless adapted."""
 
     steps: Annotated[Count, Meta(description="Optimizer steps in all, warm-up included.")]
@@ -83,7 +83,7 @@ class Protocol(Strict):
     ] = 240.0
 
 
-class Settings(Strict):
+class Settings(Strict, kw_only=True):
     """All that a factor can set: `model.size`, `loader.workers`, `train.batch_size`, …"""
 
     model: ModelSettings
@@ -91,7 +91,7 @@ class Settings(Strict):
     train: TrainSettings = TrainSettings()
 
 
-class RunSpec(Strict):
+class RunSpec(Strict, kw_only=True):
     """The identity of a run: it is done again when, and only when, this, its data or the source
     digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
 

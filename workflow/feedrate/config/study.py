@@ -8,7 +8,7 @@ from feedrate.config.base import Level, Name, Positive, Strict
 from feedrate.config.settings import Protocol, Settings
 
 
-class Source(Strict):
+class Source(Strict, kw_only=True):
     """Where a study's published numbers and statements come from."""
 
     title: Annotated[str, Meta(min_length=1)]
@@ -16,7 +16,7 @@ class Source(Strict):
     editions: Annotated[list[str], Meta(description="States of the source, oldest first.")] = []
 
 
-class Factor(Strict):
+class Factor(Strict, kw_only=True):
     """What a study varies."""
 
     sets: Annotated[
@@ -30,14 +30,14 @@ class Factor(Strict):
     ] = {}
 
 
-class Exclude(Strict):
+class Exclude(Strict, kw_only=True):
     """Cells that are left out on purpose: those that have all of these levels."""
 
     levels: dict[str, Level]
     why: Annotated[str, Meta(min_length=1)]
 
 
-class Claim(Strict):
+class Claim(Strict, kw_only=True):
     """A statement of the source as an expression over cells."""
 
     id: Name
@@ -45,8 +45,8 @@ class Claim(Strict):
     expression: Annotated[
         str,
         Meta(
-            description="Ratio of cells, as `gaudi2[workers=2] / h100[workers=2]`; factors that are "
-            "not named stand at the baseline; `*` for the device: each device that was measured.",
+            description="Ratio of cells, as `gaudi2[workers=2] / h100[workers=2]`; factors not "
+            "named stand at the baseline; `*` for the device: each device that was measured.",
             min_length=1,
         ),
     ]
@@ -59,7 +59,7 @@ class Claim(Strict):
     edition: str = ""
 
 
-class Table(Strict):
+class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
@@ -72,7 +72,7 @@ class Table(Strict):
     factor: Annotated[Name | None, Meta(description="The factor that spans the table.")] = None
 
 
-class Figure(Strict):
+class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
@@ -82,7 +82,7 @@ class Figure(Strict):
     x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
 
 
-class Thresholds(Strict):
+class Thresholds(Strict, kw_only=True):
     """Where verdicts and statistics draw their lines; changing them reruns no training."""
 
     input_bound_wait_share: Annotated[
@@ -108,7 +108,7 @@ class Thresholds(Strict):
     ] = 0.05
 
 
-class Study(Strict):
+class Study(Strict, kw_only=True):
     """One file in config/studies/; the file's name is the study's."""
 
     title: Annotated[str, Meta(min_length=1)]

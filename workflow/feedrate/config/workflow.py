@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from feedrate.config.base import Count, Name, Natural, Share, Strict
 
 
-class Generated(Strict, tag_field="source", tag="generated"):
+class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
     """Drawn cartoons, made on this machine; the same bytes for the same settings."""
 
     seed: Natural = 20
@@ -20,7 +21,7 @@ class Generated(Strict, tag_field="source", tag="generated"):
     ] = 0.05
 
 
-class Folder(Strict, tag_field="source", tag="folder"):
+class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
     """Images and captions of your own."""
 
     path: Annotated[str, Meta(description="Folder with the images and the tables.", min_length=1)]
@@ -34,7 +35,7 @@ class Folder(Strict, tag_field="source", tag="folder"):
     columns: Annotated[
         dict[str, str],
         Meta(description="Our column to yours: caption (needed), contest_number, rank, score, …"),
-    ] = {"caption": "caption"}
+    ] = msgspec.field(default_factory=lambda: {"caption": "caption"})
     split: Annotated[
         str | None, Meta(description="Column that names train, validation or test; null: shares.")
     ] = None
@@ -49,7 +50,7 @@ class Folder(Strict, tag_field="source", tag="folder"):
     ] = 0.05
 
 
-class Hub(Strict, tag_field="source", tag="hub"):
+class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
     """A dataset of the hub, at one revision."""
 
     name: Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
@@ -57,9 +58,9 @@ class Hub(Strict, tag_field="source", tag="hub"):
     revision: Annotated[
         str, Meta(description="Commit, tag or branch; a commit is reproducible.", min_length=1)
     ]
-    columns: Annotated[dict[str, str], Meta(description="Our column to theirs.")] = {
-        "caption": "image_description"
-    }
+    columns: Annotated[dict[str, str], Meta(description="Our column to theirs.")] = msgspec.field(
+        default_factory=lambda: {"caption": "image_description"}
+    )
     max_bad_share: Annotated[
         Share, Meta(description="Share of bad image files from which a run stops.")
     ] = 0.05
@@ -68,7 +69,7 @@ class Hub(Strict, tag_field="source", tag="hub"):
 Dataset = Generated | Folder | Hub
 
 
-class WorkflowConfig(Strict):
+class WorkflowConfig(Strict, kw_only=True):
     """The whole of config/config.yaml."""
 
     studies: Annotated[list[Name], Meta(description="Files in config/studies.", min_length=1)]

@@ -13,7 +13,7 @@ RECORD_SCHEMA = 1
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 
 
-class Measurement(Strict):
+class Measurement(Strict, kw_only=True):
     """What the meter saw in the timed window (warm-up steps left out, data loading inside).
 
     Over ranks: samples are summed, wall time is the slowest rank's.
@@ -57,14 +57,14 @@ class Measurement(Strict):
     ] = 0.0
 
 
-class Ceilings(Strict):
+class Ceilings(Strict, kw_only=True):
     """The loader with no model, and the model with no loader, in the same job (all ranks)."""
 
     loader_samples_per_s: float | None = None
     model_samples_per_s: float | None = None
 
 
-class TrainerFigures(Strict):
+class TrainerFigures(Strict, kw_only=True):
     """What the Trainer says of itself; kept beside our figures, never mixed with them."""
 
     samples_per_s: float | None = None
@@ -77,7 +77,7 @@ class TrainerFigures(Strict):
     library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
 
 
-class Check(Strict):
+class Check(Strict, kw_only=True):
     """A gate that the numbers pass before they count."""
 
     name: str
@@ -85,7 +85,7 @@ class Check(Strict):
     detail: str
 
 
-class Provenance(Strict):
+class Provenance(Strict, kw_only=True):
     """Where a number comes from."""
 
     commit: str = ""
@@ -114,7 +114,7 @@ class Provenance(Strict):
     platform: str = ""
 
 
-class Record(Strict):
+class Record(Strict, kw_only=True):
     """results/<study>/<device>/<cell>/rep<k>/record.json."""
 
     schema_version: int = RECORD_SCHEMA
