@@ -1,5 +1,6 @@
 """Reading configuration: YAML in, checked types out, and one clear error for what is wrong."""
 
+import ast
 import difflib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +41,15 @@ def convert(value: Any, kind: type[T], origin: str) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(explain(value, kind, origin, str(error))) from None
+
+
+def convert_text(text: str, kind: type[T], origin: str) -> T:
+    """Check a mapping that came as text: what Snakemake makes of a dict param (a Python literal)."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ConfigError(f"{origin}: {text[:80]!r} is not a mapping") from None
+    return convert(value, kind, origin)
 
 
 def explain(value: Any, kind: Any, origin: str, fallback: str) -> str:
