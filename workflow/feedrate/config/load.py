@@ -44,7 +44,7 @@ def convert(value: Any, kind: type[T], origin: str) -> T:
 
 
 def convert_text(text: str, kind: type[T], origin: str) -> T:
-    """Check a mapping that came as text: what Snakemake makes of a dict param (a Python literal)."""
+    """Check a mapping that came as text: a dict param, as Snakemake prints it (Python literal)."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
