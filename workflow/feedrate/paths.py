@@ -20,17 +20,30 @@ EVENTS = f"{RUN}/events.jsonl"
 OUTCOME = f"{RUN}/outcome.json"
 """How the job ended (written last); `train.log` and the other ranks' events lie beside it."""
 TRAIN_LOG = f"{RUN}/train.log"
+RUN_BENCHMARK = f"{RUN}/benchmark.tsv"
 RECORD = f"{RUN}/record.json"
 
-RESULTS_CSV = f"{RESULTS}/results.csv"
-RESULTS_PARQUET = f"{RESULTS}/results.parquet"
-CELLS_CSV = f"{RESULTS}/cells.csv"
+STUDY = f"{RESULTS}/{{study}}"
+"""The results of one study; files of the same names in RESULTS hold all studies together."""
+RESULTS_CSV = f"{STUDY}/results.csv"
+"""One row a run."""
+RESULTS_PARQUET = f"{STUDY}/results.parquet"
+CELLS_CSV = f"{STUDY}/cells.csv"
 """One row a cell: median over the repeats, interval, verdict."""
-CLAIMS_CSV = f"{RESULTS}/claims.csv"
-TABLE = f"{RESULTS}/{{study}}/tables/{{table}}.html"
-FIGURE = f"{RESULTS}/{{study}}/figures/{{figure}}.svg"
+CLAIMS_CSV = f"{STUDY}/claims.csv"
+FIT_CSV = f"{STUDY}/fit.csv"
+"""One row a published or measured cell: what the loader model predicts for it."""
+TABLE = f"{STUDY}/tables/{{table}}.html"
+FIGURE = f"{STUDY}/figures/{{figure}}.svg"
+CONFIRMED = f"{RESULTS}/confirmed.txt"
+"""Written last, and only where no cell failed: the exit code of the whole."""
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` takes in."""
+
+
+def of_all_studies(path: str) -> str:
+    """The file of all studies together, for a study's file."""
+    return path.replace(f"{STUDY}/", f"{RESULTS}/")
 
 
 def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:

@@ -1,38 +1,100 @@
 """Reading configuration: YAML in, checked types out, and one clear error for what is wrong."""
 
-import ast
-import difflib
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
+from feedrate.config.base import Level
+
+try:
+    from yaml import CSafeLoader as SafeLoader  # ten times faster, where PyYAML was built with it
+except ImportError:
+    from yaml import SafeLoader
+
 T = TypeVar("T")
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
+_LISTED = 10
 
 
 class ConfigError(Exception):
     """A wrong configuration, told in one message: file, key, value and what is allowed."""
 
 
-def read_yaml(path: Path) -> Any:
-    """Parse a YAML file. Raises ConfigError where it is missing or not YAML."""
+class _Loader(SafeLoader):
+    """YAML as its version 1.2 reads plain values: `on`, `12:30` and 2023-08-29 stay text, 1e-5 is
+    a number. Keys are always text, and a key that stands twice is an error."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        """The values of a mapping by the text of their keys."""
+        values: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _yaml_error("a key must be a word", key)
+            if key.value in values:
+                raise _yaml_error(f"the key {key.value!r} stands twice", key)
+            values[key.value] = self.construct_object(value, deep=deep)
+        return values
+
+
+def _yaml_error(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+for _tag, _pattern, _first in (
+    ("null", re.compile(r"(~|null|Null|NULL)?$"), ["~", "n", "N", ""]),
+    ("bool", re.compile(r"(true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    ("int", re.compile(f"({_INTEGER.pattern})$"), list("-+0123456789")),
+    ("float", re.compile(f"({_FLOAT.pattern})$"), list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, _first)
+
+
+def read_yaml(path: Path, origin: str = "") -> Any:
+    """Parse a YAML file. Raises ConfigError where it cannot be read, is empty or is not YAML."""
+    origin = origin or str(path)
+    text = read_text(path, origin)
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file") from None
+        value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise ConfigError(f"{path}{line}: {problem}") from None
+        raise ConfigError(f"{origin}{_yaml_fault(error, text)}") from None
+    if value is None:
+        raise ConfigError(f"{origin}: the file is empty")
+    return value
 
 
-def load(path: Path, kind: type[T]) -> T:
-    """Read `path` as a value of `kind`. Raises ConfigError for anything that does not fit."""
-    return convert(read_yaml(path), kind, str(path))
+def read_text(path: Path, origin: str) -> str:
+    """A file's text as UTF-8. Raises ConfigError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{origin}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{origin}: not UTF-8 text (byte {error.start + 1})") from None
+
+
+def parse_level(text: str) -> Level:
+    """Read a plain value as YAML does: true or false, an integer, a float, else the text itself."""
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def load(path: Path, kind: type[T], origin: str = "") -> T:
+    """Read `path` as a value of `kind`; `origin` is the file's name in messages.
+
+    Raises ConfigError for anything that does not fit.
+    """
+    return convert(read_yaml(path, origin), kind, origin or str(path))
 
 
 def convert(value: Any, kind: type[T], origin: str) -> T:
@@ -40,11 +102,13 @@ def convert(value: Any, kind: type[T], origin: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(explain(value, kind, origin, str(error))) from None
+        raise all_of(_explain(value, kind, origin, "", error)) from None
 
 
 def convert_text(text: str, kind: type[T], origin: str) -> T:
     """Check a mapping that came as text: a dict param, as Snakemake prints it (Python literal)."""
+    import ast  # only jobs need it, and planning is to stay light
+
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -52,61 +116,35 @@ def convert_text(text: str, kind: type[T], origin: str) -> T:
     return convert(value, kind, origin)
 
 
-def explain(value: Any, kind: Any, origin: str, fallback: str) -> str:
-    """All that is wrong with `value`, a line each; slow, so only called after a failure."""
-    import jsonschema  # heavy, and only needed to explain
-
-    schema = msgspec.json.schema(kind)
-    validator = jsonschema.Draft202012Validator(schema)
-    lines: list[str] = []
-    for error in sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.path))):
-        lines.extend(_explain_one(error, origin))
-    return "\n".join(dict.fromkeys(lines)) or f"{origin}: {fallback}"
+def problems(value: Any, kind: Any, origin: str, key: str = "") -> list[str]:
+    """All that is wrong with `value` as a `kind`, a line each; `key` is its place in `origin`."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return _explain(value, kind, origin, key, error)
+    return []
 
 
-def _explain_one(error: Any, origin: str) -> list[str]:
-    key = ".".join(map(str, error.absolute_path)) or "(top level)"
-    if error.validator == "additionalProperties":
-        known = sorted(error.schema.get("properties", {}))
-        extra = [name for name in error.instance if name not in known]
-        return [f"{origin}: {_join(key, name)}: unknown key{_hint(name, known)}" for name in extra]
-    if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        return [f"{origin}: {_join(key, name)}: missing, but required" for name in missing]
-    if error.validator == "anyOf" and error.context:
-        deeper = [e for e in error.context if e.absolute_path != error.absolute_path]
-        if deeper:
-            return [line for e in deeper for line in _explain_one(e, origin)]
-    return [f"{origin}: {key}: {error.instance!r} is not allowed; {_allowed(error)}"]
+def all_of(lines: Sequence[str]) -> ConfigError:
+    """One error that lists these problems, the first ten of them in full."""
+    more = [f"… and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+    return ConfigError("\n".join([*lines[:_LISTED], *more]))
 
 
-def _join(key: str, name: object) -> str:
-    return str(name) if key == "(top level)" else f"{key}.{name}"
+def _explain(
+    value: Any, kind: Any, origin: str, key: str, error: msgspec.ValidationError
+) -> list[str]:
+    from feedrate.config.explain import explain  # heavy, and only needed after a failure
+
+    return explain(value, kind, origin, key, str(error))
 
 
-def _hint(name: object, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(name), known, n=1)
-    meant = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{meant}; allowed: {', '.join(known)}"
-
-
-def _allowed(error: Any) -> str:
-    rule, bound = error.validator, error.validator_value
-    words = {
-        "enum": lambda: "allowed: " + ", ".join(map(repr, bound)),
-        "type": lambda: f"expected {bound if isinstance(bound, str) else ' or '.join(bound)}",
-        "minimum": lambda: f"the smallest allowed is {bound}",
-        "maximum": lambda: f"the largest allowed is {bound}",
-        "exclusiveMinimum": lambda: f"it must be above {bound}",
-        "pattern": lambda: f"it must match {bound}",
-        "minLength": lambda: "it must not be empty",
-        "minItems": lambda: f"at least {bound} needed",
-        "anyOf": lambda: "expected " + " or ".join(_alternative(s) for s in bound),
-    }
-    return words[rule]() if rule in words else str(error.message)
-
-
-def _alternative(schema: dict[str, Any]) -> str:
-    if "enum" in schema:
-        return "one of " + ", ".join(map(repr, schema["enum"]))
-    return str(schema.get("type", schema.get("$ref", "another type").rsplit("/", 1)[-1]))
+def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
+    """Line and reason of a YAML error."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r" *\t", line):
+            return f", line {number}: a tab; YAML is indented with spaces"
+    mark = getattr(error, "problem_mark", None)
+    where = f", line {mark.line + 1}" if mark else ""
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    return f"{where}: {reason}"

@@ -1,6 +1,5 @@
 """The plan: studies x devices -> cells -> runs, and the cells that a device cannot do."""
 
-import copy
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +7,21 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.base import Level, Strict
+from feedrate.config.base import Level, Name, Strict
+from feedrate.config.base import level_text as level_text
+from feedrate.config.checks import check_config, check_devices, check_published
 from feedrate.config.device import Device
-from feedrate.config.load import ConfigError, convert, load
+from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
+from feedrate.config.resolve import adapted, setting_type
 from feedrate.config.settings import Protocol, RunSpec, Settings
 from feedrate.config.study import Study
+from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import WorkflowConfig
 
-Devices = dict[str, Device]
+Devices = dict[Name, Device]
+
+_replace = msgspec.structs.replace
 
 
 class Unsupported(Strict, kw_only=True):
@@ -52,24 +57,43 @@ class Plan(Strict, kw_only=True):
 def load_project(root: Path, config: dict[str, Any]) -> Project:
     """Read all configuration under `root`/config, with `config` as the value of config.yaml.
 
-    Raises ConfigError for the first file that is wrong, before anything is started.
+    Raises ConfigError with all that is wrong in the first file that is wrong, before anything is
+    started.
     """
-    workflow = convert(config, WorkflowConfig, "config/config.yaml (or --config)")
-    devices = load(root / "config/devices.yaml", Devices)
-    studies = {name: load(root / f"config/studies/{name}.yaml", Study) for name in workflow.studies}
-    _known("devices", workflow.devices, list(devices), "config/devices.yaml")
-    _known("dataset", [workflow.dataset], list(workflow.datasets), "config/config.yaml, datasets")
-    for name, study in studies.items():
-        _check_study(name, study, devices)
-    published = {
-        name: [
-            row
-            for file in study.published
-            for row in read_published(root / "config/published" / file)
-        ]
-        for name, study in studies.items()
-    }
+    folder = root / "config"
+    if (folder / "config.yaml").is_file():
+        read_yaml(folder / "config.yaml", "config/config.yaml")  # who read it may let more pass
+    origin = "config/config.yaml (or --config)"
+    workflow = convert(config, WorkflowConfig, origin)
+    devices = load(folder / "devices.yaml", Devices, "config/devices.yaml")
+    _raise_for(check_devices("config/devices.yaml", devices))
+    known = sorted(path.stem for path in (folder / "studies").glob("*.yaml"))
+    files = sorted(path.name for path in (folder / "published").glob("*.csv"))
+    _raise_for(check_config(origin, workflow, devices, known))
+    studies: dict[str, Study] = {}
+    published: dict[str, list[Published]] = {}
+    for name in workflow.studies:
+        origin = f"config/studies/{name}.yaml"
+        studies[name] = load(folder / f"studies/{name}.yaml", Study, origin)
+        _raise_for(check_study(origin, studies[name], devices, files))
+        published[name] = _published(folder, studies[name], devices)
     return Project(config=workflow, devices=devices, studies=studies, published=published)
+
+
+def _published(folder: Path, study: Study, devices: Devices) -> list[Published]:
+    """The rows of a study's files of published numbers, checked."""
+    rows: list[Published] = []
+    for file in study.published:
+        origin = f"config/published/{file}"
+        here = read_published(folder / "published" / file, origin)
+        _raise_for(check_published(origin, here, study, devices))
+        rows += here
+    return rows
+
+
+def _raise_for(wrong: list[str]) -> None:
+    if wrong:
+        raise all_of(wrong)
 
 
 def make_plan(project: Project) -> Plan:
@@ -77,16 +101,13 @@ def make_plan(project: Project) -> Plan:
     machine spreads over all cells instead of resting on one."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
-    for name, study in project.studies.items():
-        for device in project.config.devices:
-            cells, lacking = _cells(project, name, study, device)
-            unsupported += lacking
-            repeats = cells[0].protocol.repeats if cells else 0
-            for repeat, first in itertools.product(range(1, repeats + 1), cells):
-                spec = msgspec.structs.replace(
-                    first, repeat=repeat, seed=first.protocol.seed + repeat - 1
-                )
-                runs[name, device, spec.cell, repeat] = spec
+    for name, device in itertools.product(project.studies, project.config.devices):
+        common = _common(project, name, device)
+        cells, lacking = _cells(project.studies[name], project.devices[device], common)
+        unsupported += lacking
+        for repeat, cell in itertools.product(range(1, common.protocol.repeats + 1), cells):
+            seed = common.protocol.seed + repeat - 1
+            runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
     return Plan(runs=runs, unsupported=unsupported)
 
 
@@ -95,80 +116,78 @@ def cell_name(levels: dict[str, Level]) -> str:
     return ",".join(f"{factor}={level_text(level)}" for factor, level in levels.items())
 
 
-def level_text(level: Level) -> str:
-    """A level as YAML writes it."""
-    return str(level).lower() if isinstance(level, bool) else str(level)
-
-
 def _cells(
-    project: Project, name: str, study: Study, device: str
+    study: Study, device: Device, common: RunSpec
 ) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of their first repeat, and what it cannot do."""
-    entry = project.devices[device]
-    settings, protocol = _adapted(project, name, study, device)
+    changes = _changes(study)
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
         if any(e.levels.items() <= levels.items() for e in study.exclude):
             continue
-        lacks = _lacks(study, entry, levels)
+        cell, lacks = cell_name(levels), _lacks(study, device, levels)
         if lacks:
-            unsupported.append(
-                Unsupported(
-                    study=name, device=device, cell=cell_name(levels), levels=levels, lacks=lacks
-                )
-            )
-            continue
-        cells.append(
-            RunSpec(
-                study=name,
-                device=device,
-                kind=entry.kind,
-                count=entry.count,
-                launcher=entry.launcher or ("single" if entry.count == 1 else "torchrun"),
-                cell=cell_name(levels),
-                levels=levels,
-                repeat=1,
-                seed=protocol.seed,
-                dataset=project.config.dataset,
-                settings=_with_levels(name, study, settings, levels),
-                protocol=protocol,
-            )
-        )
+            where = {"study": common.study, "device": common.device}
+            unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
+        else:
+            settings = _with_levels(common.settings, changes, levels)
+            cells.append(_replace(common, cell=cell, levels=levels, settings=settings))
     return cells, unsupported
 
 
-def _adapted(
-    project: Project, name: str, study: Study, device: str
-) -> tuple[dict[str, Any], Protocol]:
-    """The study's settings and protocol with what it adapts for this device."""
-    config = project.config
-    settings: dict[str, Any] = msgspec.to_builtins(study.settings)
-    protocol: dict[str, Any] = msgspec.to_builtins(study.protocol)
-    for key in (project.devices[device].kind, device):
-        for part, target in (("settings", settings), ("protocol", protocol)):
-            _merge(target, study.adapt.get(key, {}).get(part, {}))
+def _common(project: Project, name: str, device: str) -> RunSpec:
+    """What all runs of a study on a device share: its settings and protocol, adapted."""
+    config, study, entry = project.config, project.studies[name], project.devices[device]
+    settings = adapted(study.settings, study, "settings", (entry.kind, device))
+    protocol = adapted(study.protocol, study, "protocol", (entry.kind, device))
     if config.repeats is not None:
         protocol["repeats"] = config.repeats
     if config.checkpoint is not None:
-        settings["model"] |= {
-            "checkpoint": config.checkpoint,
-            "revision": config.checkpoint_revision,
-        }
+        revision = config.checkpoint_revision
+        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
     origin = f"config/studies/{name}.yaml, adapted for {device}"
-    return settings, convert(protocol, Protocol, f"{origin}: protocol")
+    return RunSpec(
+        study=name,
+        device=device,
+        kind=entry.kind,
+        count=entry.count,
+        launcher=entry.launcher or ("single" if entry.count == 1 else "torchrun"),
+        cell="",
+        levels={},
+        repeat=1,
+        seed=protocol["seed"],
+        dataset=config.dataset,
+        settings=convert(settings, Settings, origin),
+        protocol=convert(protocol, Protocol, origin),
+    )
+
+
+def _changes(study: Study) -> dict[tuple[str, Level], tuple[str, str, Any]]:
+    """What each level of each factor sets: part of the settings, key, value."""
+    changes: dict[tuple[str, Level], tuple[str, str, Any]] = {}
+    for name, factor in study.factors.items():
+        part, _, key = factor.sets.partition(".")
+        kind = setting_type(factor.sets)
+        for level in factor.levels:
+            changes[name, level] = (part, key, msgspec.convert(level, kind))
+    return changes
 
 
 def _with_levels(
-    name: str, study: Study, settings: dict[str, Any], levels: dict[str, Level]
+    settings: Settings,
+    changes: dict[tuple[str, Level], tuple[str, str, Any]],
+    levels: dict[str, Level],
 ) -> Settings:
-    """The settings of one cell."""
-    values = {part: dict(value) for part, value in settings.items()}
+    """The settings of one cell. The values in `changes` have been checked, so that 10,000 cells
+    need no check of their own."""
+    parts: dict[str, dict[str, Any]] = {}
     for factor, level in levels.items():
-        part, _, key = study.factors[factor].sets.partition(".")
-        values[part][key] = level
-    return convert(values, Settings, f"config/studies/{name}.yaml: {cell_name(levels)}")
+        part, key, value = changes[factor, level]
+        parts.setdefault(part, {})[key] = value
+    new = {part: _replace(getattr(settings, part), **values) for part, values in parts.items()}
+    return _replace(settings, **new)
 
 
 def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:
@@ -177,48 +196,3 @@ def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:
         study.factors[factor].requires.get(level_text(level)) for factor, level in levels.items()
     )
     return ", ".join(need for need in needed if need and need not in device.capabilities)
-
-
-def _merge(target: dict[str, Any], changes: dict[str, Any]) -> None:
-    for key, value in changes.items():
-        if isinstance(value, dict) and isinstance(target.get(key), dict):
-            _merge(target[key], value)
-        else:
-            target[key] = copy.deepcopy(value)
-
-
-def _check_study(name: str, study: Study, devices: Devices) -> None:
-    """Hold the references inside a study against each other."""
-    origin = f"config/studies/{name}.yaml"
-    fields = msgspec.to_builtins(study.settings)
-    for factor, entry in study.factors.items():
-        part, _, key = entry.sets.partition(".")
-        _known(f"factors.{factor}.sets", [part], list(fields), "the parts of settings", origin)
-        _known(f"factors.{factor}.sets", [key], list(fields[part]), f"settings.{part}", origin)
-        texts = [level_text(level) for level in entry.levels]
-        _known(f"factors.{factor}.requires", list(entry.requires), texts, "its levels", origin)
-        if len(set(texts)) < len(texts):
-            raise ConfigError(f"{origin}: factors.{factor}.levels: a level stands twice: {texts}")
-        _known(f"baseline.{factor}", [study.baseline.get(factor)], entry.levels, "levels", origin)
-    _known("baseline", list(study.baseline), list(study.factors), "factors", origin)
-    for exclude in study.exclude:
-        _known("exclude.levels", list(exclude.levels), list(study.factors), "factors", origin)
-    for key, change in study.adapt.items():
-        _known("adapt", [key], [*devices, "cpu", "cuda", "hpu"], "devices and kinds", origin)
-        _known(f"adapt.{key}", list(change), ["settings", "protocol"], "parts", origin)
-    if study.protocol.warmup_steps >= study.protocol.steps:
-        raise ConfigError(
-            f"{origin}: protocol.warmup_steps: {study.protocol.warmup_steps} is not allowed; "
-            f"it must be below protocol.steps ({study.protocol.steps})"
-        )
-
-
-def _known(
-    key: str, values: list[Any], allowed: list[Any], where: str, origin: str = "config/config.yaml"
-) -> None:
-    for value in values:
-        if value not in allowed:
-            names = ", ".join(map(str, allowed))
-            raise ConfigError(
-                f"{origin}: {key}: {value!r} is not allowed; it must be one of {where}: {names}"
-            )

@@ -94,6 +94,10 @@ class Thresholds(Strict, kw_only=True):
     headroom: Annotated[
         Positive, Meta(description="Loader rate over consumption that shows headroom.")
     ] = 1.3
+    replay_gain: Annotated[
+        Positive,
+        Meta(description="Rate of the model alone over the measured rate that shows a loss."),
+    ] = 1.1
     memory_pressed_share: Annotated[
         float, Meta(description="Peak memory over the device's from which it presses.", ge=0, le=1)
     ] = 0.95
@@ -120,7 +124,7 @@ class Study(Strict, kw_only=True):
         dict[Name, dict[str, Any]],
         Meta(description="Device or kind to settings and protocol that differ there."),
     ] = {}
-    factors: dict[Name, Factor]
+    factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[
         dict[str, Level], Meta(description="The level of each factor that ratios refer to.")
     ]

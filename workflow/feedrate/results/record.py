@@ -1,16 +1,24 @@
 """The record: the one checked JSON document that a run ends in."""
 
+import math
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from feedrate.config.base import Level, Strict
 from feedrate.config.settings import RunSpec
+from feedrate.files import write_json
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
 
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
+
+
+class RecordError(Exception):
+    """A file that is no record; the message names it."""
 
 
 class Measurement(Strict, kw_only=True):
@@ -124,7 +132,7 @@ class Record(Strict, kw_only=True):
     levels: dict[str, Level]
     repeat: int
     status: Status
-    cause: Annotated[str, Meta(description="Why it is not ok, in one sentence.")] = ""
+    cause: Annotated[str, Meta(description="Why it is not ok; of an ok run, a note.")] = ""
     spec: RunSpec | None = None
     model_parameters: int | None = None
     flops_per_sample: Annotated[
@@ -136,3 +144,35 @@ class Record(Strict, kw_only=True):
     evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
     checks: list[Check] = []
     provenance: Provenance = Provenance()
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record atomically; the same record always gives the same bytes.
+
+    JSON has no NaN: where the free-form state of the machine holds one, it becomes null.
+    """
+    write_json(path, _finite(msgspec.to_builtins(record)))
+
+
+def read_record(path: Path) -> Record:
+    """Read a record. Raises RecordError where it is none, or of another version."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise RecordError(f"{path}: not a record of this version: {error}") from None
+    if record.schema_version != RECORD_SCHEMA:
+        raise RecordError(
+            f"{path}: schema_version {record.schema_version} is not allowed; this version of "
+            f"feedrate reads {RECORD_SCHEMA} (remove the file, and it is made again from its logs)"
+        )
+    return record
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,66 @@
+# feedrate: `make run` and `make test` are all that a fresh machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-run
+DEV_READY := $(VENV)/.ready-dev
+TORCH := $(shell grep '^torch==' requirements/run.lock)
+
+# Choices for `make run`: make run STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+STUDY ?=
+DEVICE ?=
+DATASET ?=
+CONFIG ?=
+ARGS ?=
+# Where pip finds torch; empty: where it finds all else. Set it to PyTorch's CPU index to save
+# gigabytes on a machine without a GPU.
+TORCH_INDEX ?=
+
+.PHONY: help run test check bench lock format clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report.html
+	@$(BIN)/python -m feedrate run $(if $(STUDY),--study $(STUDY)) $(if $(DEVICE),--device $(DEVICE)) \
+		$(if $(DATASET),--dataset $(DATASET)) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+
+test: $(DEV_READY) ## Run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV_READY) ## Format, lint, types and Snakemake's own lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/snakefmt --check Snakefile workflow/rules
+	@$(BIN)/python -m feedrate.config.schemas --check
+	@$(BIN)/mypy
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
+
+bench: $(DEV_READY) ## The project's own speed, as ratios: a table, and benchmarks/latest.json
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+format: $(DEV_READY) ## Format the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/snakefmt Snakefile workflow/rules
+
+lock: ## Renew requirements/*.lock, environment.yml and envs/ from requirements/*.in
+	@$(PYTHON) requirements/lock.py
+
+clean: ## Remove results, data and report (the environment stays)
+	rm -rf results resources logs report.html .snakemake
+
+$(RUN_READY): requirements/run.lock pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "feedrate needs Python 3.11 or newer: make run PYTHON=/path/to/python3.12"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
+		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
+		"sudo apt install python3-venv"; exit 1; }
+	@echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY) requirements/dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@touch $@

@@ -1,0 +1,1 @@
+"""The project's own speed, as ratios taken side by side in one run: `make bench`."""

@@ -1,0 +1,30 @@
+"""Run the benchmarks: all of them, or those whose names are given."""
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from benchmarks import full_run, meter, overhead, planning
+from benchmarks.figure import Figure, keep, show
+
+BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "meter": meter.measure,
+    "overhead": overhead.measure,
+    "planning": planning.measure,
+    "full_run": full_run.measure,
+}
+
+
+def main(names: list[str]) -> int:
+    """Print a table, write benchmarks/latest.json; exit code 1 where a goal is not met."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
+        return 2
+    figures = show(chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS))
+    keep(figures)
+    return 0 if all(figure.holds for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

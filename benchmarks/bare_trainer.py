@@ -1,0 +1,46 @@
+"""The same model, data and Trainer arguments with the stock Trainer and nothing around it."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from feedrate.config.settings import RunSpec
+from feedrate.devices.host import cores_granted
+
+
+def main(spec_path: str, prepared: str, out: str) -> None:
+    """Train as the spec says."""
+    os.environ["OMP_NUM_THREADS"] = str(cores_granted())
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import transformers
+
+    from feedrate.data.loading.pairs import PairDataset, collate
+    from feedrate.models.build import build
+    from feedrate.train.trainer import shared_arguments
+
+    spec = msgspec.convert(json.loads(Path(spec_path).read_text()), RunSpec)
+    transformers.set_seed(spec.seed)
+    built = build(spec.settings.model, spec.settings.loader, Path(prepared))
+    dataset = PairDataset(
+        Path(prepared),
+        "train",
+        built.tokenizer,
+        max_tokens=spec.settings.loader.max_tokens,
+        image_px=built.image_px,
+        mean=built.mean,
+        std=built.std,
+    )
+    arguments = transformers.TrainingArguments(
+        **shared_arguments(spec, Path(out)), use_cpu=True, bf16=False
+    )
+    trainer = transformers.Trainer(
+        model=built.model, args=arguments, train_dataset=dataset, data_collator=collate
+    )
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,39 @@
+"""The default study's data and its baseline cell, for benchmarks."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from benchmarks.process import run
+from feedrate.config.plan import load_project, make_plan
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def default_spec() -> dict[str, Any]:
+    """The spec of the first run of the default plan, as plain values."""
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    plan = make_plan(load_project(ROOT, config))
+    return msgspec.to_builtins(next(iter(plan.runs.values())))
+
+
+def prepare_default(folder: Path) -> Path:
+    """Fetch and prepare the default dataset under `folder`; returns the prepared folder."""
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    settings = repr(config["datasets"][config["dataset"]])
+    index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
+    module = [sys.executable, "-m"]
+    run(
+        [*module, "feedrate.data.fetch", "--name", config["dataset"]]
+        + ["--settings", settings, "--out", str(index)],
+        folder,
+    )
+    run(
+        [*module, "feedrate.data.prepare", "--index", str(index)]
+        + ["--settings", settings, "--out", str(manifest)],
+        folder,
+    )
+    return manifest.parent

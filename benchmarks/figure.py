@@ -1,0 +1,50 @@
+"""One figure of a benchmark, and how figures are printed and kept."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from feedrate.files import write_json
+
+LATEST = Path(__file__).parent / "latest.json"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value beside its goal (`at_most`: smaller is better)."""
+
+    name: str
+    value: float
+    goal: float
+    unit: str
+    note: str = ""
+    at_most: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the goal is met."""
+        return self.value <= self.goal if self.at_most else self.value >= self.goal
+
+
+def show(figures: Iterable[Figure]) -> list[Figure]:
+    """Print each figure as it comes; returns them all."""
+    print(f"{'benchmark':58} {'value':>9} {'goal':>9}  unit      holds")
+    return list(_shown(figures))
+
+
+def keep(figures: list[Figure], path: Path = LATEST) -> None:
+    """Write the figures as a list of name, value, goal, unit, holds."""
+    rows = [{**asdict(f), "holds": f.holds} for f in figures]
+    write_json(path, json.loads(json.dumps(rows)))
+
+
+def _shown(figures: Iterable[Figure]) -> Iterator[Figure]:
+    for figure in figures:
+        sign = "<=" if figure.at_most else ">="
+        print(
+            f"{figure.name:58} {figure.value:9.3f} {sign}{figure.goal:7.3g}  {figure.unit:9} "
+            f"{'yes' if figure.holds else 'NO'}{'  ' + figure.note if figure.note else ''}",
+            flush=True,
+        )
+        yield figure

@@ -1,0 +1,62 @@
+"""What the meter costs: its calls, as a share of a step of the default study."""
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.default_study import default_spec, prepare_default
+from benchmarks.figure import Figure
+from benchmarks.process import run
+
+STEPS = 2_000
+ROUNDS = 5
+GOAL = 0.5
+
+
+def measure() -> Iterator[Figure]:
+    """Time of all calls of one step (events written to disk) over a step's, in the same run.
+
+    The difference of a job with and without the meter is too small to show in the noise of whole
+    jobs, so the calls are timed themselves.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        step_s = median_step_s(Path(name))
+        call_s = statistics.median(calls_s(Path(name)) for _ in range(ROUNDS))
+    note = f"{call_s * 1e6:.0f} us of {step_s * 1e3:.0f} ms"
+    yield Figure("meter on against off", 100 * call_s / step_s, GOAL, "% of step", note)
+
+
+def median_step_s(folder: Path) -> float:
+    """Median step of a real job of the default study."""
+    prepared = prepare_default(folder)
+    job = folder / "job"
+    job.mkdir()
+    (job / "spec.json").write_text(json.dumps(default_spec()))
+    command = [sys.executable, "-m", "feedrate.train.worker"]
+    run([*command, "--run", str(job), "--data", str(prepared)], folder)
+    events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
+    return statistics.median(e["step_s"] for e in events if e["event"] == "step")
+
+
+def calls_s(folder: Path) -> float:
+    """Seconds that the meter's own calls take for one step."""
+    import torch
+
+    from feedrate.devices.base import adapter
+    from feedrate.train.events import EventLog
+    from feedrate.train.meter import Meter
+
+    meter = Meter(adapter("cpu"), EventLog(folder, 0), steps=STEPS, warmup_steps=10)
+    batch, loss = {"pixel_values": torch.zeros(8, 3)}, torch.tensor(1.0)
+    meter.begin()
+    start_s = perf_counter()
+    for step in range(1, STEPS + 1):
+        meter.begin_fetch()
+        meter.end_fetch([batch])
+        meter.add_loss(loss)
+        meter.end_step(step)
+    return (perf_counter() - start_s) / STEPS

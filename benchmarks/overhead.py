@@ -1,0 +1,47 @@
+"""A training job under the suite against the same Trainer settings run bare."""
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.default_study import default_spec, prepare_default
+from benchmarks.figure import Figure
+from benchmarks.process import run
+
+PAIRS = 3
+SHARE = 0.02
+GOAL_S = 3.0
+
+
+def measure() -> Iterator[Figure]:
+    """Seconds that a job takes beyond 2% more than the bare one: median of interleaved pairs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepared = prepare_default(folder)
+        spec = default_spec()
+        spec_path = folder / "spec.json"
+        spec_path.write_text(json.dumps(spec))
+        suite = [sys.executable, "-m", "feedrate.train", "--spec", str(spec_path), "--quiet"]
+        suite += [
+            "--data",
+            str(prepared / "manifest.json"),
+            "--source-digest",
+            "",
+            "--attempt",
+            "1",
+        ]
+        bare = [sys.executable, "-m", "benchmarks.bare_trainer", str(spec_path), str(prepared)]
+        root = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+        extra_s, walls = [], []
+        for pair in range(PAIRS):
+            with_suite = run([*suite, "--out", str(folder / f"run{pair}")], folder)
+            without = run([*bare, str(folder / f"bare{pair}")], folder, root)
+            extra_s.append(with_suite.wall_s - (1 + SHARE) * without.wall_s)
+            walls.append((with_suite.wall_s, without.wall_s))
+        note = "{:.1f} s, bare {:.1f} s".format(*walls[-1])
+        yield Figure(
+            "training job: beyond 2% of the bare job", statistics.median(extra_s), GOAL_S, "s", note
+        )

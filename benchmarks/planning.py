@@ -1,0 +1,134 @@
+"""Planning and a nothing-to-do call against a bare Snakefile with as many jobs and files."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from benchmarks.figure import Figure
+from benchmarks.process import Usage, median_ratio, run
+
+ROOT = Path(__file__).resolve().parents[1]
+SNAKEMAKE = [sys.executable, "-m", "snakemake"]
+CELLS = (100, 1_000, 10_000)
+PAIRS = {100: 5, 1_000: 3, 10_000: 1}
+GOAL = 1.3
+
+BARE = """
+CELLS = [f"workers={{w}},batch={{b}}" for w in range({workers}) for b in range(1, 11)]
+
+rule all:
+    input: "results/results.csv", "results/overview.html"
+
+rule prepare:
+    output: "resources/manifest.json"
+    shell: "touch {{output}}"
+
+rule train:
+    input: "resources/manifest.json"
+    output: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/outcome.json"
+    log: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/train.log"
+    shell: "touch {{output}}"
+
+rule parse:
+    input: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/outcome.json"
+    output: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/record.json"
+    shell: "touch {{output}}"
+
+rule collect:
+    input: expand("results/scale/cpu/{{cell}}/rep1/record.json", cell=CELLS)
+    output: "results/results.csv"
+    shell: "touch {{output}}"
+
+rule page:
+    input: "results/results.csv"
+    output: "results/overview.html"
+    shell: "touch {{output}}"
+"""
+
+
+def measure() -> Iterator[Figure]:
+    """Ratios of wall time and peak memory at 100, 1,000 and 10,000 cells (one repeat each)."""
+    for cells in CELLS:
+        with tempfile.TemporaryDirectory() as folder:
+            ours, bare = Path(folder) / "ours", Path(folder) / "bare"
+            _make_ours(ours, cells)
+            _make_bare(bare, cells)
+            yield from _compare(f"planning, {cells:,} cells", ours, bare, cells)
+            for project in (ours, bare):
+                _pretend_done(project)
+            yield from _compare(f"nothing to do, {cells:,} cells", ours, bare, cells)
+
+
+def _compare(name: str, ours: Path, bare: Path, cells: int) -> Iterator[Figure]:
+    arguments = ["--dry-run", "--quiet", "all", "--cores", "2", "--scheduler", "greedy"]
+    pairs = [(_plan(ours, arguments), _plan(bare, arguments)) for _ in range(PAIRS[cells])]
+    times = median_ratio([a.wall_s for a, _ in pairs], [b.wall_s for _, b in pairs])
+    memory = median_ratio([a.peak_mib for a, _ in pairs], [b.peak_mib for _, b in pairs])
+    last, plain = pairs[-1]
+    yield Figure(
+        f"{name}: time", times, GOAL, "x bare", f"{last.wall_s:.1f} s, {plain.wall_s:.1f} s"
+    )
+    yield Figure(
+        f"{name}: memory",
+        memory,
+        GOAL,
+        "x bare",
+        f"{last.peak_mib:.0f} MiB, {plain.peak_mib:.0f} MiB",
+    )
+
+
+def _plan(project: Path, arguments: list[str]) -> Usage:
+    return run([*SNAKEMAKE, *arguments], project, _env(project))
+
+
+def _env(project: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(project / "workflow"), "HOME": str(project)}
+
+
+def _make_ours(folder: Path, cells: int) -> None:
+    """The project with one study of so many cells."""
+    folder.mkdir()
+    for part in ("Snakefile", "config", "workflow", "report", "envs", "profiles"):
+        source = ROOT / part
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / part)
+    study = {
+        "title": "Scale",
+        "question": "How long does planning take?",
+        "source": {"title": "none"},
+        "settings": {"model": {"name": "bridgetower", "size": "tiny"}},
+        "protocol": {"steps": 10, "warmup_steps": 2, "repeats": 1},
+        "factors": {
+            "workers": {"sets": "loader.workers", "levels": list(range(cells // 10))},
+            "batch": {"sets": "train.batch_size", "levels": list(range(1, 11))},
+        },
+        "baseline": {"workers": 0, "batch": 1},
+    }
+    (folder / "config/studies/scale.yaml").write_text(json.dumps(study))
+    config = folder / "config/config.yaml"
+    values = yaml.safe_load(config.read_text()) | {"studies": ["scale"], "repeats": 1}
+    config.write_text(yaml.safe_dump(values))
+
+
+def _make_bare(folder: Path, cells: int) -> None:
+    folder.mkdir()
+    (folder / "Snakefile").write_text(BARE.format(workers=cells // 10))
+
+
+def _pretend_done(project: Path) -> None:
+    """Make every file of the plan and have Snakemake record it as done, running nothing."""
+    listing = [*SNAKEMAKE, "--dry-run", "--quiet", "all", "--cores", "2", "--summary"]
+    run(listing, project, _env(project))
+    lines = (project / ".benchmark.log").read_text().splitlines()
+    for line in lines:
+        name = line.split("\t")[0]
+        if name.startswith(("results/", "resources/")):
+            path = project / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text('{"attempt": 1, "status": "ok"}\n' if name.endswith(".json") else "x\n")
+    run([*SNAKEMAKE, "--touch", "--cores", "2", "--quiet", "all"], project, _env(project))

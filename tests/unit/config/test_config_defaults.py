@@ -1,0 +1,212 @@
+"""The project's own configuration: complete, documented, and true to its sources."""
+
+import re
+
+import pytest
+import yaml
+
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.workflow import Folder, Generated, Hub, WorkflowConfig
+from feedrate.results.expression import CellRef, cell_levels, parse
+
+STUDY = "bridgetower-dataloading"
+
+
+def headline(project, device, **levels):
+    """The published number of a cell, factors not named at their baseline."""
+    return number(project, device, levels, lambda row: row.headline)
+
+
+def number(project, device, levels, counts):
+    wanted = project.studies[STUDY].baseline | levels
+    found = [
+        row.value
+        for row in project.published[STUDY]
+        if (row.device, row.levels, row.metric) == (device, wanted, "samples_per_s") and counts(row)
+    ]
+    assert len(found) == 1, (device, levels, found)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("device", "w0", "w1", "w2"),
+    [
+        ("gaudi2", 601.5, 747.4, 768.7),
+        ("h100", 336.5, 580.1, 602.1),
+        ("a100-80gb", 227.5, 339.7, 345.4),
+    ],
+)
+def test_the_table_of_the_post(project, device, w0, w1, w2):
+    assert [headline(project, device, workers=w) for w in (0, 1, 2)] == [w0, w1, w2]
+
+
+def test_other_numbers(project):
+    def edition(name):
+        return lambda row: row.edition == name
+
+    assert headline(project, "gaudi2", workers=2, decode="device") == 847.7
+    fast = {"workers": 1, "strategy": "fast_ddp"}
+    assert number(project, "gaudi2", fast, edition("2023-06b")) == 705.9
+    assert number(project, "gaudi2", fast | {"decode": "device"}, edition("2023-06b")) == 802.1
+    one = [number(project, "a100-80gb", {"workers": 1}, edition(e)) for e in
+           ("2023-06a", "2023-06b", "2023-08")]  # fmt: skip
+    assert one == [254.7, 296.6, 339.7]
+    assert number(project, "gaudi2", {"workers": 1}, edition("draft")) == 678.6
+    assert number(project, "a100-80gb", {"workers": 1}, edition("draft")) == 249.6
+    device = {"workers": 2, "decode": "device"}
+    assert number(project, "gaudi2", device, edition("2025-02")) == 904.93
+    assert number(project, "gaudi3", device, edition("2025-04")) == 783.48
+
+
+def test_every_row_says_where_it_is_from_and_how_it_was_measured(project):
+    for row in project.published[STUDY]:
+        assert row.source
+        assert row.software
+        assert row.protocol
+        assert row.unit
+        assert row.batch_size
+        assert row.count == (1 if "one-card" in row.id else 8)
+        assert row.headline == (row.edition == "2023-08")
+
+
+def test_every_ratio_of_the_post_is_a_claim(project):
+    stated = [claim.published for claim in project.studies[STUDY].claims if claim.published]
+    post = [1.28, 1.29, 1.79, 2.23, 2.20, 2.64, 1.28, 1.79, 1.52, 1.10, 1.41, 1.41, 2.45]
+    june = [1.10, 2.38, 1.33]
+    assert stated == post + june
+
+
+def test_every_stated_ratio_follows_from_the_published_numbers(project):
+    study = project.studies[STUDY]
+
+    def value(ref: CellRef, edition: str) -> float:
+        wanted = cell_levels(ref, study.factors, study.baseline)
+        levels = {k: int(v) if k == "workers" else v for k, v in wanted.items()}
+        return number(
+            project,
+            ref.device,
+            levels,
+            lambda row: row.edition == edition if edition else row.headline,
+        )
+
+    for claim in study.claims:
+        if claim.published is not None:
+            ratio = parse(claim.expression)
+            found = value(ratio.numerator, claim.edition) / value(ratio.denominator, claim.edition)
+            assert found == pytest.approx(claim.published, abs=0.01), claim.id
+
+
+def test_each_claim_compares_cells_that_are_run(project):
+    study = project.studies[STUDY]
+    excluded = [exclude.levels for exclude in study.exclude]
+    for claim in study.claims:
+        for ref in parse(claim.expression):
+            levels = cell_levels(ref, study.factors, study.baseline)
+            assert not any(
+                all(levels[name] == str(level) for name, level in out.items()) for out in excluded
+            ), claim.id
+
+
+def test_the_default_is_the_embedded_one(project):
+    plan = make_plan(project)
+    assert project.config.studies == [STUDY]
+    assert project.config.devices == ["cpu"]
+    assert isinstance(project.config.datasets[project.config.dataset], Generated)
+    assert len(plan.runs) == 4 * 3
+    for spec in plan.runs.values():
+        assert spec.settings.model.size == "tiny"
+        assert spec.settings.model.checkpoint is None
+        assert spec.settings.train.precision == "fp32"
+        assert spec.launcher == "single"
+    lacking = {u.lacks for u in plan.unsupported}
+    assert lacking == {"decode_device", "fast_ddp", "decode_device, fast_ddp"}
+
+
+def test_on_accelerators_it_is_the_published_setting(copy):
+    project = copy.load(devices=["gaudi2", "h100"])
+    plan = make_plan(project)
+    for spec in plan.runs.values():
+        assert (spec.count, spec.launcher) == (8, "torchrun")
+        assert spec.settings.model.size == "large"
+        assert (spec.settings.train.batch_size, spec.settings.train.precision) == (48, "bf16")
+        assert spec.settings.loader.max_tokens == 128
+        assert spec.protocol.steps - spec.protocol.warmup_steps == 130
+    decodes = {s.device for s in plan.runs.values() if s.settings.loader.decode == "device"}
+    assert decodes == {"gaudi2"}
+
+
+def test_each_device_of_the_registry(project):
+    assert list(project.devices) == ["cpu", "gaudi2", "gaudi3", "a100-80gb", "h100", "h200"]
+    peaks = {
+        name: next(
+            ((p.achievable_tflops, p.datasheet_tflops) for p in d.peaks if p.precision == "bf16"),
+            None,
+        )
+        for name, d in project.devices.items()
+    }
+    assert peaks == {
+        "cpu": None,
+        "gaudi2": (419, 432),
+        "gaudi3": (1243, 1677),
+        "a100-80gb": (271, 312),
+        "h100": (790, 989),
+        "h200": (790, 989),
+    }
+
+
+@pytest.mark.parametrize(
+    ("reported", "device"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", None),
+        ("GAUDI2", "gaudi2"),
+        ("HL-225", "gaudi2"),
+        ("Intel Gaudi 3", "gaudi3"),
+        ("HL-325L", "gaudi3"),
+        ("NVIDIA L40S", None),
+    ],
+)
+def test_reported_models_match_one_device(project, reported, device):
+    matching = [
+        name
+        for name, entry in project.devices.items()
+        if entry.model_pattern and re.fullmatch(entry.model_pattern, reported)
+    ]
+    assert matching == ([device] if device else [])
+
+
+def test_every_key_of_config_yaml_stands_there_with_a_comment(root):
+    text = (root / "config/config.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for name in WorkflowConfig.__struct_fields__:
+        number = next(n for n, line in enumerate(lines) if line.startswith(f"{name}:"))
+        assert lines[number - 1].startswith("# "), name
+    datasets = read_yaml(root / "config/config.yaml")["datasets"]
+    for kind in (Generated, Folder, Hub):
+        entry = datasets[kind.__struct_config__.tag]
+        assert set(entry) == {"source", *kind.__struct_fields__}
+
+
+def test_snakemake_reads_config_yaml_as_we_do(root):
+    """Snakemake reads it as YAML 1.1, so no value may mean something else there."""
+    path = root / "config/config.yaml"
+    assert yaml.safe_load(path.read_text(encoding="utf-8")) == read_yaml(path)
+
+
+def test_files_stay_short(root):
+    study = (root / f"config/studies/{STUDY}.yaml").read_text(encoding="utf-8").splitlines()
+    assert len(study) <= 150
+    devices = (root / "config/devices.yaml").read_text(encoding="utf-8")
+    for entry in re.split(r"\n(?=[a-z0-9-]+:\n)", devices)[1:]:
+        assert len(entry.splitlines()) <= 30
+
+
+def test_every_table_and_figure_has_its_caption(project, root):
+    study = project.studies[STUDY]
+    for entry in [*study.tables, *study.figures]:
+        assert (root / f"report/captions/{entry.caption}.rst").is_file(), entry.caption

@@ -1,0 +1,435 @@
+"""What is wrong in the configuration is told in one message: file, key, value, what is allowed."""
+
+import datetime
+
+import pytest
+
+from feedrate.config.load import ConfigError, convert, convert_text
+from feedrate.config.settings import Protocol
+from feedrate.config.study_checks import TAKEN
+from feedrate.results.columns import RUNS
+
+STUDY = "studies/bridgetower-dataloading.yaml"
+PUBLISHED = "published/bridgetower-dataloading.csv"
+CONFIG = "config/config.yaml (or --config): "
+DEVICES = "config/devices.yaml: "
+IN_STUDY = f"config/{STUDY}: "
+IN_PUBLISHED = f"config/{PUBLISHED}"
+
+CASES = {
+    "unknown key": (
+        "config.yaml", ("repeats: null", "repeets: 3"),
+        CONFIG + "repeets: unknown key; did you mean repeats? allowed: studies, devices,",
+    ),
+    "out of range": (
+        "config.yaml", ("repeats: null", "repeats: 0"),
+        CONFIG + "repeats: 0 is not allowed; the smallest allowed is 1",
+    ),
+    "wrong type": (
+        "config.yaml", ("repeats: null", "repeats: three"),
+        CONFIG + "repeats: 'three' is not allowed; expected a whole number or null",
+    ),
+    "a word for a list": (
+        "config.yaml", ("devices: [cpu]", "devices: cpu"),
+        CONFIG + "devices: 'cpu' is not allowed; expected a list, as [cpu]",
+    ),
+    "an empty list": (
+        "config.yaml", ("devices: [cpu]", "devices: []"),
+        CONFIG + "devices: [] is not allowed; it must not be empty",
+    ),
+    "missing key": (
+        "config.yaml", ("dataset: generated", ""),
+        CONFIG + "dataset: missing, but required",
+    ),
+    "unknown device": (
+        "config.yaml", ("devices: [cpu]", "devices: [cpu, guadi2]"),
+        CONFIG + "devices[1]: 'guadi2' is not allowed; did you mean gaudi2? "
+        "entries of config/devices.yaml: cpu, gaudi2, gaudi3, a100-80gb, h100, h200",
+    ),
+    "a device twice": (
+        "config.yaml", ("devices: [cpu]", "devices: [cpu, cpu]"),
+        CONFIG + "devices[1]: 'cpu' stands there already",
+    ),
+    "unknown study": (
+        "config.yaml", ("[bridgetower-dataloading]", "[bridgetower-dataload]"),
+        CONFIG + "studies[0]: 'bridgetower-dataload' is not allowed; "
+        "did you mean bridgetower-dataloading? files in config/studies: bridgetower-dataloading",
+    ),
+    "unknown dataset": (
+        "config.yaml", ("dataset: generated", "dataset: genrated"),
+        CONFIG + "dataset: 'genrated' is not allowed; did you mean generated?",
+    ),
+    "wrong source of a dataset": (
+        "config.yaml", ("source: folder", "source: foldr"),
+        CONFIG + "datasets.folder.source: 'foldr' is not allowed; did you mean folder? "
+        "allowed: generated, folder, hub",
+    ),
+    "no source of a dataset": (
+        "config.yaml", ("    source: hub\n", ""),
+        CONFIG + "datasets.hub.source: missing, but required; allowed: generated, folder, hub",
+    ),
+    "a key of another source": (
+        "config.yaml", ("    name: jmhessel", "    path: x\n    name: jmhessel"),
+        CONFIG + "datasets.hub.path: unknown key; allowed: source, name, config, revision,",
+    ),
+    "a dataset that is a word": (
+        "config.yaml", ("  hub:\n    source: hub", "  mine: x\n  hub:\n    source: hub"),
+        CONFIG + "datasets.mine: 'x' is not allowed; expected keys with values",
+    ),
+    "no captions": (
+        "config.yaml", ("columns: {caption: caption, ", "columns: {"),
+        CONFIG + "datasets.folder.columns.caption: missing, but required",
+    ),
+    "nothing left to train on": (
+        "config.yaml", ("validation_share: 0.1", "validation_share: 0.9"),
+        CONFIG + "datasets.folder.validation_share: with test_share it must stay below 1",
+    ),
+    "a revision of nothing": (
+        "config.yaml", ("checkpoint_revision: null", "checkpoint_revision: main"),
+        CONFIG + "checkpoint_revision: it is given, but checkpoint is not",
+    ),
+    "a key twice": (
+        "config.yaml", ("repeats: null", "repeats: 2\nrepeats: 3"),
+        "config/config.yaml, line ",
+    ),
+    "device: unknown key": (
+        "devices.yaml", ("memory_gib: 96", "memory: 96"),
+        DEVICES + "gaudi2.memory: unknown key; did you mean memory_gib? allowed: label,",
+    ),
+    "device: unknown kind": (
+        "devices.yaml", ("kind: cuda", "kind: gpu"),
+        DEVICES + "a100-80gb.kind: 'gpu' is not allowed; allowed: cpu, cuda, hpu",
+    ),
+    "device: name with a slash": (
+        "devices.yaml", ("gaudi2:", "gaudi/2:"),
+        DEVICES + "the key 'gaudi/2' is not allowed; it may have letters, digits and _ . + -",
+    ),
+    "device: negative peak": (
+        "devices.yaml", ("datasheet_tflops: 312", "datasheet_tflops: -312"),
+        DEVICES + "a100-80gb.peaks[0].datasheet_tflops: -312 is not allowed; it must be above 0",
+    ),
+    "device: not a pattern": (
+        "devices.yaml", ('"NVIDIA H100.*"', '"NVIDIA (H100"'),
+        DEVICES + "h100.model_pattern: 'NVIDIA (H100' is not a regular expression (missing )",
+    ),
+    "device: a precision twice": (
+        "devices.yaml", ("{precision: fp32, datasheet_tflops: 19.5", "{precision: bf16"),
+        DEVICES + "a100-80gb.peaks[1].precision: 'bf16' stands there already",
+    ),
+    "device: one process for eight": (
+        "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),
+        DEVICES + "h100.launcher: 'single' starts one process, but count is 8",
+    ),
+    "study: unknown setting": (
+        STUDY, ("sets: loader.workers", "sets: loader.worker"),
+        IN_STUDY + "factors.workers.sets: 'loader.worker' is not allowed; "
+        "did you mean loader.workers? settings: model.name,",
+    ),
+    "study: setting without its part": (
+        STUDY, ("sets: loader.workers", "sets: workers"),
+        IN_STUDY + "factors.workers.sets: 'workers' is not allowed; did you mean loader.workers?",
+    ),
+    "study: a setting for two factors": (
+        STUDY, ("sets: train.strategy\n    label: gradient synchronisation\n"
+                "    levels: [ddp, fast_ddp]\n    requires: {fast_ddp: fast_ddp}",
+                "sets: loader.workers\n    levels: [3, 4]"),
+        IN_STUDY + "factors.strategy.sets: 'loader.workers' stands there already",
+    ),
+    "study: level of a wrong type": (
+        STUDY, ("[0, 1, 2, 16]", "[0, 1, two, 16]"),
+        IN_STUDY + "factors.workers.levels[2]: 'two' is not allowed; expected a whole number",
+    ),
+    "study: level out of range": (
+        STUDY, ("[0, 1, 2, 16]", "[0, 1, -2, 16]"),
+        IN_STUDY + "factors.workers.levels[2]: -2 is not allowed; the smallest allowed is 0",
+    ),
+    "study: 2.0 workers": (
+        STUDY, ("[0, 1, 2, 16]", "[0, 1, 2.0, 16]"),
+        IN_STUDY + "factors.workers.levels[2]: 2.0 is not allowed; expected a whole number",
+    ),
+    "study: level null": (
+        STUDY, ("[0, 1, 2, 16]", "[0, 1, null]"),
+        IN_STUDY + "factors.workers.levels[2]: null is not allowed; "
+        "expected true or false, a number or text",
+    ),
+    "study: level twice": (
+        STUDY, ("[0, 1, 2, 16]", "[0, 1, 2, 16, 1]"),
+        IN_STUDY + "factors.workers.levels[4]: 1 stands there already",
+    ),
+    "study: unknown level": (
+        STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]"),
+        IN_STUDY + "factors.strategy.levels[1]: 'fastddp' is not allowed; did you mean fast_ddp?",
+    ),
+    "study: level with a slash": (
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+                "sets: model.checkpoint\n    levels: [host, org/device]"),
+        IN_STUDY + "factors.decode.levels[1]: 'org/device' is not allowed; it names folders",
+    ),
+    "study: text that looks like a number": (
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+                "sets: model.size\n    levels: [host, '7']"),
+        IN_STUDY + "factors.decode.levels[1]: '7' is not allowed; as text it cannot be told",
+    ),
+    "study: no levels": (
+        STUDY, ("[0, 1, 2, 16]", "[]"),
+        IN_STUDY + "factors.workers.levels: [] is not allowed; it must not be empty",
+    ),
+    "study: no factors": (
+        STUDY, ("factors:\n", "factors: {}\nunused:\n"),
+        IN_STUDY + "factors: {} is not allowed; it must not be empty",
+    ),
+    "study: a factor that is a column": (
+        STUDY, ("  workers:\n    sets", "  status:\n    sets"),
+        IN_STUDY + "factors.status: 'status' is a column of the results already",
+    ),
+    "study: names that no folder can bear": (
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+                f"sets: model.size\n    levels: [host, device, {'x' * 180}]"),
+        IN_STUDY + "factors: names and levels make cell names longer than 200",
+    ),
+    "study: no baseline of a factor": (
+        STUDY, ("baseline: {workers: 0, decode: host", "baseline: {workers: 0"),
+        IN_STUDY + "baseline.decode: missing, but required; its levels: host, device",
+    ),
+    "study: baseline is no level": (
+        STUDY, ("baseline: {workers: 0", "baseline: {workers: 3"),
+        IN_STUDY + "baseline.workers: 3 is not allowed; its levels: 0, 1, 2, 16",
+    ),
+    "study: baseline of a wrong type": (
+        STUDY, ("baseline: {workers: 0", "baseline: {workers: false"),
+        IN_STUDY + "baseline.workers: false is not allowed; its levels: 0, 1, 2, 16",
+    ),
+    "study: unknown capability": (
+        STUDY, ("{device: decode_device}", "{device: decode_devcie}"),
+        IN_STUDY + "factors.decode.requires.device: 'decode_devcie' is not allowed; "
+        "did you mean decode_device? capabilities of the devices: bf16,",
+    ),
+    "study: capability for no level": (
+        STUDY, ("{device: decode_device}", "{devise: decode_device}"),
+        IN_STUDY + "factors.decode.requires: 'devise' is not allowed; did you mean device?",
+    ),
+    "study: excludes everything": (
+        STUDY, ("levels: {workers: 16, decode: device}", "levels: {}"),
+        IN_STUDY + "exclude[0].levels: it must not be empty",
+    ),
+    "study: excludes no level": (
+        STUDY, ("levels: {workers: 16, decode: device}", "levels: {workers: 8}"),
+        IN_STUDY + "exclude[0].levels.workers: 8 is not allowed; its levels: 0, 1, 2, 16",
+    ),
+    "study: warm-up takes all": (
+        STUDY, ("warmup_steps: 10", "warmup_steps: 140"),
+        IN_STUDY + "protocol.warmup_steps: 140 is not allowed; it must be below steps, 140",
+    ),
+    "study: adapted warm-up takes all": (
+        STUDY, ("steps: 46", "steps: 6"),
+        IN_STUDY + "protocol.warmup_steps (on cpu): 6 is not allowed; it must be below steps, 6",
+    ),
+    "study: adapts no device": (
+        STUDY, ("  cpu:\n", "  cpuu:\n"),
+        IN_STUDY + "adapt: 'cpuu' is not allowed; did you mean cpu? kinds and devices: cpu, cuda,",
+    ),
+    "study: adapts an unknown key": (
+        STUDY, ("loader: {max_tokens: 32}", "loader: {max_token: 32}"),
+        IN_STUDY + "adapt.cpu.settings.loader.max_token: unknown key; did you mean max_tokens?",
+    ),
+    "study: adapts for a device that is not selected": (
+        STUDY, ("adapt:\n", "adapt:\n  h200: {protocol: {step: 3}}\n"),
+        IN_STUDY + "adapt.h200.protocol.step: unknown key; did you mean steps?",
+    ),
+    "study: adapts a wrong value": (
+        STUDY, ("precision: fp32", "precision: fp16"),
+        IN_STUDY + "adapt.cpu.settings.train.precision: 'fp16' is not allowed; "
+        "did you mean bf16? allowed: bf16, fp32",
+    ),
+    "study: adapts an unknown part": (
+        STUDY, ("    protocol: {steps: 46", "    protocl: {steps: 46"),
+        IN_STUDY + "adapt.cpu: 'protocl' is not allowed; did you mean protocol?",
+    ),
+    "study: adapts nothing": (
+        STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 2}", "    protocol:"),
+        IN_STUDY + "adapt.cpu.protocol: null is not allowed; expected keys with values",
+    ),
+    "study: table of an unknown kind": (
+        STUDY, ("{name: speedup, kind: speedup", "{name: speedup, kind: speedups"),
+        IN_STUDY + "tables[2].kind: 'speedups' is not allowed; did you mean speedup?",
+    ),
+    "study: table over no factor": (
+        STUDY, ("factor: workers}", "factor: worker}"),
+        IN_STUDY + "tables[2].factor: 'worker' is not allowed; did you mean workers? factors:",
+    ),
+    "study: column of no level": (
+        STUDY, ("{workers: 2, decode: device}]", "{workers: 2, decode: gpu}]"),
+        IN_STUDY + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: host, device",
+    ),
+    "study: figure over no factor": (
+        STUDY, ("caption: figure_answer, x: workers", "caption: figure_answer, x: batch"),
+        IN_STUDY + "figures[0].x: 'batch' is not allowed; factors: workers, decode, strategy",
+    ),
+    "study: two figures of one name": (
+        STUDY, ("name: fit, kind: fit, title: Mea", "name: answer, kind: fit, title: Mea"),
+        IN_STUDY + "figures[4].name: 'answer' stands there already",
+    ),
+    "study: two claims of one name": (
+        STUDY, ("id: gaudi2-h100-w1", "id: gaudi2-h100-w2"),
+        IN_STUDY + "claims[1].id: 'gaudi2-h100-w2' stands there already",
+    ),
+    "study: claim of no edition": (
+        STUDY, ("edition: 2023-06b", "edition: 2023-06"),
+        IN_STUDY + "claims[13].edition: '2023-06' is not allowed; did you mean 2023-06b?",
+    ),
+    "study: no such published file": (
+        STUDY, ("[bridgetower-dataloading.csv]", "[bridgetower.csv]"),
+        IN_STUDY + "published[0]: 'bridgetower.csv' is not allowed; "
+        "did you mean bridgetower-dataloading.csv?",
+    ),
+    "published: unknown column": (
+        PUBLISHED, ("batch_size", "batchsize"),
+        IN_PUBLISHED + ", line 1: column 'batchsize' is not allowed; did you mean batch_size?",
+    ),
+    "published: missing column": (
+        PUBLISHED, (",unit,", ",software,"),
+        IN_PUBLISHED + ", line 1: 'software': the column stands twice",
+    ),
+    "published: missing value": (
+        PUBLISHED, (",601.5,", ",,"), IN_PUBLISHED + ", line 2: value: missing, but required",
+    ),
+    "published: value is no number": (
+        PUBLISHED, (",601.5,", ",about 600,"),
+        IN_PUBLISHED + ", line 2: value: 'about 600' is not allowed; expected a number",
+    ),
+    "published: decimal comma": (
+        PUBLISHED, (",601.5,", ",601,5,"),
+        IN_PUBLISHED + ", line 2: 14 fields, but the header has 13 (a text with a comma needs",
+    ),
+    "published: half a device": (
+        PUBLISHED, ("gaudi2,8,", "gaudi2,0.5,"),
+        IN_PUBLISHED + ", line 2: count: 0.5 is not allowed; expected a whole number",
+    ),
+    "published: no switch": (
+        PUBLISHED, (",true\n", ",yes\n"),
+        IN_PUBLISHED + ", line 2: headline: 'yes' is not allowed; expected true or false",
+    ),
+    "published: id twice": (
+        PUBLISHED, ("2023-08-gaudi2-w1", "2023-08-gaudi2-w0"),
+        IN_PUBLISHED + ", line 3: id: '2023-08-gaudi2-w0' stands already in line 2",
+    ),
+    "published: no level": (
+        PUBLISHED, ("workers=0;", "workers;"),
+        IN_PUBLISHED + ", line 2: levels: 'workers' is not allowed; expected factor=value",
+    ),
+    "published: factor twice": (
+        PUBLISHED, ("workers=0;", "workers=0;workers=1;"),
+        IN_PUBLISHED + ", line 2: levels: the factor 'workers' stands twice",
+    ),
+    "published: unknown factor": (
+        PUBLISHED, ("workers=0;", "worker=0;"),
+        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: levels: 'worker' is not allowed; "
+        "did you mean workers? the study's factors: workers, decode, strategy",
+    ),
+    "published: level that its setting cannot have": (
+        PUBLISHED, ("decode=host", "decode=hst"),
+        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: levels.decode: 'hst' is not allowed; "
+        "did you mean host?",
+    ),
+    "published: unknown device": (
+        PUBLISHED, ("w0,gaudi2", "w0,gaudi4"),
+        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: device: 'gaudi4' is not allowed; did you mean",
+    ),
+    "published: unknown edition": (
+        PUBLISHED, ("48,2023-08,", "48,2023-09,"),
+        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: edition: '2023-09' is not allowed;",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "change", "message"), CASES.values(), ids=CASES.keys())
+def test_a_wrong_value_is_told_with_file_key_and_what_is_allowed(copy, file, change, message):
+    error = copy.edit(file, change).error()
+    assert error.startswith(message)
+    assert len(error.splitlines()) <= 11
+
+
+def test_all_that_is_wrong_in_a_file_is_listed(copy):
+    copy.edit(
+        STUDY,
+        ("warmup_steps: 10", "warmup_steps: 0"),
+        ("max_tokens: 128", "max_token: 128"),
+        ("levels: [host, device]", "levels: []"),
+    )
+    keys = [line.split(": ")[1] for line in copy.error().splitlines()]
+    assert keys == ["factors.decode.levels", "protocol.warmup_steps", "settings.loader.max_token"]
+
+
+def test_wrong_references_are_listed_together_too(copy):
+    copy.edit(
+        STUDY, ("baseline: {workers: 0", "baseline: {workers: 5"), ("x: workers", "x: decoding")
+    )
+    keys = [line.split(": ")[1] for line in copy.error().splitlines()]
+    assert keys == ["baseline.workers", "figures[0].x"]
+
+
+def test_wrong_rows_are_listed_together(copy):
+    error = copy.edit(PUBLISHED, (",601.5,", ",x,"), (",747.4,", ",,")).error()
+    assert [line.split(": ")[0][-6:] for line in error.splitlines()] == ["line 2", "line 3"]
+
+
+def test_a_long_list_is_cut(copy):
+    path = copy.root / "config" / PUBLISHED
+    path.write_text(path.read_text(encoding="utf-8").replace("samples/s,48", "samples/s,many"))
+    lines = copy.error().splitlines()
+    assert len(lines) == 11
+    assert lines[-1].startswith("… and ")
+
+
+def test_a_wrong_level_is_not_told_again_where_it_is_named(copy):
+    error = copy.edit(STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]")).error()
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("file", ["devices.yaml", STUDY, PUBLISHED])
+def test_an_empty_file(copy, file):
+    assert copy.write(file, "").error() == f"config/{file}: the file is empty"
+
+
+def test_a_missing_registry(copy):
+    (copy.root / "config/devices.yaml").unlink()
+    assert copy.error() == "config/devices.yaml: no such file or directory"
+
+
+def test_values_from_the_command_line_are_checked_too(copy):
+    assert copy.error(devices=["h1000"]).startswith(f"{CONFIG}devices[0]: 'h1000' is not allowed;")
+
+
+def test_a_key_that_is_no_text(copy):
+    hub = {"source": "hub", "name": "x", "revision": "main"}
+    assert copy.error(datasets={"generated": {"source": "generated"}, 16: hub}) == (
+        f"{CONFIG}datasets: the key 16 is not allowed; a key is text, as '16'"
+    )
+
+
+def test_a_param_that_is_no_mapping():
+    with pytest.raises(ConfigError, match="--settings: 'steps: 3' is not a mapping"):
+        convert_text("steps: 3", Protocol, "--settings")
+    with pytest.raises(ConfigError, match="--settings: warmup_steps: missing, but required"):
+        convert_text("{'steps': 3}", Protocol, "--settings")
+    assert convert_text("{'steps': 3, 'warmup_steps': 1}", Protocol, "x").repeats == 3
+
+
+def test_a_number_for_a_text(copy):
+    assert copy.error(checkpoint="x", checkpoint_revision=1234567) == (
+        f"{CONFIG}checkpoint_revision: 1234567 is not allowed; expected text or null"
+    )
+    assert copy.error(dataset=7) == (f"{CONFIG}dataset: 7 is not allowed; expected text, as '7'")
+
+
+def test_what_only_msgspec_can_tell_has_its_place_too():
+    with pytest.raises(ConfigError) as caught:
+        convert({"a": {"b": (1, 2)}}, dict[str, dict[str, int]], "file")
+    assert str(caught.value) == "file: a.b: (1, 2) is not allowed; expected a whole number"
+    with pytest.raises(ConfigError) as caught:
+        convert({"a": b"x"}, dict[str, datetime.date], "file")
+    assert str(caught.value).startswith("file: ")
+
+
+def test_names_that_no_factor_may_bear_are_columns_of_the_results():
+    assert set(TAKEN) <= {column.name for column in RUNS}

@@ -1,0 +1,111 @@
+"""CSV files of published numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.config.base import level_text
+from feedrate.config.load import ConfigError
+from feedrate.config.published import Published, parse_levels, read_published
+
+HEAD = (
+    "id,device,count,levels,metric,value,unit,batch_size,edition,software,source,protocol,headline"
+)
+ROW = 'a,h100,8,workers=2;decode=host,samples_per_s,602.1,samples/s,48,2023-08,,Post,"a, b",true'
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+values = st.one_of(
+    st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), names
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(*lines, encoding="utf-8"):
+        path = tmp_path / "numbers.csv"
+        path.write_text("\n".join(lines) + "\n", encoding=encoding)
+        return read_published(path, "numbers.csv")
+
+    return read
+
+
+def test_a_row(read):
+    assert read(HEAD, ROW) == [
+        Published(
+            id="a",
+            device="h100",
+            count=8,
+            levels={"workers": 2, "decode": "host"},
+            metric="samples_per_s",
+            value=602.1,
+            unit="samples/s",
+            batch_size=48,
+            edition="2023-08",
+            source="Post",
+            protocol="a, b",
+            headline=True,
+        )
+    ]
+
+
+def test_what_may_be_missing(read):
+    head = "id,device,count,levels,metric,value,unit,edition,source"
+    (row,) = read(head, "a,h100,1,,samples_per_s,5,samples/s,2023,Post")
+    assert (row.levels, row.batch_size, row.headline, row.protocol) == ({}, None, False, "")
+    assert row.edition == "2023", "an edition is text, whatever it looks like"
+
+
+def test_empty_lines_and_marks_of_spreadsheets_are_passed_over(read):
+    assert len(read(HEAD, "", ROW, "", encoding="utf-8-sig")) == 1
+
+
+def test_line_numbers_count_lines_of_quoted_texts(read):
+    long = ROW.replace('"a, b"', '"a\nb"')
+    with pytest.raises(ConfigError, match=r"numbers\.csv, line 4: value: 'x' is not allowed"):
+        read(HEAD, long, ROW.replace("a,h", "b,h", 1).replace("602.1", "x"))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-3", "0", "1_000", "0x10"])
+def test_a_value_is_a_positive_number(read, value):
+    with pytest.raises(ConfigError, match="line 2: value: "):
+        read(HEAD, ROW.replace("602.1", value))
+
+
+@given(st.dictionaries(names, values, max_size=4))
+def test_levels_are_read_as_they_are_written(levels):
+    text = " ; ".join(f"{name} = {level_text(level)}" for name, level in levels.items())
+    again = parse_levels(text)
+    plain = {k: v for k, v in levels.items() if v not in ("true", "false")}
+    assert {k: again[k] for k in plain} == plain
+    assert [type(again[k]) for k in plain] == [type(v) for v in plain.values()]
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_levels_or_a_reason(text):
+    try:
+        levels = parse_levels(text)
+    except ValueError as error:
+        reason = str(error)
+    else:
+        assert all(name and name == name.strip() for name in levels)
+        return
+    assert reason
+
+
+@given(st.text(max_size=200))
+def test_any_file_is_read_or_told_in_lines_with_its_name(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        assert read_published(path, "any.csv") == []
+        return
+    except ConfigError as error:
+        message = str(error)
+    assert message.startswith("any.csv")
+
+
+def test_a_file_that_is_no_csv_is_told(read):
+    with pytest.raises(ConfigError, match=r"numbers\.csv, line 2: field larger than field limit"):
+        read(HEAD, "x" * 200_000)
+    with pytest.raises(ConfigError, match=r"numbers\.csv, line 1: columns missing: device, count"):
+        read("id", "a")

@@ -1,0 +1,132 @@
+"""Each recipe of config/README.md, done to a copy of the configuration and planned."""
+
+import re
+
+import pytest
+import yaml
+
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.workflow import Folder, Hub
+
+STUDY = "bridgetower-dataloading"
+BLOCK = re.compile(r"^```(yaml|csv) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def recipes(root):
+    text = (root / "config/README.md").read_text(encoding="utf-8")
+    return {
+        title: [match.groups() for match in BLOCK.finditer(body)]
+        for title, body in re.findall(
+            r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
+        )
+    }
+
+
+def merged(base, changes):
+    """As the README says: keys are added or changed under their keys, lists are replaced."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
+
+
+@pytest.fixture
+def follow(copy, root):
+    """Do one recipe; gives the project before and after it."""
+
+    def follow(title):
+        before = copy.load()
+        for kind, file, text in recipes(root)[title]:
+            path = copy.root / file
+            if kind == "yaml" and path.exists():
+                text = yaml.safe_dump(
+                    merged(read_yaml(path), yaml.safe_load(text)), sort_keys=False
+                )
+            path.write_text(text, encoding="utf-8")
+        return before, copy.load()
+
+    return follow
+
+
+def runs(project):
+    return set(make_plan(project).runs)
+
+
+def test_every_recipe_is_tried_here(root):
+    assert [title for title, blocks in recipes(root).items() if blocks] == [
+        "Add a study",
+        "Add a device",
+        "Add a level",
+        "Add a factor",
+        "Add published numbers",
+        "Use images and captions of your own",
+        "Use the published dataset and checkpoint",
+    ]
+
+
+def test_add_a_study(follow):
+    before, after = follow("Add a study")
+    new = runs(after) - runs(before)
+    assert runs(before) <= runs(after)
+    assert {(study, cell) for study, _, cell, _ in new} == {
+        ("batch-size", f"batch={size}") for size in (4, 8, 16)
+    }
+    assert all(make_plan(after).runs[key].settings.train.batch_size in (4, 8, 16) for key in new)
+
+
+def test_add_a_device(follow):
+    before, after = follow("Add a device")
+    new = runs(after) - runs(before)
+    assert runs(before) <= runs(after)
+    assert {device for _, device, _, _ in new} == {"cpu-2"}
+    spec = make_plan(after).runs[min(new)]
+    assert (spec.kind, spec.count, spec.launcher) == ("cpu", 2, "torchrun")
+    assert spec.settings.model.size == "tiny", "what the study adapts for the kind counts"
+    assert after.devices["l40s"].count == 4
+
+
+def test_add_a_level(follow):
+    before, after = follow("Add a level")
+    new = runs(after) - runs(before)
+    assert runs(before) <= runs(after)
+    assert {cell for _, _, cell, _ in new} == {"workers=4,decode=host,strategy=ddp"}
+    assert len(new) == 3
+
+
+def test_add_a_factor(follow):
+    before, after = follow("Add a factor")
+    cells = {cell for _, _, cell, _ in runs(after)}
+    assert cells == {
+        f"workers={w},decode=host,strategy=ddp,persistent={p}"
+        for w in (0, 1, 2, 16)
+        for p in ("false", "true")
+        if (w, p) != (0, "true")
+    }
+    assert after.published == before.published
+
+
+def test_add_published_numbers(follow):
+    before, after = follow("Add published numbers")
+    assert runs(after) == runs(before)
+    (row,) = after.published[STUDY][len(before.published[STUDY]) :]
+    assert (row.device, row.levels["workers"], row.value, row.headline) == ("h100", 4, 611.0, False)
+    assert row.protocol == "Batch 48; 10 warm-up steps left out"
+
+
+def test_a_dataset_of_ones_own(follow):
+    _, after = follow("Use images and captions of your own")
+    dataset = after.config.datasets[after.config.dataset]
+    assert isinstance(dataset, Folder)
+    assert dataset.columns["contest_number"] == "contest"
+    assert {spec.dataset for spec in make_plan(after).runs.values()} == {"contest"}
+
+
+def test_the_published_dataset_and_checkpoint(follow):
+    _, after = follow("Use the published dataset and checkpoint")
+    dataset = after.config.datasets[after.config.dataset]
+    assert isinstance(dataset, Hub)
+    assert re.fullmatch("[0-9a-f]{40}", dataset.revision)
+    for spec in make_plan(after).runs.values():
+        assert (spec.device, spec.settings.model.size) == ("h100", "large")
+        assert spec.settings.model.checkpoint == "BridgeTower/bridgetower-large-itm-mlm-itc"
+        assert spec.settings.model.revision == "main"

@@ -1,0 +1,85 @@
+"""A prepared dataset as small as training allows, shared by the rooms that read one."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image, ImageDraw
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from feedrate.data.manifest import CHECKSUMS, MANIFEST, Manifest, SplitCount, images_digest
+from feedrate.files import digest_file, write_json
+
+ROWS = {"train": 24, "validation": 7, "test": 6}
+SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+WORDS = "a cat dog king desk meeting says that the moon was never budgeted for".split()
+
+
+def draw(path: Path, rng: np.random.Generator, *, grey: bool) -> None:
+    """A JPEG of 150 to 260 px with a few strokes."""
+    width, height = (int(n) for n in rng.integers(150, 260, size=2))
+    image = Image.new("L" if grey else "RGB", (width, height), "white")
+    pen = ImageDraw.Draw(image)
+    for _ in range(12):
+        x, y, dx, dy = (int(n) for n in rng.integers(0, 150, size=4))
+        pen.line((x, y, x + dx, y + dy), fill=int(rng.integers(0, 255)), width=3)
+    image.save(path, quality=88)
+
+
+def make_tokenizer(folder: Path) -> None:
+    """A word-level tokenizer with RoBERTa's special tokens, padding not at 0."""
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL.values(), *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL).save_pretrained(folder)
+
+
+def make_prepared(folder: Path) -> Path:
+    """Write a prepared dataset into `folder`; two rows share each image."""
+    rng = np.random.default_rng(5)
+    (folder / "images").mkdir(parents=True)
+    rows: list[dict[str, object]] = []
+    for split, count in ROWS.items():
+        for i in range(count):
+            name = f"images/{split}-{i // 2}.jpg"
+            if not (folder / name).exists():
+                draw(folder / name, rng, grey=i % 4 < 2)
+            caption = " ".join(rng.choice(WORDS, size=6))
+            rows.append(
+                {"sample_id": f"{split}-{i}", "split": split, "image": name, "caption": caption}
+            )
+    pq.write_table(pa.Table.from_pylist(rows), folder / "samples.parquet")
+    make_tokenizer(folder / "tokenizer")
+    images = {
+        f"images/{path.name}": {"sha256": digest_file(path), "size": path.stat().st_size}
+        for path in (folder / "images").iterdir()
+    }
+    write_json(folder / CHECKSUMS, images)
+    others = [
+        CHECKSUMS,
+        "samples.parquet",
+        *(f"tokenizer/{p.name}" for p in (folder / "tokenizer").iterdir()),
+    ]
+    manifest = Manifest(
+        dataset="tiny",
+        splits={
+            split: SplitCount(rows=n, images=len({r["image"] for r in rows if r["split"] == split}))
+            for split, n in ROWS.items()
+        },
+        files={name: digest_file(folder / name) for name in sorted(others)},
+        images=len(images),
+        images_bytes=sum(entry["size"] for entry in images.values()),
+        images_digest=images_digest({name: entry["sha256"] for name, entry in images.items()}),
+    )
+    write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared folder; tests only read it."""
+    return make_prepared(tmp_path_factory.mktemp("tiny") / "prepared")

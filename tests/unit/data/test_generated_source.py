@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from feedrate.config.workflow import Generated
+from feedrate.data.fetch import fetch
+from feedrate.data.raw import read_index
+from feedrate.data.rows import SCHEMA, read_rows
+from feedrate.files import digest_file
+
+SMALL = Generated(train=7, validation=3, test=2)
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory):
+    out = tmp_path_factory.mktemp("generated") / "raw/index.json"
+    fetch("small", SMALL, out)
+    return out
+
+
+def test_rows_are_as_many_as_asked_and_have_the_whole_schema(fetched):
+    rows = read_rows(fetched.parent / "rows.parquet")
+    assert [row["split"] for row in rows] == ["train"] * 7 + ["validation"] * 3 + ["test"] * 2
+    assert set(SCHEMA) <= rows[0].keys()
+    assert all(row[column] not in (None, "") for row in rows for column in SCHEMA)
+    assert len({row["instance_id"] for row in rows}) == len(rows)
+
+
+def test_a_contest_lies_in_one_split_and_its_rows_are_worded_apart(fetched):
+    rows = read_rows(fetched.parent / "rows.parquet")
+    splits = {}
+    for row in rows:
+        splits.setdefault(row["contest_number"], set()).add(row["split"])
+    assert all(len(names) == 1 for names in splits.values())
+    assert len(splits) < len(rows)
+    assert len({row["caption"] for row in rows}) == len(rows)
+
+
+def test_five_different_choices_of_which_the_label_names_the_contest_s(fetched):
+    for row in read_rows(fetched.parent / "rows.parquet"):
+        assert len(set(row["caption_choices"])) == 5
+        assert row["label"] in "ABCDE"
+        assert f"{row['label']}: " in row["from_description"]
+    labels = {row["label"] for row in read_rows(fetched.parent / "rows.parquet")}
+    assert len(labels) > 1
+
+
+def test_the_index_lists_every_image_with_its_checksum(fetched):
+    index = read_index(fetched)
+    on_disk = {f"images/{path.name}" for path in (fetched.parent / "images").iterdir()}
+    assert {file.path for file in index.files} == on_disk
+    for file in index.files:
+        path = fetched.parent / file.path
+        assert (file.size, file.sha256) == (path.stat().st_size, digest_file(path))
+    assert (index.source, index.root, index.left_out) == ("generated", "", [])
+
+
+def test_the_same_settings_give_the_same_index_and_another_seed_another(fetched, tmp_path):
+    again, other = tmp_path / "a/index.json", tmp_path / "b/index.json"
+    fetch("small", SMALL, again)
+    assert json.loads(again.read_text()) == json.loads(fetched.read_text())
+    fetch("small", Generated(train=1, validation=1, test=1, seed=1), other)
+    assert not {f.sha256 for f in read_index(other).files} & {
+        f.sha256 for f in read_index(fetched).files
+    }

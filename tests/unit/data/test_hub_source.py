@@ -1,0 +1,159 @@
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from drawings import drawing, encoded
+
+from feedrate.data.raw import read_index
+from feedrate.data.rows import read_rows
+
+HUB = {"source": "hub", "name": "someone/cartoons", "config": "matching", "revision": "main"}
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+README = """---
+configs:
+- config_name: matching
+  data_files:
+  - {split: train, path: matching/train.parquet}
+  - {split: validation, path: matching/validation.parquet}
+  - {split: extra, path: matching/train.parquet}
+---
+"""
+
+
+def hub_folder(root):
+    """A dataset in the hub's layout: encoded images inside Parquet, some of them the same."""
+    images = [encoded(drawing(shade=shade)) for shade in (0, 0, 90)] + [b"no image"]
+    rows = [
+        {
+            "image": {"bytes": data, "path": f"{number}.{'jpeg' if number else 'PNG'}"},
+            "contest_number": 500 + number,
+            "image_description": f"drawing {number}",
+            "caption_choices": list("abcde"),
+            "questions": ["why?"],
+            "votes": number,
+        }
+        for number, data in enumerate(images)
+    ]
+    features = json.dumps({"info": {"features": {"image": {"_type": "Image"}}}})
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"huggingface": features})
+    (root / "matching").mkdir(parents=True)
+    pq.write_table(table, root / "matching/train.parquet")
+    pq.write_table(table.slice(2, 1), root / "matching/validation.parquet")
+    (root / "README.md").write_text(README)
+    return root
+
+
+@pytest.fixture
+def fetch(tmp_path):
+    """Run the real command with a hub at `endpoint` and an empty home; nothing else is reached."""
+
+    def run(endpoint="http://127.0.0.1:9", **changes):
+        out = tmp_path / "raw/index.json"
+        environment = {
+            **os.environ,
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_ENDPOINT": endpoint,
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        environment.pop("HF_TOKEN", None)
+        command = [sys.executable, "-m", "feedrate.data.fetch", "--name", "cartoons"]
+        command += ["--settings", str(HUB | changes), "--out", str(out)]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        return done, out
+
+    return run
+
+
+def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch, tmp_path):
+    folder = hub_folder(tmp_path / "copy")
+    columns = {"caption": "image_description", "rank": "votes"}
+    done, out = fetch(name=str(folder), columns=columns)
+    assert done.returncode == 0, done.stderr
+    index, rows = read_index(out), read_rows(out.parent / "rows.parquet")
+    assert [row["split"] for row in rows] == ["train"] * 4 + ["validation"]
+    assert [row["caption"] for row in rows[:2]] == ["drawing 0", "drawing 1"]
+    assert (rows[1]["contest_number"], rows[1]["rank"]) == (501, 1)
+    assert rows[1]["caption_choices"] == list("abcde")
+    assert len(index.files) == 3
+    assert rows[0]["image"] == rows[1]["image"]
+    assert (out.parent / rows[0]["image"]).read_bytes() == encoded(drawing())
+    assert rows[0]["image"].endswith(".png")
+    assert (out.parent / rows[3]["image"]).read_bytes() == b"no image"
+    [extra] = index.left_out
+    assert (extra.path, extra.rows) == ("extra", 4)
+
+
+def test_offline_the_sentence_says_what_to_do(fetch):
+    done, out = fetch()
+    assert done.returncode == 1
+    [line] = done.stderr.strip().splitlines()
+    for word in ("someone/cartoons at main", "cannot be reached", "HF_HOME", "generated", "folder"):
+        assert word in line
+    assert not out.exists()
+
+
+def test_offline_the_cached_copy_of_exactly_this_revision_is_used(fetch, tmp_path):
+    cached = tmp_path / "home/hub/datasets--someone--cartoons"
+    hub_folder(cached / "snapshots" / COMMIT)
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(COMMIT)
+    done, out = fetch()
+    assert done.returncode == 0, done.stderr
+    assert read_index(out).revision == COMMIT
+    done, _ = fetch(revision="f" * 40)
+    assert done.returncode == 1
+    assert "no copy" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (403, "GatedRepo", "HF_TOKEN"),
+        (401, "RepoNotFound", "HF_TOKEN"),
+        (404, "RevisionNotFound", "no revision 'main'"),
+    ],
+)
+def test_a_refusal_of_the_hub_is_one_sentence(fetch, status, code, says):
+    class Refusal(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done, _ = fetch(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert done.returncode == 1
+    [line] = done.stderr.strip().splitlines()
+    assert "someone/cartoons" in line
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"config": "matchings"}, "matchings"),
+        ({"columns": {"caption": "joke"}}, "columns.caption: split train of"),
+        ({"columns": {"caption": "votes", "image": "votes"}}, "no column of images"),
+        ({"columns": {}}, "columns.caption: missing"),
+        ({"columns": {"caption": "votes", "origin": "votes"}}, "columns.origin"),
+    ],
+)
+def test_a_wrong_setting_of_a_hub_dataset_is_one_sentence(fetch, tmp_path, changes, says):
+    done, out = fetch(name=str(hub_folder(tmp_path / "copy")), **changes)
+    assert done.returncode == 1
+    assert says in done.stderr.strip().splitlines()[-1]
+    assert not out.exists()

@@ -1,0 +1,227 @@
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from drawings import drawing, encoded
+
+from feedrate.data.manifest import DataError, check_prepared, read_manifest
+
+
+def report_of(workplace):
+    return json.loads((workplace.manifest.parent / "data_report.json").read_text())
+
+
+def samples_of(workplace):
+    return pq.read_table(workplace.manifest.parent / "samples.parquet").to_pylist()
+
+
+def test_all_is_laid_out_and_counted(workplace):
+    workplace.filled(10).fetch()
+    manifest = workplace.prepare()
+    assert check_prepared(workplace.manifest.parent) == manifest
+    assert {split: count.rows for split, count in manifest.splits.items()} == {
+        "train": 8,
+        "validation": 1,
+        "test": 1,
+    }
+    assert set(manifest.files) == {
+        "samples.parquet",
+        "checksums.json",
+        "data_report.json",
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_config.json",
+    }
+    samples = samples_of(workplace)
+    assert [sample["sample_id"] for sample in samples] == [f"{n:06d}" for n in range(10)]
+    assert list(samples[0])[:4] == ["sample_id", "split", "image", "caption"]
+    assert "origin" not in samples[0]
+    for sample in samples:
+        assert (workplace.manifest.parent / sample["image"]).is_file()
+    report = report_of(workplace)
+    assert (report["images"], report["samples"], report["rows_left_out"]) == (10, 10, 0)
+    assert report["width_px"] == dict.fromkeys(report["width_px"], 64.0)
+    assert report["splits"]["train"] == {"rows": 8, "images": 8}
+
+
+def test_extra_columns_reach_the_samples(workplace):
+    workplace.image("1.jpg")
+    workplace.table([("1.jpg", "c", 3, 1.5)], header=("image", "caption", "place", "score"))
+    workplace.fetch(columns={"caption": "caption", "rank": "place", "score": "score"})
+    workplace.prepare()
+    [sample] = samples_of(workplace)
+    assert (sample["rank"], sample["score"]) == (3, 1.5)
+
+
+def test_a_contest_is_in_one_split(workplace):
+    for number in range(12):
+        workplace.image(f"{number}.jpg", shade=5 * number)
+    rows = [(f"{n % 12}.jpg", f"caption {n}", n % 6) for n in range(36)]
+    workplace.table(rows, header=("image", "caption", "contest"))
+    columns = {"caption": "caption", "contest_number": "contest"}
+    workplace.fetch(columns=columns)
+    workplace.prepare(columns=columns, validation_share=0.3, test_share=0.3)
+    splits = {}
+    for sample in samples_of(workplace):
+        splits.setdefault(sample["contest_number"], set()).add(sample["split"])
+    assert all(len(names) == 1 for names in splits.values())
+    assert set.union(*splits.values()) == {"train", "validation", "test"}
+
+
+def test_preparing_twice_gives_the_identical_folder(workplace, tmp_path):
+    workplace.filled(6)
+    workplace.image("odd.png", encoded(drawing(mode="RGBA", shade=99), "PNG"))
+    workplace.table([*((f"{n}.jpg", f"caption {n}") for n in range(6)), ("odd.png", "an odd one")])
+    workplace.fetch()
+    first = workplace.prepare(workers=2)
+    text = workplace.manifest.read_bytes()
+    workplace.index.unlink()
+    workplace.fetch()
+    assert workplace.prepare(workers=1) == first
+    assert workplace.manifest.read_bytes() == text
+
+
+def test_one_other_image_is_another_manifest(workplace):
+    workplace.filled(4).fetch()
+    before = workplace.prepare()
+    workplace.image("2.jpg", shade=111)
+    after = workplace.prepare()
+    assert before.images_digest != after.images_digest
+    assert report_of(workplace)["changed_since_fetch"] == ["2.jpg"]
+
+
+ODD = {
+    "cmyk.jpg": encoded(drawing(mode="CMYK", shade=1)),
+    "sixteen.png": encoded(drawing(mode="L", shade=2).convert("I;16"), "PNG"),
+    "palette.png": encoded(drawing(mode="P", shade=3), "PNG"),
+    "alpha.png": encoded(drawing(mode="RGBA", shade=4), "PNG"),
+    "animated.gif": encoded(drawing(shade=5), "GIF", save_all=True, append_images=[drawing()]),
+    "wrong.gif": encoded(drawing(shade=6)),
+    "a name with spaces.jpg": encoded(drawing(shade=7)),
+}
+BROKEN = {
+    "zero.jpg": b"",
+    "truncated.jpg": encoded(drawing((600, 400)))[:4000],
+    "text.jpg": b"not an image",
+}
+
+
+def test_every_kind_of_file_becomes_a_sample_or_is_listed(workplace):
+    for name, data in {**ODD, **BROKEN}.items():
+        workplace.image(name, data)
+    rows = [(name, f"caption of {name}") for name in [*ODD, *BROKEN, "missing.jpg"]]
+    workplace.table([*rows, ("cmyk.jpg", "  ")])
+    workplace.fetch()
+    workplace.prepare(workers=2)
+    report = report_of(workplace)
+    assert len(samples_of(workplace)) == report["samples"] == len(ODD)
+    listed = {entry["path"]: entry["reason"] for entry in report["left_out"]}
+    assert listed.keys() == {*BROKEN, "missing.jpg", f"captions.csv, row {len(rows) + 1}"}
+    assert report["rows_left_out"] == len(BROKEN) + 2
+    assert report["converted"] == {
+        "16-bit to RGB": 1,
+        "CMYK to RGB": 1,
+        "GIF to JPEG": 1,
+        "PNG to JPEG": 3,
+        "first frame of several": 1,
+        "palette to RGB": 2,
+        "transparency on white": 1,
+        "wrong extension": 1,
+    }
+    assert str(workplace.mine) not in json.dumps(report)
+
+
+def test_above_the_share_of_bad_images_the_run_stops_with_the_list(workplace):
+    workplace.filled(30)
+    for number in range(25):
+        workplace.image(f"{number}.jpg", b"broken")
+    workplace.fetch()
+    with pytest.raises(DataError) as error:
+        workplace.prepare(max_bad_share=0.8)
+    listing = workplace.manifest.parent.with_name("prepared.rejected.json")
+    message = str(error.value)
+    assert "25 of 30 images are bad, more than max_bad_share = 0.8 allows" in message
+    assert str(listing) in message
+    assert message.count("\n") == 21
+    assert "and 5 more" in message
+    assert len(json.loads(listing.read_text())) == 25
+    assert not workplace.manifest.exists()
+    assert workplace.prepare(max_bad_share=0.84).images == 5
+    assert not listing.exists()
+
+
+def test_a_dataset_with_nothing_to_train_on_is_an_error(workplace):
+    workplace.filled(2)
+    workplace.table(
+        [("0.jpg", "a", "test"), ("1.jpg", "b", "test")], header=("image", "caption", "part")
+    )
+    workplace.fetch(split="part")
+    with pytest.raises(DataError, match="training split would be empty; 2 samples"):
+        workplace.prepare(split="part")
+
+
+def test_without_an_index_the_sentence_says_so(workplace):
+    with pytest.raises(DataError, match="has not been fetched"):
+        workplace.prepare()
+
+
+BETWEEN_RENAMES = (
+    "rename = pathlib.Path.rename; pathlib.Path.rename = lambda a, b: (rename(a, b), die())"
+)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "moment"),
+    [
+        (True, "prepare.verify_images = die"),
+        (True, "prepare.train_tokenizer = die"),
+        (True, "prepare._finish = die"),
+        (True, BETWEEN_RENAMES),
+        (False, "prepare.write_table = die"),
+        (False, BETWEEN_RENAMES),
+    ],
+)
+def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_clean(
+    workplace, earlier, moment
+):
+    workplace.filled(3).fetch()
+    whole = workplace.prepare() if earlier else None
+    code = (
+        "import os, pathlib, sys, feedrate.data.prepare as prepare\n"
+        "def die(*_): os.kill(os.getpid(), 9)\n"
+        f"{moment}\n"
+        "sys.exit(prepare.main(sys.argv[1:]))"
+    )
+    arguments = ["--index", workplace.index, "--out", workplace.manifest, "--settings"]
+    settings = {"source": "folder", "path": str(workplace.mine)}
+    done = subprocess.run([sys.executable, "-c", code, *arguments, str(settings)], check=False)
+    assert done.returncode == -9
+    folder = workplace.manifest.parent
+    if moment != BETWEEN_RENAMES:
+        assert folder.exists() == earlier
+    if folder.exists():
+        assert check_prepared(folder).images == 3
+    assert workplace.prepare() == (whole or read_manifest(workplace.manifest))
+    assert check_prepared(folder).images == 3
+    assert {path.name for path in folder.parent.iterdir()} == {"prepared", "raw"}
+
+
+def test_the_commands_end_with_one_sentence(workplace, tmp_path):
+    workplace.filled(3)
+    settings = {"source": "folder", "path": str(workplace.mine)}
+
+    def run(module, *arguments):
+        command = [sys.executable, "-m", f"feedrate.data.{module}", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    fetched = run("fetch", "--name", "mine", "--settings", settings, "--out", workplace.index)
+    assert fetched.stdout == "fetched mine: 3 images; 0 rows left out\n", fetched.stderr
+    paths = ["--index", workplace.index, "--out", workplace.manifest]
+    prepared = run("prepare", *paths, "--settings", settings)
+    assert prepared.stdout.startswith("prepared mine: train 1, validation 1, test 1; 3 images")
+    wrong = run("prepare", *paths, "--settings", settings | {"pth": 1})
+    assert wrong.returncode == 1
+    assert "pth" in wrong.stderr
+    assert "Traceback" not in wrong.stderr

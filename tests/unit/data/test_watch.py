@@ -1,0 +1,99 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from feedrate.config.digest import DigestCache
+from feedrate.data.watch import edited, folder_state
+from feedrate.files import digest_file, write_json
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return DigestCache(tmp_path / "cache.json")
+
+
+@pytest.fixture
+def index(tmp_path):
+    raw = tmp_path / "raw"
+    (raw / "images").mkdir(parents=True)
+    (raw / "rows.parquet").write_bytes(b"rows")
+    (raw / "images/1.jpg").write_bytes(b"one")
+    path = raw / "index.json"
+    files = [
+        {"path": name, "sha256": digest_file(raw / name)}
+        for name in ("rows.parquet", "images/1.jpg")
+    ]
+    write_json(path, {"root": "", "rows": files[0], "files": files[1:]})
+    return path
+
+
+def test_unchanged_or_touched_files_are_no_edit(index, cache):
+    assert edited(index, cache) == ""
+    os.utime(index.parent / "images/1.jpg", (1, 1))
+    assert edited(index, cache) == ""
+
+
+def test_an_edit_has_a_digest_of_its_own_and_undoing_it_none(index, cache):
+    image = index.parent / "images/1.jpg"
+    image.write_bytes(b"another")
+    first = edited(index, cache)
+    image.write_bytes(b"a third one")
+    second = edited(index, cache)
+    image.unlink()
+    third = edited(index, cache)
+    assert len({first, second, third, ""}) == 4
+    image.write_bytes(b"one")
+    assert edited(index, cache) == ""
+    (index.parent / "rows.parquet").write_bytes(b"other rows")
+    assert edited(index, cache) not in {"", first, second, third}
+
+
+def test_without_an_index_or_with_a_folder_source_there_is_no_edit(index, cache):
+    assert edited(index.with_name("none.json"), cache) == ""
+    value = json.loads(index.read_text())
+    index.write_text(json.dumps(value | {"root": str(index.parent)}))
+    (index.parent / "images/1.jpg").write_bytes(b"another")
+    assert edited(index, cache) == ""
+    index.write_text("{")
+    assert edited(index, cache) == ""
+
+
+def test_a_folder_s_state_follows_names_and_contents_only(tmp_path, cache):
+    folder = tmp_path / "mine"
+    assert folder_state(folder, cache) == "absent"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a/1.jpg").write_bytes(b"one")
+    state = folder_state(folder, cache)
+    (folder / ".hidden").write_bytes(b"x")
+    os.utime(folder / "a/1.jpg", (5, 5))
+    assert folder_state(folder, cache) == state
+    (folder / "a/1.jpg").rename(folder / "a/2.jpg")
+    renamed = folder_state(folder, cache)
+    (folder / "a/2.jpg").write_bytes(b"twice")
+    changed = folder_state(folder, cache)
+    assert len({state, renamed, changed}) == 3
+
+
+def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "up").symlink_to("..")
+    (folder / "1.jpg").write_bytes(b"one")
+    state = folder_state(folder, cache)
+    assert state == folder_state(folder, cache)
+    (folder / "1.jpg").write_bytes(b"two!")
+    assert folder_state(folder, cache) != state
+
+
+def test_watching_needs_no_heavy_import():
+    code = (
+        "import sys, feedrate.data.watch; "
+        "print({'PIL', 'pyarrow', 'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

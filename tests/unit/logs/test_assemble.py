@@ -1,0 +1,249 @@
+import json
+
+import pytest
+from run_folder import make_outcome, make_spec, rank_events, write_run
+
+from feedrate.config.device import Peak
+from feedrate.logs.__main__ import main
+from feedrate.logs.assemble import build_record
+from feedrate.results.record import read_record
+from feedrate.results.settings import DeviceFacts
+
+DEVICE = DeviceFacts(
+    model_pattern="H100",
+    peaks=[Peak(precision="bf16", datasheet_tflops=989, achievable_tflops=790, source="x")],
+)
+
+
+def edited(kind, *, ranks=(0, 1), **changes):
+    """The events of a good run, with `changes` in every event of a kind on these ranks."""
+    spec = make_spec()
+    return {
+        rank: [
+            e | changes if e["event"] == kind and rank in ranks else e
+            for e in rank_events(spec, rank)
+        ]
+        for rank in range(2)
+    }
+
+
+def test_a_good_run_gives_an_ok_record(tmp_path):
+    record = build_record(write_run(tmp_path), DEVICE)
+    assert record.status == "ok", record.checks
+    assert record.cause == ""
+    assert (record.study, record.device, record.cell) == ("loading", "gpu", "workers=1")
+    assert record.measurement is not None
+    assert record.measurement.samples_per_s == pytest.approx(160 / 5)
+    assert record.trainer.samples_per_s == 30.5
+    assert record.trainer.library == "transformers 5.23.0"
+    assert record.evaluation == {"eval_loss": 1.5, "eval_runtime": 0.7}
+    assert record.model_parameters == 1000
+    assert all(check.passed for check in record.checks)
+
+
+def test_provenance_comes_from_the_supervisor_and_the_first_rank(tmp_path):
+    where = build_record(write_run(tmp_path), DEVICE).provenance
+    assert (where.commit, where.attempt, where.host) == ("abc", 2, "node-a")
+    assert (where.cores_granted, where.cores_of_host) == (8, 64)
+    assert where.machine_before["load_1min"] == 0.5
+    assert where.packages == {"torch": "2.13.0"}
+    assert where.duration_s == 60.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "check"),
+    [
+        ("start", {"world_size": 1}, "world_size"),
+        ("start", {"device_model": "NVIDIA A100"}, "device_model"),
+        ("data", {"decode": "device"}, "decode_path"),
+        ("data", {"digest": "e" * 64}, "data_digest"),
+        ("step", {"loss": float("nan")}, "loss_finite"),
+        ("window", {"samples": 79}, "samples_identity"),
+        ("window", {"first_step": 1}, "window_after_warmup"),
+        ("window", {"wall_s": 50.0}, "step_times_sum"),
+        ("model", {"flops_per_sample": 1e15}, "mfu_at_most_100_percent"),
+    ],
+)
+def test_a_check_that_fails_makes_the_run_invalid(tmp_path, kind, changes, check):
+    record = build_record(write_run(tmp_path, ranks=edited(kind, **changes)), DEVICE)
+    assert record.status == "invalid"
+    failed = [c for c in record.checks if not c.passed]
+    assert check in [c.name for c in failed]
+    assert record.cause.startswith(failed[0].detail)
+    assert record.measurement is not None
+
+
+def test_a_missing_rank_makes_the_run_invalid(tmp_path):
+    record = build_record(write_run(tmp_path, ranks={0: rank_events(make_spec(), 0)}), DEVICE)
+    assert record.status == "invalid"
+    assert "rank 1" in record.cause
+
+
+@pytest.mark.parametrize("jobs", [1, [4242]])
+def test_another_training_job_makes_the_run_invalid(tmp_path, jobs):
+    outcome = make_outcome(machine_before={"other_training_jobs": jobs})
+    record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
+    assert record.status == "invalid"
+    assert "Other training jobs" in record.cause
+
+
+def test_a_silent_fallback_makes_a_run_that_asked_for_the_device_invalid(tmp_path):
+    spec = make_spec()
+    loader = type(spec.settings.loader)(workers=1, decode="device")
+    spec = make_spec(
+        settings=type(spec.settings)(
+            model=spec.settings.model, loader=loader, train=spec.settings.train
+        )
+    )
+    ranks = edited("data", decode="device")
+    log = "WARNING: Using Pytorch native dataloader because: no JPEG.\n"
+    record = build_record(write_run(tmp_path / "a", spec=spec, ranks=ranks, log=log), DEVICE)
+    assert record.status == "invalid"
+    assert "fell back to the host: no JPEG" in record.cause
+    record = build_record(write_run(tmp_path / "b", spec=spec, ranks=ranks), DEVICE)
+    assert record.status == "ok"
+    record = build_record(write_run(tmp_path / "c", log=log), DEVICE)
+    assert record.status == "ok", "the host path was asked for, so the line changes nothing"
+
+
+@pytest.mark.parametrize("status", ["failed", "out_of_memory"])
+def test_the_supervisors_word_stands(tmp_path, status):
+    outcome = make_outcome(status=status, cause="The  reason.\n")
+    record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
+    assert (record.status, record.cause) == (status, "The reason.")
+
+
+def test_without_a_cause_the_log_tells(tmp_path):
+    log = "Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n"
+    outcome = make_outcome(status="failed", cause="")
+    record = build_record(write_run(tmp_path, ranks={}, outcome=outcome, log=log), DEVICE)
+    assert (record.status, record.cause) == (
+        "failed",
+        "The disk is full (no space left on device).",
+    )
+    assert record.measurement is None
+
+
+def test_a_job_killed_with_its_supervisor_is_failed(tmp_path):
+    record = build_record(write_run(tmp_path, outcome={}, log="step 3\n"), DEVICE)
+    assert record.status == "failed"
+    assert record.cause.startswith("The job was killed before it could end.")
+
+
+def test_out_of_memory_is_told_by_the_event_where_nobody_else_lived(tmp_path):
+    events = [
+        {"event": "error", "rank": 0, "type": "RuntimeError", "message": "", "out_of_memory": True}
+    ]
+    log = "CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    record = build_record(write_run(tmp_path, ranks={0: events}, outcome={}, log=log), DEVICE)
+    assert record.status == "out_of_memory"
+    assert "2.00 GiB" in record.cause
+
+
+def test_logs_that_cannot_be_read_make_an_invalid_record(tmp_path):
+    run = write_run(tmp_path)
+    (run / "events.jsonl").write_text('{"event": 1}\nx\n')
+    record = build_record(run, DEVICE)
+    assert record.status == "invalid"
+    assert "events.jsonl, line 1" in record.cause
+    (run / "outcome.json").write_text("{")
+    assert build_record(run, DEVICE).status == "failed"
+
+
+def test_a_run_without_a_window_is_invalid(tmp_path):
+    ranks = {0: [e for e in rank_events(make_spec(), 0) if e["event"] != "window"]}
+    record = build_record(write_run(tmp_path, ranks=ranks), DEVICE)
+    assert record.status == "invalid"
+    assert "timed window" in record.cause
+
+
+def test_without_the_event_the_trainers_files_are_read(tmp_path):
+    ranks = {
+        r: [e for e in rank_events(make_spec(), r) if e["event"] != "trainer"] for r in range(2)
+    }
+    run = write_run(tmp_path, ranks=ranks, log="{'train_runtime': '9', 'train_loss': '0.5'}\n")
+    assert build_record(run, DEVICE).trainer.loss == 0.5
+    (run / "trainer").mkdir()
+    (run / "trainer/train_results.json").write_text('{"train_runtime": 8, "train_loss": 0.25}')
+    assert build_record(run, DEVICE).trainer.loss == 0.25
+
+
+def test_the_command_writes_a_record_that_reads_back(tmp_path, capsys):
+    run = write_run(tmp_path / "run")
+    device = (
+        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': 'H100', 'peaks': [], "
+        "'price_usd_per_hour': None}"
+    )
+    arguments = ["--run", str(run), "--device", device, "--out", str(run / "record.json")]
+    assert main(arguments) == 0
+    first = (run / "record.json").read_bytes()
+    record = read_record(run / "record.json")
+    assert record.status == "ok"
+    assert record.spec == make_spec()
+    assert main(arguments) == 0
+    assert (run / "record.json").read_bytes() == first
+    assert json.loads(first)["schema_version"] == 1
+
+
+@pytest.mark.parametrize("device", ["{'peaks': 3}", "not a mapping"])
+def test_a_wrong_device_is_one_sentence(tmp_path, capsys, device):
+    run = write_run(tmp_path)
+    out = tmp_path / "record.json"
+    assert main(["--run", str(run), "--device", device, "--out", str(out)]) == 1
+    assert "--device" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_folder_without_a_spec_is_one_sentence(tmp_path, capsys):
+    out = tmp_path / "record.json"
+    assert main(["--run", str(tmp_path), "--device", "{}", "--out", str(out)]) == 1
+    assert "spec.json: no such file" in capsys.readouterr().err
+    (tmp_path / "spec.json").write_text("{}")
+    assert main(["--run", str(tmp_path), "--device", "{}", "--out", str(out)]) == 1
+    assert "not the spec of a run" in capsys.readouterr().err
+
+
+def test_state_of_the_machine_that_json_cannot_hold_becomes_null(tmp_path):
+    outcome = make_outcome(machine_before={"load_1min": float("nan"), "cpu_mhz": [1.0]})
+    run = write_run(tmp_path, outcome=outcome)
+    arguments = ["--run", str(run), "--device", "{}", "--out", str(run / "record.json")]
+    assert main(arguments) == 0
+    machine = read_record(run / "record.json").provenance.machine_before
+    assert machine == {"load_1min": None, "cpu_mhz": [1.0]}
+
+
+def test_reading_logs_loads_nothing_heavy():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, feedrate.logs.__main__; "
+        "print([m for m in ('torch', 'pandas', 'numpy', 'tensorboard', 'pyarrow') "
+        "if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_a_resumed_job_warms_up_again_and_its_window_is_shorter(tmp_path):
+    spec = make_spec()
+    ranks = {}
+    for rank in range(2):
+        events = [e for e in rank_events(spec, rank) if e.get("step", 99) > 6]
+        ranks[rank] = [
+            e | {"first_step": 10, "steps": 4, "samples": 32, "wall_s": 2.0}
+            if e["event"] == "window"
+            else e
+            for e in events
+        ]
+    record = build_record(write_run(tmp_path, ranks=ranks), DEVICE)
+    assert record.status == "ok", record.cause
+    assert record.measurement is not None
+    assert (record.measurement.warmup_steps, record.measurement.steps) == (3, 4)
+    assert record.measurement.first_step_s == 0.5
+
+
+def test_what_went_wrong_after_the_results_is_kept_as_a_note(tmp_path):
+    outcome = make_outcome(cause="after its results were written: exit code 1")
+    record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
+    assert (record.status, record.cause) == ("ok", outcome["cause"])

@@ -1,0 +1,125 @@
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_folder import make_spec, rank_events, write_run
+
+from feedrate.config.device import Peak
+from feedrate.logs.events import Step, read_run_events
+from feedrate.logs.measurement import ceilings, measure, quantile, step_sum
+
+PEAKS = [
+    Peak(precision="fp32", datasheet_tflops=1, source="x"),
+    Peak(precision="bf16", datasheet_tflops=40, achievable_tflops=20, source="x"),
+]
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    spec = make_spec()
+    return read_run_events(
+        write_run(
+            tmp_path,
+            ranks={0: rank_events(spec, 0), 1: rank_events(spec, 1, wall_s=8.0)},
+        )
+    )
+
+
+def test_samples_are_summed_and_the_slowest_rank_counts(ranks):
+    m = measure(ranks, make_spec(), PEAKS, 7.5)
+    assert m is not None
+    assert m.samples == 160
+    assert m.wall_s == 8.0
+    assert m.samples_per_s == 20.0
+    assert m.rank_wall_s == [5.0, 8.0]
+    assert (m.steps, m.warmup_steps) == (10, 3)
+
+
+def test_waits_are_means_of_the_ranks_and_memory_is_the_largest(ranks):
+    m = measure(ranks, make_spec(), PEAKS, 7.5)
+    assert m is not None
+    assert m.data_wait_s == pytest.approx(1.0)
+    assert m.data_wait_share == pytest.approx((1 / 5 + 1 / 8) / 2)
+    assert m.peak_memory_gib == 3.0
+    assert m.host_peak_memory_gib == 7.5
+
+
+def test_the_first_step_stands_apart(ranks):
+    m = measure(ranks, make_spec(), PEAKS, None)
+    assert m is not None
+    assert m.first_step_s == 9.0
+    assert m.step_time_max_s == 0.5
+    assert (m.loss_first, m.loss_last) == (2.0, 2.0 / 13)
+
+
+def test_mfu_is_over_all_devices_at_the_precision(ranks):
+    m = measure(ranks, make_spec(), PEAKS, None)
+    assert m is not None
+    assert m.tflops_per_device == pytest.approx(1e12 * 20 / 2 / 1e12)
+    assert m.mfu == pytest.approx(10 / 40)
+    assert m.mfu_achievable == pytest.approx(10 / 20)
+
+
+def test_without_a_peak_there_is_no_mfu(ranks):
+    m = measure(ranks, make_spec(), PEAKS[:1], None)
+    assert m is not None
+    assert (m.mfu, m.mfu_achievable) == (None, None)
+    assert m.tflops_per_device is not None
+
+
+def test_a_steps_time_is_that_of_its_slowest_rank(ranks):
+    slow = ranks[1].steps[5]
+    ranks[1].steps[5] = Step(rank=1, step=slow.step, step_s=2.0, data_wait_s=0.1)
+    m = measure(ranks, make_spec(), PEAKS, None)
+    assert m is not None
+    assert m.step_time_max_s == 2.0
+    assert m.step_time_median_s == 0.5
+    assert m.step_time_p95_s == pytest.approx(0.5 + 0.55 * 1.5)
+
+
+def test_bursts_do_not_raise_the_rate(tmp_path):
+    spec = make_spec(count=1, launcher="single")
+    events = rank_events(spec, 0)
+    for event in events:
+        if event["event"] == "step":
+            event["step_s"] = 1.0 if event["step"] % 5 == 0 else 0.01
+        if event["event"] == "window":
+            event["wall_s"] = sum(e["step_s"] for e in events if e.get("step", 0) > 3)
+    m = measure(read_run_events(write_run(tmp_path, ranks={0: events})), spec, [], None)
+    assert m is not None
+    wall = 2 * 1.0 + 8 * 0.01
+    assert m.samples_per_s == pytest.approx(80 / wall)
+    mean_of_rates = statistics.mean([8 / 1.0] * 2 + [8 / 0.01] * 8)
+    assert m.samples_per_s < mean_of_rates / 10
+
+
+def test_without_a_window_there_is_no_measurement(ranks):
+    for events in ranks.values():
+        events.window = None
+    assert measure(ranks, make_spec(), PEAKS, None) is None
+    assert step_sum(ranks) is None
+    assert measure({}, make_spec(), PEAKS, None) is None
+
+
+def test_step_times_sum_up_over_the_window_of_the_slowest_rank(ranks):
+    assert step_sum(ranks) == pytest.approx(5.0)
+
+
+def test_ceilings_are_of_all_ranks_together(ranks):
+    found = ceilings(ranks)
+    assert found.loader_samples_per_s == pytest.approx(200 / 2)
+    assert found.model_samples_per_s == pytest.approx(160 / 3)
+
+
+def test_a_ceiling_that_a_rank_did_not_reach_is_none(ranks):
+    ranks[1].ceilings = ranks[1].ceilings[:1]
+    found = ceilings(ranks)
+    assert found.loader_samples_per_s is not None
+    assert found.model_samples_per_s is None
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20), st.integers(1, 99))
+def test_quantiles_agree_with_the_standard_library(values, percent):
+    expected = statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+    assert quantile(values, percent / 100) == pytest.approx(expected)

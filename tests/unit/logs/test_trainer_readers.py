@@ -1,0 +1,283 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedrate.logs.tensorboard_files import read_scalars, summary_metrics
+from feedrate.logs.text import LIMIT_BYTES, fallback_reason, printed_metrics, read_log
+from feedrate.logs.trainer_files import (
+    evaluation_figures,
+    figures,
+    read_evaluations,
+    read_json,
+    train_metrics,
+)
+from feedrate.logs.trainer_folder import read_trainer_folder
+from feedrate.logs.values import number
+
+GAUDI = {
+    "epoch": 5.0,
+    "max_memory_allocated (GB)": 63.55,
+    "memory_allocated (GB)": 16.5,
+    "total_flos": 1.5e18,
+    "total_memory_available (GB)": 94.62,
+    "train_loss": 0.05,
+    "train_runtime": 294.8,
+    "train_samples_per_second": 847.7,
+    "train_steps_per_second": 2.2,
+}
+
+PRINTED_4 = (
+    "  3%|# | 4/130\r{'loss': 2.1, 'epoch': 0.1}\n"
+    "{'train_runtime': 12.5, 'train_samples_per_second': 40.25, 'train_steps_per_second': 1.2, "
+    "'train_loss': 1.75, 'epoch': 1.0}\n"
+)
+PRINTED_5 = (
+    "{'train_runtime': '12.5', 'train_samples_per_second': '40.25', 'train_loss': '1.75', "
+    "'epoch': '1'}\n"
+)
+TABLE = """
+***** train metrics *****
+  epoch                       =        5.0
+  max_memory_allocated (GB)   =      63.55
+  memory_allocated (GB)       =       16.5
+  total_flos                  = 1396983861GF
+  train_loss                  =       0.05
+  train_runtime               = 1 day, 0:04:54.80
+  train_samples_per_second    =      847.7
+INFO - something else = 3
+
+***** eval metrics *****
+  eval_loss                   =        0.2
+  train_loss                  =        9.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (2.5, 2.5),
+        ("2.5", 2.5),
+        (" 1e3 ", 1000.0),
+        ("0:01:02.50", 62.5),
+        ("2 days, 1:00:00", 176400.0),
+        ("nan", None),
+        (float("inf"), None),
+        (True, None),
+        (None, None),
+        ([1], None),
+        ("9" * 5000, None),
+        (10**400, None),
+    ],
+)
+def test_numbers_as_logs_write_them(value, expected):
+    assert number(value) == expected
+
+
+def test_figures_keep_the_trainers_own_words():
+    found = figures(GAUDI, "optimum-habana 1.7")
+    assert found.samples_per_s == 847.7
+    assert found.steps_per_s == 2.2
+    assert found.runtime_s == 294.8
+    assert found.peak_memory_gib == 63.55
+    assert found.memory_gib == 16.5
+    assert found.total_flos == 1.5e18
+    assert found.library == "optimum-habana 1.7"
+
+
+@pytest.mark.parametrize("name", ["train_results.json", "all_results.json"])
+def test_figures_from_the_json_files(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps(GAUDI))
+    assert read_trainer_folder(tmp_path).samples_per_s == 847.7
+
+
+def test_train_results_go_before_what_the_evaluation_overwrote(tmp_path):
+    (tmp_path / "train_results.json").write_text(json.dumps(GAUDI))
+    (tmp_path / "all_results.json").write_text(
+        json.dumps(GAUDI | {"max_memory_allocated (GB)": 80.0, "eval_loss": 0.1})
+    )
+    assert read_trainer_folder(tmp_path).peak_memory_gib == 63.55
+
+
+def test_figures_from_the_state_alone(tmp_path):
+    history = [{"loss": 1.0, "step": 1}, {"step": 130, **GAUDI, "total_flos": 2.0}, {"eval": 1}]
+    (tmp_path / "trainer_state.json").write_text(
+        json.dumps({"log_history": history, "total_flos": 1.0})
+    )
+    found = read_trainer_folder(tmp_path)
+    assert (found.samples_per_s, found.total_flos) == (847.7, 2.0)
+
+
+@pytest.mark.parametrize("state", [{"log_history": 3}, {"log_history": [1, None]}, {}])
+def test_a_state_of_another_shape_gives_nothing(tmp_path, state):
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    assert train_metrics(tmp_path) == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(content=st.binary(max_size=200))
+def test_arbitrary_json_files_never_crash(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("trainer")
+    for name in ("trainer_state.json", "all_results.json", "eval_results.json"):
+        (folder / name).write_bytes(content)
+    assert isinstance(train_metrics(folder), dict)
+    assert isinstance(read_evaluations(folder), dict)
+
+
+def test_json_that_is_no_object_gives_an_empty_one(tmp_path):
+    for number_, content in enumerate(("[1]", "{", "")):
+        path = tmp_path / f"{number_}.json"
+        path.write_text(content)
+        assert read_json(path) == {}
+    assert read_json(tmp_path / "absent.json") == {}
+
+
+def test_evaluations_of_all_spellings(tmp_path):
+    (tmp_path / "validation_results.json").write_text('{"eval_loss": 0.5, "epoch": 1}')
+    (tmp_path / "predict_results.json").write_text('{"predict_loss": 0.25, "test_runtime": "2.5"}')
+    assert read_evaluations(tmp_path) == {
+        "eval_loss": 0.5,
+        "predict_loss": 0.25,
+        "predict_runtime": 2.5,
+    }
+    assert evaluation_figures("test", {"test_loss": float("nan")}) == {}
+
+
+@pytest.mark.parametrize("printed", [PRINTED_4, PRINTED_5])
+def test_the_printed_dict_of_both_versions(printed):
+    found = printed_metrics(printed)
+    assert found["train_runtime"] == 12.5
+    assert found["train_samples_per_second"] == 40.25
+    assert found["train_loss"] == 1.75
+
+
+def test_the_printed_table_with_its_units():
+    found = printed_metrics(TABLE)
+    assert found["train_runtime"] == 86400 + 294.8
+    assert found["total_flos"] == 1396983861 * 2**30
+    assert found["max_memory_allocated (GB)"] == 63.55
+    assert found["train_loss"] == 0.05
+    assert "INFO - something else" not in found
+    assert printed_metrics(TABLE, "eval")["eval_loss"] == 0.2
+
+
+def test_the_dict_goes_before_the_rounded_table():
+    assert printed_metrics(TABLE + PRINTED_4)["train_runtime"] == 12.5
+
+
+def test_a_loss_printed_as_nan_is_left_out():
+    assert printed_metrics("{'train_runtime': 1.0, 'train_loss': nan}") == {"train_runtime": 1.0}
+
+
+KEYS = st.sampled_from(["train_loss", "train_samples_per_second", "epoch"])
+VALUES = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    metrics=st.dictionaries(KEYS, VALUES),
+    runtime=VALUES.map(abs),
+    as_text=st.booleans(),
+    before=st.text(st.characters(blacklist_characters="{}'", codec="utf-8"), max_size=30),
+)
+def test_what_is_printed_is_read_back(metrics, runtime, as_text, before):
+    metrics = metrics | {"train_runtime": runtime}
+    shown = {k: repr(v) for k, v in metrics.items()} if as_text else metrics
+    assert printed_metrics(f"{before}\n{shown}\n") == metrics
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=st.text(max_size=200) | st.text("*{}' :=train_munie\n\r0123456789.", max_size=200))
+def test_arbitrary_text_never_crashes(text):
+    assert all(isinstance(value, float) for value in printed_metrics(text).values())
+    reason = fallback_reason(text)
+    assert reason is None or reason
+
+
+def test_the_fallback_of_the_on_device_loader_is_seen():
+    line = "WARNING - Using Pytorch native dataloader because: no module named habana_media."
+    assert fallback_reason(f"x\n{line}\ny") == "no module named habana_media"
+    assert fallback_reason("Using Pytorch native dataloader because: .") == "no reason given"
+    assert fallback_reason("all is well") is None
+
+
+def test_of_a_long_log_both_ends_are_read(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_bytes(b"first\n" + b"x" * LIMIT_BYTES + b"\nlast")
+    text = read_log(path)
+    assert text.startswith("first\n")
+    assert text.endswith("\nlast")
+    assert len(text) == LIMIT_BYTES
+    path.write_bytes(b"short \xff\n")
+    assert read_log(path) == "short \ufffd\n"
+    assert read_log(tmp_path / "absent") == ""
+
+
+@pytest.fixture
+def event_file(tmp_path):
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(tmp_path / "runs"))
+    for step, tag, value in [
+        (1, "train/loss", 2.0),
+        (2, "train/loss", float("nan")),
+        (3, "train/train_runtime", 12.5),
+        (3, "train/train_samples_per_second", 40.25),
+        (3, "eval/loss", 1.5),
+    ]:
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(Event(step=step, summary=summary))
+    writer.close()
+    return next((tmp_path / "runs").iterdir())
+
+
+def test_scalars_of_tensorboard(event_file):
+    scalars = read_scalars(event_file)
+    assert scalars["train/loss"] == [(1, 2.0)]
+    assert scalars["train/train_runtime"] == [(3, 12.5)]
+
+
+def test_a_published_run_with_tensorboard_alone(event_file):
+    folder = event_file.parent.parent
+    assert summary_metrics(folder)["eval_loss"] == 1.5
+    assert read_trainer_folder(folder).samples_per_s == 40.25
+
+
+def test_a_truncated_event_file_gives_what_is_whole(event_file):
+    whole = event_file.read_bytes()
+    counts = []
+    for size in range(0, len(whole), 7):
+        event_file.write_bytes(whole[:size])
+        counts.append(sum(len(points) for points in read_scalars(event_file).values()))
+    assert counts == sorted(counts)
+    assert counts[0] == 0
+    assert counts[-1] == 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(content=st.binary(max_size=300))
+def test_arbitrary_event_files_never_crash(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("tb") / "events.out.tfevents.1"
+    path.write_bytes(content)
+    assert read_scalars(path) == {}
+
+
+def test_a_published_run_with_its_printed_log_alone(tmp_path):
+    (tmp_path / "stdout.log").write_text(PRINTED_5)
+    assert read_trainer_folder(tmp_path).samples_per_s == 40.25
+    assert read_trainer_folder(tmp_path).library == ""
+
+
+def test_json_files_go_before_a_printed_log(tmp_path):
+    (tmp_path / "a.log").write_text(PRINTED_4)
+    (tmp_path / "train_results.json").write_text(json.dumps(GAUDI))
+    assert read_trainer_folder(tmp_path).samples_per_s == 847.7
+
+
+def test_an_empty_folder_gives_empty_figures(tmp_path):
+    found = read_trainer_folder(tmp_path)
+    assert (found.samples_per_s, found.runtime_s, found.loss) == (None, None, None)

@@ -1,0 +1,103 @@
+import pytest
+from record_builder import make_measurement, make_spec
+
+from feedrate.results.checks import CHECKS, Evidence, Observed, check_run
+
+GOOD = {
+    "ranks": [0],
+    "world_sizes": [1],
+    "device_models": ["NVIDIA H100 80GB HBM3"],
+    "decode": "host",
+    "data_digests": ["d" * 64],
+    "data_digest_asked": "d" * 64,
+    "losses": [2.0, 1.0],
+    "rank_samples": [40],
+    "first_step": 3,
+    "last_step": 12,
+    "step_sum_s": 4.01,
+    "other_training_jobs": 0,
+}
+
+
+def failed(measurement=None, pattern="H100", spec=None, **observed):
+    evidence = Evidence(
+        spec or make_spec(),
+        measurement or make_measurement(),
+        Observed(**(GOOD | observed)),
+        pattern,
+    )
+    checks = check_run(evidence)
+    assert [c.name for c in checks] == list(CHECKS)
+    assert all(c.detail.endswith(".") and "\n" not in c.detail for c in checks)
+    return {c.name: c.detail for c in checks if not c.passed}
+
+
+def test_a_good_run_passes_all_checks():
+    assert failed() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "words"),
+    [
+        ({"ranks": []}, "all_ranks_reported", "rank 0 of 1"),
+        ({"world_sizes": [2]}, "world_size", "is 2, asked for 1"),
+        ({"world_sizes": []}, "world_size", "is nothing"),
+        ({"first_step": 1}, "window_after_warmup", "steps 1 to 12"),
+        ({"first_step": None}, "window_after_warmup", "asked for 3 to 12"),
+        ({"last_step": 11}, "window_after_warmup", "steps 3 to 11"),
+        ({"rank_samples": [41]}, "samples_identity", "40 samples a rank"),
+        ({"step_sum_s": 3.0}, "step_times_sum", "3 s, the window took 4 s"),
+        ({"step_sum_s": None}, "step_times_sum", "No step times"),
+        ({"losses": []}, "loss_finite", "No loss"),
+        ({"losses": [1.0, float("nan")]}, "loss_finite", "1 of 2"),
+        ({"losses": [float("inf")]}, "loss_finite", "not finite"),
+        ({"losses": [1.0, 0.0]}, "loss_finite", "exactly 0"),
+        ({"device_models": ["NVIDIA A100"]}, "device_model", "A100"),
+        ({"device_models": []}, "device_model", "nothing"),
+        ({"decode": "device"}, "decode_path", "used was device"),
+        ({"decode": None}, "decode_path", "not said"),
+        ({"data_digests": ["e" * 64]}, "data_digest", "eeeeeeeeeeee was read"),
+        ({"data_digests": []}, "data_digest", "no digest was read"),
+        ({"other_training_jobs": 2}, "alone_on_host", "2"),
+    ],
+)
+def test_what_was_seen_and_not_asked_for_fails_its_check_alone(changes, name, words):
+    found = failed(**changes)
+    assert list(found) == [name]
+    assert words in found[name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"samples": 39}, "samples_identity"),
+        ({"mfu": 1.01}, "mfu_at_most_100_percent"),
+        ({"mfu_achievable": 1.2}, "mfu_at_most_100_percent"),
+        ({"wall_s": 8.0}, "step_times_sum"),
+    ],
+)
+def test_impossible_measurements_are_rejected(changes, name):
+    assert list(failed(make_measurement(**changes))) == [name]
+
+
+def test_the_data_sheets_peak_decides_where_it_is_known():
+    assert failed(make_measurement(mfu=0.9, mfu_achievable=1.05)) == {}
+
+
+def test_a_fallback_matters_only_where_the_device_was_asked_for():
+    assert failed(fallback="no JPEG") == {}
+    spec = make_spec(decode="device")
+    found = failed(spec=spec, decode="device", fallback="no JPEG")
+    assert "fell back to the host: no JPEG" in found["decode_path"]
+
+
+def test_what_nobody_asked_for_is_not_held_against_the_run():
+    assert failed(pattern=None, device_models=[], data_digest_asked="") == {}
+    assert failed(other_training_jobs=None) == {}
+
+
+def test_forgotten_accumulation_is_caught():
+    spec = make_spec()
+    train = type(spec.settings.train)(batch_size=4, gradient_accumulation=2)
+    spec = make_spec(settings=type(spec.settings)(model=spec.settings.model, train=train))
+    assert "samples_identity" in failed(spec=spec)

@@ -1,0 +1,178 @@
+import pytest
+from record_builder import as_literal, claim_study, collect_settings, make_record, make_spec
+from record_builder import write_records as write
+
+from feedrate.config.study import Claim
+from feedrate.results.claims import agrees, claim_rows, main, recompute
+from feedrate.results.collect import run_rows
+from feedrate.results.columns import CLAIMS
+from feedrate.results.expression import parse
+from feedrate.results.rows import run_columns
+from feedrate.results.settings import ClaimSettings
+from feedrate.results.tables import read_rows, write_rows
+
+PRINTED = [
+    (1.28, "gaudi2[workers=2] / h100[workers=2]"),
+    (1.29, "gaudi2[workers=1] / h100[workers=1]"),
+    (1.79, "gaudi2[workers=0] / h100[workers=0]"),
+    (2.23, "gaudi2[workers=2] / a100[workers=2]"),
+    (2.20, "gaudi2[workers=1] / a100[workers=1]"),
+    (2.64, "gaudi2 / a100"),
+    (1.28, "gaudi2[workers=2] / gaudi2[workers=0]"),
+    (1.79, "h100[workers=2] / h100"),
+    (1.52, "a100[workers=2] / a100"),
+    (1.10, "gaudi2[workers=2,decode=device] / gaudi2[workers=2]"),
+    (1.41, "gaudi2[workers=2,decode=device] / gaudi2"),
+    (1.41, "gaudi2[workers=2,decode=device] / h100[workers=2]"),
+    (2.45, "gaudi2[workers=2,decode=device] / a100[workers=2]"),
+]
+
+
+def claim(expression, **changes):
+    values = {"id": "c", "text": "As said.", "expression": expression, "published": 2.0}
+    return Claim(**(values | changes))
+
+
+def rows_of(tmp_path, records, *claims, **changes):
+    runs = run_rows(write(tmp_path, records), collect_settings())
+    study = claim_study(*claims, **changes)
+    return claim_rows(runs, ClaimSettings(studies={"loading": study}))
+
+
+def measured(workers, rates, **changes):
+    return [
+        make_record(rate, spec=make_spec(workers, repeat=k), **changes)
+        for k, rate in enumerate(rates, start=1)
+    ]
+
+
+@pytest.mark.parametrize(("printed", "expression"), PRINTED)
+def test_the_posts_ratios_follow_from_its_table(printed, expression):
+    recomputed = recompute(parse(expression), claim_study(), "")
+    assert recomputed == pytest.approx(printed, abs=0.005)
+    assert agrees(recomputed, printed)
+
+
+@pytest.mark.parametrize(
+    ("recomputed", "printed", "same"),
+    [
+        (1.1028, 1.1, True),
+        (1.16, 1.1, False),
+        (1.275, 1.28, True),
+        (1.274, 1.28, False),
+        (2.454, 2.5, True),
+        (2.44, 2.5, False),
+        (2.0, 2.0, True),
+    ],
+)
+def test_agreement_is_as_far_as_printed(recomputed, printed, same):
+    assert agrees(recomputed, printed) is same
+
+
+def test_an_edition_is_taken_where_a_claim_names_it():
+    study = claim_study()
+    assert recompute(parse("a100[workers=1] / a100"), study, "2023-06") == 254.7 / 188.6
+    assert recompute(parse("a100[workers=1] / a100"), study, "") == 339.7 / 227.5
+    assert recompute(parse("a100[workers=2] / a100"), study, "2023-06") is None
+
+
+def test_a_number_that_names_no_level_is_of_no_cell():
+    from record_builder import published
+
+    study = claim_study(published=[published("h100", 9.0, workers=0, levels={})])
+    assert recompute(parse("h100 / h100"), study, "") is None
+
+
+def test_a_claim_that_holds_here(tmp_path):
+    records = [*measured(0, [10.0, 10.2, 9.9]), *measured(2, [20.0, 20.4, 20.1])]
+    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
+    assert row["verdict"] == "holds"
+    assert row["measured"] == pytest.approx(2.01)
+    assert row["ci_low"] == pytest.approx(20.0 / 10.2)
+    assert row["ci_high"] == pytest.approx(20.4 / 9.9)
+    assert "+0.5%, within the 5% allowed" in row["why"]
+    assert (row["study"], row["claim"], row["device"]) == ("loading", "c", "cpu")
+    assert (row["source"], row["edition"], row["statement"]) == ("A post", "2023-08", "As said.")
+    assert row["recomputed_from_published"] is None
+    assert row["published_verdict"] == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"published": 1.5}, "does not"),
+        ({"published": None, "at_least": 1.0}, "holds"),
+        ({"published": None, "at_least": 2.5}, "does not"),
+        ({"published": 9.0, "at_least": 1.0}, "holds"),
+    ],
+)
+def test_verdicts_by_value_and_by_words(tmp_path, changes, verdict):
+    records = [*measured(0, [10.0]), *measured(2, [20.0])]
+    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu", **changes))
+    assert row["verdict"] == verdict
+    assert row["ci_low"] is None
+
+
+def test_without_runs_there_is_no_data(tmp_path):
+    (row,) = rows_of(tmp_path, [], claim("gaudi2[workers=2] / h100[workers=2]", published=1.28))
+    assert row["verdict"] == "no data here"
+    assert row["device"] == "gaudi2;h100"
+    assert row["why"] == "gaudi2[workers=2] was not measured. h100[workers=2] was not measured."
+    assert row["published_verdict"] == "consistent"
+
+
+@pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])
+def test_runs_that_do_not_count_are_no_data(tmp_path, status):
+    records = [*measured(0, [10.0]), *measured(2, [20.0], status=status, cause="It broke.")]
+    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
+    assert row["verdict"] == "no data here"
+    assert row["why"] == f"cpu[workers=2]: {status}: It broke."
+    assert row["measured"] is None
+
+
+def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
+    (row,) = rows_of(
+        tmp_path, measured(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]")
+    )
+    assert row["verdict"] == "no data here"
+    assert "unsupported: cpu lacks the capability decode_device." in row["why"]
+
+
+def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
+    records = [*measured(0, [10.0]), *measured(1, [11.0])]
+    star = claim("*[workers=1] / *", published=None, at_least=1.0)
+    rows = rows_of(tmp_path, records, star, measured=["cpu", "h100"])
+    assert [(r["device"], r["verdict"]) for r in rows] == [
+        ("cpu", "holds"),
+        ("h100", "no data here"),
+    ]
+    assert rows[1]["recomputed_from_published"] == pytest.approx(580.1 / 336.5)
+    assert rows[1]["published_verdict"] == "consistent"
+    assert rows[0]["expression"] == "cpu[workers=1] / cpu[]"
+
+
+def test_a_printed_ratio_that_does_not_follow_is_told(tmp_path):
+    (row,) = rows_of(tmp_path, [], claim("gaudi2 / h100", published=1.5))
+    assert row["published_verdict"] == "not"
+
+
+def test_the_command_reads_results_and_writes_claims(tmp_path):
+    settings = collect_settings()
+    runs = run_rows(write(tmp_path, [*measured(0, [10.0]), *measured(2, [20.0])]), settings)
+    write_rows(tmp_path / "results.csv", run_columns(dict(settings.studies)), runs)
+    claims = ClaimSettings(studies={"loading": claim_study(claim("cpu[workers=2] / cpu"))})
+    arguments = [
+        "--results", str(tmp_path / "results.csv"),
+        "--settings", as_literal(claims),
+        "--out", str(tmp_path / "claims.csv"),
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    (row,) = read_rows(tmp_path / "claims.csv", CLAIMS)
+    assert (row["verdict"], row["measured"]) == ("holds", 2.0)
+    assert list(row) == [column.name for column in CLAIMS]
+
+
+def test_a_missing_file_is_one_sentence(tmp_path, capsys):
+    arguments = ["--results", "none.csv", "--settings", "{'studies': {}}", "--out", "x.csv"]
+    assert main(arguments) == 1
+    assert "none.csv" in capsys.readouterr().err

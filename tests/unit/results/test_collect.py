@@ -1,0 +1,299 @@
+import csv
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from record_builder import (
+    as_literal,
+    collect_settings,
+    collect_study,
+    make_record,
+    make_spec,
+    write_records,
+)
+
+from feedrate.config.load import ConfigError
+from feedrate.config.study import Factor, Thresholds
+from feedrate.results.cells import cell_columns, cell_rows
+from feedrate.results.collect import main, run_rows
+from feedrate.results.columns import CELLS, RUNS
+from feedrate.results.rows import run_columns
+from feedrate.results.tables import read_rows, write_rows
+
+
+def runs_of(workers, rates, **changes):
+    return [
+        make_record(rate, spec=make_spec(workers, repeat=k), **changes)
+        for k, rate in enumerate(rates, start=1)
+    ]
+
+
+def rows_of(tmp_path, records, **changes):
+    settings = collect_settings(**changes)
+    return run_rows(write_records(tmp_path, records), settings), settings
+
+
+def cells_of(tmp_path, records, **changes):
+    rows, settings = rows_of(tmp_path, records, **changes)
+    return {row["cell"]: row for row in cell_rows(rows, settings)}
+
+
+W0, W1, W2 = (f"workers={w},decode=host" for w in range(3))
+
+
+def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
+    rows, _ = rows_of(tmp_path, runs_of(1, [10.0, 11.0]))
+    assert [(r["cell"], r["repeat"], r["status"]) for r in rows] == [
+        (W1, 1, "ok"),
+        (W1, 2, "ok"),
+        ("workers=1,decode=device", 1, "unsupported"),
+    ]
+    assert rows[2]["cause"] == "cpu lacks the capability decode_device."
+    assert rows[0]["workers"] == 1
+    assert rows[0]["batch_size"] == 4
+    assert rows[0]["model"] == "bridgetower-tiny"
+    assert rows[0]["trainer_samples_per_s"] == 10.0
+
+
+def test_rows_stand_in_the_order_of_the_configuration(tmp_path):
+    records = [*runs_of(2, [3.0]), *runs_of(0, [1.0, 2.0])[::-1]]
+    rows, _ = rows_of(tmp_path, records, unsupported=[])
+    assert [(r["workers"], r["repeat"]) for r in rows] == [(0, 1), (0, 2), (2, 1)]
+
+
+def test_a_record_of_an_unknown_study_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="study 'other'"):
+        rows_of(tmp_path, [make_record(spec=make_spec(study="other"))])
+
+
+def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path):
+    records = [
+        *runs_of(0, [10.0]),
+        make_record(99.0, spec=make_spec(0, repeat=2), status="invalid", cause="MFU is 120%."),
+    ]
+    rows, settings = rows_of(tmp_path, records)
+    assert rows[1]["samples_per_s"] == 99.0
+    cell = cell_rows(rows, settings)[0]
+    assert (cell["samples_per_s"], cell["runs"], cell["ok_runs"]) == (10.0, 2, 1)
+    assert (cell["status"], cell["invalid_runs"]) == ("ok", 1)
+
+
+def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):
+    cells = cells_of(tmp_path, [*runs_of(0, [10.0, 9.0, 11.0]), *runs_of(2, [20.0, 21.0, 22.0])])
+    zero, two = cells[W0], cells[W2]
+    assert (zero["samples_per_s"], zero["ci_low"], zero["ci_high"]) == (10.0, 9.0, 11.0)
+    assert zero["spread"] == pytest.approx(0.2)
+    assert zero["noisy"] is True
+    assert two["noisy"] is False
+    assert (zero["speedup"], zero["speedup_ci_low"]) == (1.0, 1.0)
+    assert two["speedup"] == pytest.approx(2.1)
+    assert (two["speedup_ci_low"], two["speedup_ci_high"]) == pytest.approx((20 / 11, 22 / 9))
+
+
+def test_one_run_gives_no_interval_and_no_noise(tmp_path):
+    cell = cells_of(tmp_path, runs_of(1, [10.0]))[W1]
+    assert (cell["ci_low"], cell["spread"], cell["noisy"]) == (None, None, False)
+    assert cell["speedup"] is None
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        (["failed", "ok"], "ok"),
+        (["failed", "out_of_memory"], "out_of_memory"),
+        (["invalid", "failed"], "failed"),
+        (["invalid"], "invalid"),
+    ],
+)
+def test_the_state_of_a_cell(tmp_path, statuses, expected):
+    records = [
+        make_record(
+            spec=make_spec(0, repeat=k),
+            status=status,
+            cause="" if status == "ok" else f"It is {status}.",
+        )
+        for k, status in enumerate(statuses, start=1)
+    ]
+    cell = cells_of(tmp_path, records)[W0]
+    assert cell["status"] == expected
+    assert cell["runs"] == len(statuses)
+    if expected != "ok":
+        assert cell["cause"] == f"It is {expected}."
+        assert cell["samples_per_s"] is None
+        assert cell["why"] == cell["cause"]
+    assert (
+        cell["verdict"] == {"ok": "mixed", "out_of_memory": "memory-pressed"}.get(expected, "")
+        or expected == "ok"
+    )
+
+
+def test_the_verdict_uses_medians_and_the_devices_memory(tmp_path):
+    records = runs_of(1, [10.0, 10.1, 10.2], data_wait_share=0.3, model=20.0)
+    assert cells_of(tmp_path, records)[W1]["verdict"] == "input-bound"
+    records = runs_of(1, [10.0], data_wait_share=0.01, model=10.0, peak_memory_gib=79.0)
+    cells = cells_of(tmp_path, records, memory_gib={"cpu": 80.0})
+    assert cells[W1]["verdict"] == "memory-pressed"
+
+
+def test_a_cell_that_is_not_supported_has_no_runs(tmp_path):
+    cell = cells_of(tmp_path, runs_of(1, [10.0]))["workers=1,decode=device"]
+    assert (cell["status"], cell["runs"], cell["ok_runs"]) == ("unsupported", 0, 0)
+    assert cell["verdict"] == ""
+    assert cell["recommended"] is False
+
+
+def test_the_fewest_workers_within_noise_are_recommended(tmp_path):
+    records = [
+        *runs_of(0, [10.0, 10.1, 10.2]),
+        *runs_of(1, [19.0, 20.0, 21.5]),
+        *runs_of(2, [21.0, 22.0, 23.0]),
+    ]
+    cells = cells_of(tmp_path, records)
+    assert [c for c, row in cells.items() if row["recommended"]] == [W1]
+    text = cells[W1]["recommendation"]
+    assert "1 worker a rank: 20 samples/s, within noise of the best (22 with 2 workers)" in text
+    assert "2 CPU cores" in text
+    assert cells[W0]["recommendation"] == ""
+
+
+def test_a_better_setting_beyond_noise_is_recommended(tmp_path):
+    records = [*runs_of(1, [19.0, 20.0, 20.5]), *runs_of(2, [21.0, 22.0, 23.0])]
+    cells = cells_of(tmp_path, records)
+    assert cells[W2]["recommended"] is True
+    assert "the best of 2 settings" in cells[W2]["recommendation"]
+    assert "fewer than its 3 busy processes" in cells[W2]["recommendation"]
+
+
+def test_single_runs_are_compared_by_the_studys_noise(tmp_path):
+    records = [*runs_of(0, [95.0]), *runs_of(1, [100.0])]
+    assert cells_of(tmp_path, records)[W0]["recommended"] is True
+    strict = collect_study(thresholds=Thresholds(noise_share=0.01))
+    cells = cells_of(tmp_path, records, studies={"loading": strict})
+    assert cells[W1]["recommended"] is True
+
+
+def test_failed_cells_are_never_recommended(tmp_path):
+    records = [
+        *runs_of(0, [10.0]),
+        make_record(500.0, spec=make_spec(1), status="invalid", cause="Wrong."),
+    ]
+    cells = cells_of(tmp_path, records)
+    assert [c for c, row in cells.items() if row["recommended"]] == [W0]
+    assert "the only setting with data" in cells[W0]["recommendation"]
+
+
+def test_a_study_without_workers_has_no_recommendation(tmp_path):
+    study = collect_study(
+        factors={
+            "workers": Factor(sets="train.batch_size", levels=[0, 1]),
+            "decode": Factor(sets="loader.decode", levels=["host"]),
+        }
+    )
+    cells = cells_of(tmp_path, runs_of(0, [10.0]), studies={"loading": study})
+    assert cells[W0]["recommended"] is False
+
+
+def test_a_factor_may_not_bear_the_name_of_a_result():
+    study = collect_study(
+        factors={"status": Factor(sets="loader.workers", levels=[0])}, baseline={"status": 0}
+    )
+    with pytest.raises(ConfigError, match=r"factors.status: not allowed"):
+        run_columns({"loading": study})
+
+
+def test_a_factor_that_bears_the_name_of_a_setting_is_its_column():
+    study = collect_study(
+        factors={"batch_size": Factor(sets="train.batch_size", levels=[8, 16])},
+        baseline={"batch_size": 8},
+    )
+    names = [column.name for column in run_columns({"loading": study})]
+    assert names.count("batch_size") == 1
+
+
+def command(tmp_path, records, settings=None):
+    (tmp_path / "list.txt").write_text("\n".join(records) + "\n")
+    return [
+        "--records-list", str(tmp_path / "list.txt"),
+        "--settings", as_literal(settings or collect_settings()),
+        "--out-csv", str(tmp_path / "out/results.csv"),
+        "--out-parquet", str(tmp_path / "out/results.parquet"),
+        "--cells", str(tmp_path / "out/cells.csv"),
+    ]  # fmt: skip
+
+
+def test_the_command_writes_three_files_that_agree(tmp_path):
+    records = write_records(tmp_path, [*runs_of(0, [10.0, 10.5]), *runs_of(2, [20.0])])
+    assert main(command(tmp_path, records)) == 0
+    settings = collect_settings()
+    rows = read_rows(tmp_path / "out/results.csv", RUNS)
+    table = pq.read_table(tmp_path / "out/results.parquet")
+    assert table.column_names == [c.name for c in run_columns(dict(settings.studies))]
+    assert table.column_names == list(rows[0])
+    for row, other in zip(rows, table.to_pylist(), strict=True):
+        assert row == {k: ("" if v is None and row[k] == "" else v) for k, v in other.items()}
+    field = table.schema.field("samples_per_s")
+    assert field.metadata[b"unit"] == b"samples/s"
+    cells = read_rows(tmp_path / "out/cells.csv", CELLS)
+    assert [c["samples_per_s"] for c in cells] == [10.25, None, 20.0]
+
+
+def test_arguments_may_come_from_a_file(tmp_path):
+    arguments = command(tmp_path, write_records(tmp_path, runs_of(0, [10.0])))
+    (tmp_path / "arguments").write_text("\n".join(arguments))
+    assert main([f"@{tmp_path / 'arguments'}"]) == 0
+    assert (tmp_path / "out/results.parquet").exists()
+
+
+@pytest.mark.parametrize("content", ["{}", "nonsense", json.dumps({"schema_version": 1})])
+def test_a_file_that_is_no_record_is_one_sentence(tmp_path, capsys, content):
+    (tmp_path / "bad.json").write_text(content)
+    assert main(command(tmp_path, [str(tmp_path / "bad.json")])) == 1
+    assert "bad.json: not a record of this version" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_of_another_version_is_one_sentence(tmp_path, capsys):
+    path = write_records(tmp_path, runs_of(0, [10.0]))[0]
+    record = json.loads((tmp_path / "record0.json").read_text()) | {"schema_version": 99}
+    (tmp_path / "record0.json").write_text(json.dumps(record))
+    assert main(command(tmp_path, [path])) == 1
+    assert "schema_version 99 is not allowed" in capsys.readouterr().err
+
+
+def test_levels_of_several_kinds_become_text(tmp_path):
+    study = collect_study(
+        factors={
+            "workers": Factor(sets="loader.workers", levels=[0, "many"]),
+            "decode": Factor(sets="loader.decode", levels=["host"]),
+        }
+    )
+    settings = collect_settings(studies={"loading": study}, unsupported=[])
+    records = write_records(tmp_path, runs_of(0, [10.0]))
+    assert main(command(tmp_path, records, settings)) == 0
+    row = pq.read_table(tmp_path / "out/results.parquet").to_pylist()[0]
+    assert row["workers"] == "0"
+
+
+def test_rows_survive_the_round_trip(tmp_path):
+    rows, settings = rows_of(
+        tmp_path, [make_record(1 / 3, status="invalid", cause='A "cause", with\ta tab and é')]
+    )
+    columns = cell_columns(settings)
+    cells = cell_rows(rows, settings)
+    write_rows(tmp_path / "cells.csv", columns, cells)
+    back = read_rows(tmp_path / "cells.csv", columns)
+    assert back == [
+        {
+            c.name: "" if c.kind == "text" and row.get(c.name) is None else row.get(c.name)
+            for c in columns
+        }
+        for row in cells
+    ]
+    with (tmp_path / "cells.csv").open() as stream:
+        assert next(csv.reader(stream))[:3] == ["study", "device", "cell"]
+
+
+def test_a_table_with_a_wrong_field_names_file_and_line(tmp_path):
+    (tmp_path / "x.csv").write_text("study,repeat\na,one\n")
+    with pytest.raises(ValueError, match=r"x.csv, line 2"):
+        read_rows(tmp_path / "x.csv", RUNS)

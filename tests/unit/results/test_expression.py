@@ -1,0 +1,138 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_builder import BASELINE, FACTORS
+
+from feedrate.config.load import ConfigError
+from feedrate.config.study import Claim
+from feedrate.results.expression import (
+    CellRef,
+    ExpressionError,
+    Ratio,
+    cell_levels,
+    check_claims,
+    parse,
+)
+
+WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,8}", fullmatch=True)
+LEVELS = st.dictionaries(WORD, WORD, max_size=3).map(lambda d: tuple(d.items()))
+CELL = st.builds(CellRef, WORD | st.just("*"), LEVELS)
+
+
+@settings(max_examples=100)
+@given(ratio=st.builds(Ratio, CELL, CELL))
+def test_what_is_written_is_read_back(ratio):
+    assert parse(str(ratio)) == ratio
+
+
+@settings(max_examples=50)
+@given(ratio=st.builds(Ratio, CELL, CELL), spaces=st.text(" \t\n", max_size=3))
+def test_white_space_does_not_matter(ratio, spaces):
+    text = str(ratio)
+    for symbol in "[]=,/":
+        text = text.replace(symbol, f"{spaces}{symbol}{spaces}")
+    assert parse(f"{spaces}{text}{spaces}") == ratio
+
+
+@settings(max_examples=200)
+@given(text=st.text(max_size=40) | st.text("ab1[]=,/* ", max_size=30))
+def test_any_text_is_an_expression_or_one_error(text):
+    try:
+        ratio = parse(text)
+    except ExpressionError as error:
+        ratio, message = None, str(error)
+        assert_told(message)
+    if ratio is not None:
+        assert parse(str(ratio)) == ratio
+
+
+def assert_told(message):
+    assert "expected" in message or "stands twice" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "expected a device or *"),
+        ("gaudi2", "expected '/'"),
+        ("gaudi2 / ", "expected a device or *"),
+        ("gaudi2[workers] / h100", "expected '='"),
+        ("gaudi2[workers=] / h100", "expected a level"),
+        ("gaudi2[=2] / h100", "expected a factor"),
+        ("gaudi2[workers=1,] / h100", "expected a factor"),
+        ("gaudi2[workers=1 decode=host] / h100", "expected ','"),
+        ("gaudi2[workers=1 / h100", "expected ','"),
+        ("a / b / c", "expected the end"),
+        ("a / b]", "expected the end"),
+        ("a[w=1,w=2] / b", "'w' stands twice"),
+        ("a$ / b", "expected '/' at character 2, found '$ / b'"),
+        ("(a) / b", "expected a device or * at character 1"),
+    ],
+)
+def test_what_is_wrong_is_told(text, told):
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert told in str(caught.value)
+
+
+def test_factors_that_are_not_named_stand_at_the_baseline():
+    ref = parse("gaudi2[decode=device] / h100").numerator
+    assert cell_levels(ref, FACTORS, BASELINE) == {"workers": "0", "decode": "device"}
+
+
+def test_the_star_becomes_each_device():
+    ratio = parse("*[workers=2] / *")
+    assert ratio.any_device
+    assert str(ratio.on("cpu")) == "cpu[workers=2] / cpu[]"
+    assert parse("* / h100").on("cpu").devices == ["cpu", "h100"]
+    assert not parse("cpu / h100").any_device
+
+
+def study(expression, **claim):
+    entry = Claim(id="c", text="t", expression=expression, **({"published": 1.0} | claim))
+    return SimpleNamespace(claims=[entry], factors=FACTORS, baseline=BASELINE)
+
+
+DEVICES = ["gaudi2", "h100"]
+
+
+def test_a_good_claim_passes():
+    check_claims("s", study("gaudi2[workers=2,decode=device] / h100[workers=1]"), DEVICES)
+    check_claims("s", study("* / *", published=None, at_least=1.0), DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("gaudi3 / h100", "device 'gaudi3' is not allowed (did you mean 'gaudi2'?)"),
+        ("gaudi2[worker=1] / h100", "factor 'worker' is not allowed (did you mean 'workers'?)"),
+        ("gaudi2[workers=5] / h100", "level of workers '5' is not allowed; allowed: 0, 1, 2"),
+        ("gaudi2[workers=1 / h100", "expected ','"),
+    ],
+)
+def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expression, told):
+    with pytest.raises(ConfigError) as caught:
+        check_claims("loading", study(expression), DEVICES)
+    message = str(caught.value)
+    assert message.startswith("config/studies/loading.yaml: claims.c.expression: ")
+    assert told in message
+    assert "\n" not in message
+
+
+def test_a_claim_needs_something_to_be_held_against():
+    with pytest.raises(ConfigError, match="it needs `published` or `at_least`"):
+        check_claims("loading", study("gaudi2 / h100", published=None), DEVICES)
+
+
+def test_checking_claims_loads_nothing_heavy():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, feedrate.results.expression, feedrate.results.settings; "
+        "print([m for m in ('numpy', 'pandas', 'pyarrow', 'torch') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]", result.stderr

@@ -1,0 +1,218 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_builder import (
+    as_literal,
+    collect_settings,
+    make_record,
+    make_spec,
+    published,
+    published_study,
+    write_records,
+)
+
+from feedrate.results.cells import cell_columns, cell_rows
+from feedrate.results.collect import run_rows
+from feedrate.results.fitting import Point, bound, fit, predict
+from feedrate.results.loader_model import fit_rows, main
+from feedrate.results.settings import FitSettings
+from feedrate.results.tables import read_rows, write_rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tc_s=st.floats(1e-4, 1.0),
+    ratio=st.floats(0.05, 20.0),
+    workers=st.sets(st.integers(1, 16), min_size=1, max_size=4),
+)
+def test_rates_that_follow_the_model_are_explained_to_the_last_digit(tc_s, ratio, workers):
+    points = [Point(w, predict(w, tc_s, tc_s * ratio)) for w in [0, *sorted(workers)]]
+    found = fit(points)
+    assert found is not None
+    assert found.max_error < 1e-4
+
+
+def test_the_constants_are_found_again():
+    points = [Point(w, predict(w, 0.01, 0.03)) for w in (0, 1, 2, 4)]
+    found = fit(points)
+    assert found is not None
+    assert found.tc_s == pytest.approx(0.01, rel=1e-3)
+    assert found.td_s == pytest.approx(0.03, rel=1e-3)
+    assert found.r2 == pytest.approx(1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rates=st.lists(st.floats(1.0, 1e3), min_size=2, max_size=5),
+    scale=st.sampled_from([0.25, 4.0]),
+)
+def test_any_rates_give_finite_constants_that_explain_them_as_well_at_any_scale(rates, scale):
+    found = fit([Point(w, rate) for w, rate in enumerate(rates)])
+    scaled = fit([Point(w, rate * scale) for w, rate in enumerate(rates)])
+    assert found is not None
+    assert scaled is not None
+    assert all(math.isfinite(x) and x > 0 for x in (found.tc_s, found.td_s))
+    assert squares(scaled) == pytest.approx(squares(found), rel=1e-3, abs=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rates=st.lists(st.floats(1.0, 1e3), min_size=2, max_size=5),
+    tc_s=st.floats(1e-3, 1.0),
+    td_s=st.floats(1e-3, 1.0),
+)
+def test_no_other_constants_explain_the_rates_better(rates, tc_s, td_s):
+    found = fit([Point(w, rate) for w, rate in enumerate(rates)])
+    assert found is not None
+    other = sum(math.log(predict(w, tc_s, td_s) / rate) ** 2 for w, rate in enumerate(rates))
+    assert squares(found) <= other * 1.01 + 1e-6
+
+
+def squares(found):
+    return sum(math.log1p(residual) ** 2 for residual in found.residuals)
+
+
+@pytest.mark.parametrize(
+    "points",
+    [[], [Point(0, 1.0)], [Point(1, 1.0), Point(2, 1.0)], [Point(0, 1.0), Point(1, 0.0)]],
+)
+def test_without_both_kinds_of_cells_there_is_no_fit(points):
+    assert fit(points) is None
+
+
+def test_bounds_by_workers():
+    assert [bound(w, 0.01, 0.03) for w in (0, 1, 3, 4)] == [
+        "serial",
+        "loader",
+        "compute",
+        "compute",
+    ]
+
+
+def of_post(rows, device):
+    return [r for r in rows if r["device"] == device and r["origin"] == "published 2023-08"]
+
+
+@pytest.fixture(scope="module")
+def post():
+    return fit_rows([], FitSettings(studies={"loading": published_study()}))
+
+
+@pytest.mark.parametrize(
+    ("device", "tc_ms", "td_ms", "error"),
+    [("gaudi2", 10.6, 2.75, 0.015), ("h100", 13.5, 10.2, 0.019), ("a100", 23.4, 11.8, 0.009)],
+)
+def test_the_published_table_is_explained_within_two_percent(post, device, tc_ms, td_ms, error):
+    rows = of_post(post, device)
+    assert [r["loader_workers"] for r in rows] == [0, 1, 2]
+    assert rows[0]["tc_s"] * 1e3 == pytest.approx(tc_ms, rel=0.01)
+    assert rows[0]["td_s"] * 1e3 == pytest.approx(td_ms, rel=0.01)
+    assert rows[0]["max_error"] < error
+    assert rows[0]["r2"] > 0.98
+    assert [r["bound"] for r in rows] == ["serial", "compute", "compute"]
+
+
+def test_the_published_table_says_more_than_its_headline(post):
+    row = of_post(post, "gaudi2")[0]
+    assert "From 1 worker a rank on, gaudi2 looks compute-bound" in row["reading"]
+    assert "two constants explain the 3 rates within 1.4%" in row["reading"]
+    for words in ("2.75 ms on gaudi2", "10.2 ms on h100", "compares hosts", "2.64 there, 2.21"):
+        assert words in row["across_devices"]
+
+
+def test_predictions_are_of_the_whole_job(post):
+    for row in post:
+        assert row["predicted"] / row["samples_per_s"] - 1 == pytest.approx(row["residual"])
+        assert row["world_size"] == 8
+        assert row["tc_measured_s"] is None
+
+
+def test_other_editions_and_cells_alone_are_not_fitted(post):
+    assert {r["origin"] for r in post} == {"published 2023-08"}
+    assert not [r for r in post if r["decode"] == "device"]
+
+
+def test_hosts_that_load_alike_are_not_blamed():
+    rows = [
+        published(d, v, workers=w)
+        for d, k in (("a", 1), ("b", 1.2))
+        for w, v in enumerate((100 * k, 150 * k, 152 * k))
+    ]
+    found = fit_rows([], FitSettings(studies={"x": published_study(published=rows)}))
+    assert "about the same everywhere" in found[0]["across_devices"]
+
+
+def cells_of(tmp_path, rates, *, loader=(50.0, 60.0, 100.0), model=20.0):
+    records = [
+        make_record(rate, spec=make_spec(w), loader=loader[w], model=model)
+        for w, rate in enumerate(rates)
+    ]
+    settings = collect_settings()
+    return cell_rows(run_rows(write_records(tmp_path, records), settings), settings), settings
+
+
+def test_our_cells_are_fitted_and_held_against_their_ceilings(tmp_path):
+    cells, _ = cells_of(tmp_path, [14.0, 20.0, 20.4])
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert [r["origin"] for r in rows] == ["here"] * 3
+    assert rows[0]["tc_measured_s"] == pytest.approx(1 / 20)
+    assert rows[0]["td_measured_s"] == pytest.approx(1 / 50)
+    assert rows[0]["predicted_from_ceilings"] == pytest.approx(1 / (1 / 20 + 1 / 50))
+    assert rows[1]["predicted_from_ceilings"] == 20.0
+    assert rows[1]["ceiling_residual"] == pytest.approx(0.0)
+    assert rows[0]["across_devices"] == ""
+
+
+def test_a_loader_that_binds_bounds_the_prediction_from_ceilings(tmp_path):
+    cells, _ = cells_of(tmp_path, [1 / 0.24, 5.0, 10.0], loader=(5.0, 6.0, 12.0))
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert [r["bound"] for r in rows] == ["serial", "loader", "loader"]
+    assert [r["predicted_from_ceilings"] for r in rows[1:]] == [6.0, 12.0]
+    assert rows[0]["reading"].startswith("Loading limits cpu at every worker count tried")
+
+
+def test_what_the_model_cannot_explain_is_said(tmp_path):
+    cells, _ = cells_of(tmp_path, [20.0, 15.0, 8.0])
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert "they leave something out" in rows[0]["reading"]
+
+
+def test_two_rates_are_exact_by_construction(tmp_path):
+    cells, _ = cells_of(tmp_path, [10.0, 15.0])
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert "exact by construction" in rows[0]["reading"]
+
+
+def test_cells_without_data_are_left_out(tmp_path):
+    records = [
+        make_record(10.0, spec=make_spec(0)),
+        make_record(99.0, spec=make_spec(1), status="failed", cause="It broke."),
+    ]
+    settings = collect_settings()
+    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    study = published_study(published=[])
+    assert fit_rows(cells, FitSettings(studies={"loading": study})) == []
+
+
+def test_the_command_reads_cells_and_writes_the_fit(tmp_path):
+    cells, settings = cells_of(tmp_path, [14.0, 20.0, 20.4])
+    write_rows(tmp_path / "cells.csv", cell_columns(settings), cells)
+    arguments = [
+        "--cells", str(tmp_path / "cells.csv"),
+        "--settings", as_literal(FitSettings(studies={"loading": published_study()})),
+        "--out", str(tmp_path / "fit.csv"),
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    from feedrate.results.columns import FIT
+
+    rows = read_rows(tmp_path / "fit.csv", FIT)
+    assert len(rows) == 9 + 3
+    assert {r["workers"] for r in rows} == {0, 1, 2}
+    assert all(r["residual"] is not None for r in rows)
+
+
+def test_wrong_settings_are_one_sentence(tmp_path, capsys):
+    assert main(["--cells", "x.csv", "--settings", "{'studies': 1}", "--out", "y.csv"]) == 1
+    assert "--settings: studies" in capsys.readouterr().err

@@ -1,0 +1,97 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.config.study import Thresholds
+from feedrate.results.verdicts import Limits, out_of_memory, verdict
+
+COMPUTE = Limits(
+    samples_per_s=100,
+    data_wait_share=0.01,
+    loader_samples_per_s=300,
+    model_samples_per_s=103,
+    peak_memory_gib=None,
+    memory_gib=None,
+    world_size=1,
+    workers=2,
+)
+
+
+def name_of(**changes):
+    return verdict(COMPUTE._replace(**changes), Thresholds()).name
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "compute-bound"),
+        ({"data_wait_share": 0.4, "model_samples_per_s": 160}, "input-bound"),
+        ({"data_wait_share": 0.4, "model_samples_per_s": None}, "input-bound"),
+        ({"data_wait_share": 0.4, "model_samples_per_s": 105}, "mixed"),
+        ({"data_wait_share": 0.05}, "mixed"),
+        ({"loader_samples_per_s": 120}, "mixed"),
+        ({"loader_samples_per_s": None}, "undecided"),
+        ({"model_samples_per_s": None}, "undecided"),
+        ({"model_samples_per_s": 140}, "mixed"),
+        ({"model_samples_per_s": 140, "world_size": 8}, "communication-bound"),
+        ({"model_samples_per_s": 115, "world_size": 8}, "mixed"),
+        ({"peak_memory_gib": 78, "memory_gib": 80}, "memory-pressed"),
+        ({"peak_memory_gib": 70, "memory_gib": 80}, "compute-bound"),
+        ({"peak_memory_gib": 78}, "compute-bound"),
+        ({"workers": 0, "loader_samples_per_s": 110}, "compute-bound"),
+        (
+            {"workers": 0, "data_wait_share": 0.4, "model_samples_per_s": 160},
+            "input-bound",
+        ),
+    ],
+)
+def test_each_limit(changes, expected):
+    assert name_of(**changes) == expected
+
+
+def test_the_reason_gives_the_figures():
+    found = verdict(
+        COMPUTE._replace(workers=0, data_wait_share=0.4, model_samples_per_s=160), Thresholds()
+    )
+    for figure in ("40.0%", "1.60 times", "3.00 times", "serial"):
+        assert figure in found.why
+    assert "memory" not in found.why
+    full = verdict(COMPUTE._replace(peak_memory_gib=78, memory_gib=80), Thresholds())
+    assert "98%" in full.why
+
+
+def test_the_lines_are_the_studys():
+    lines = Thresholds(compute_bound_wait_share=0.06)
+    assert verdict(COMPUTE._replace(data_wait_share=0.05), lines).name == "compute-bound"
+    lines = Thresholds(replay_gain=1.5)
+    assert verdict(COMPUTE._replace(model_samples_per_s=140), lines).name == "compute-bound"
+
+
+def test_out_of_memory_is_pressed_for_memory():
+    assert out_of_memory("The device ran out.") == ("memory-pressed", "The device ran out.")
+
+
+RATE = st.none() | st.floats(0.01, 1e5)
+
+
+@given(
+    limits=st.builds(
+        Limits,
+        samples_per_s=st.floats(0.01, 1e5),
+        data_wait_share=st.floats(0, 1),
+        loader_samples_per_s=RATE,
+        model_samples_per_s=RATE,
+        peak_memory_gib=RATE,
+        memory_gib=RATE,
+        world_size=st.integers(1, 8),
+        workers=st.integers(0, 16),
+    )
+)
+def test_every_cell_gets_one_verdict_and_one_sentence(limits):
+    found = verdict(limits, Thresholds())
+    assert found.why.endswith(".")
+    assert "None" not in found.why
+    if found.name == "communication-bound":
+        assert limits.world_size > 1
+    if found.name == "input-bound":
+        assert limits.data_wait_share >= Thresholds().input_bound_wait_share

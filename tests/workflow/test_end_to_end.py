@@ -1,0 +1,97 @@
+"""The small study from nothing to report, and what its outputs hold."""
+
+import csv
+import json
+
+import pyarrow.parquet as pq
+
+RUN_FILES = {"spec.json", "events.jsonl", "train.log", "outcome.json", "record.json"}
+
+
+def read(path):
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_run_leaves_its_files(finished):
+    runs = sorted((finished.root / "results/mini/cpu").glob("*/rep*"))
+    assert [r.parent.name for r in runs] == [
+        "workers=0,decode=host",
+        "workers=1,decode=host",
+    ]
+    for run in runs:
+        names = {p.name for p in run.iterdir()}
+        assert names >= RUN_FILES
+        assert not {n for n in names if n.startswith(".") or n.endswith(".part")}
+        assert "attempt" not in names
+
+
+def test_results_have_a_row_for_every_requested_cell(finished):
+    rows = read(finished.root / "results/results.csv")
+    by_cell = {row["cell"]: row for row in rows}
+    assert set(by_cell) == {
+        "workers=0,decode=host",
+        "workers=1,decode=host",
+        "workers=0,decode=device",
+        "workers=1,decode=device",
+    }
+    for cell, row in by_cell.items():
+        expected = "unsupported" if "device" in cell else "ok"
+        assert row["status"] == expected, row["cause"]
+        assert row["study"] == "mini"
+        assert row["device"] == "cpu"
+    measured = by_cell["workers=1,decode=host"]
+    assert float(measured["samples_per_s"]) > 0
+    assert float(measured["step_time_median_s"]) > 0
+    assert 0 <= float(measured["data_wait_share"]) <= 1
+    assert float(measured["peak_memory_gib"]) > 0
+    assert float(measured["trainer_samples_per_s"]) > 0
+    assert measured["mfu"] == ""  # no peak is known for a CPU
+    table = pq.read_table(finished.root / "results/results.parquet")
+    assert table.column_names == list(rows[0])
+    assert table.num_rows == len(rows)
+
+
+def test_record_agrees_with_its_events(finished):
+    record = finished.record("workers=0,decode=host")
+    run = finished.root / "results/mini/cpu/workers=0,decode=host/rep1"
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    steps = [e for e in events if e["event"] == "step"]
+    assert [e["step"] for e in steps] == [1, 2, 3, 4, 5, 6]
+    counted = sum(e["samples"] for e in steps if not e["warmup"])
+    measured = record["measurement"]
+    assert measured["samples"] == counted == 4 * 4
+    assert measured["samples_per_s"] == measured["samples"] / measured["wall_s"]
+    assert all(check["passed"] for check in record["checks"])
+    assert record["provenance"]["cores_granted"] >= 1
+
+
+def test_report_opens_with_the_answer_and_needs_no_network(finished):
+    report = (finished.root / "report.html").read_text()
+    assert "A small study" in report
+    for marker in ('src="http', "src='http", 'rel="stylesheet" href="http', "@import url(http"):
+        assert marker not in report
+    overview = (finished.root / "results/overview.html").read_text()
+    assert "samples/s" in overview
+    assert "<svg" in overview
+
+
+def test_nothing_changed_means_no_jobs(finished):
+    assert finished.planned() == {}
+    again = finished.run("--quiet")
+    assert again.returncode == 0
+    assert again.stdout.strip() == ""
+
+
+def test_summary_names_the_report(finished):
+    again = finished.run()
+    assert again.returncode == 0
+    assert "report.html" in again.stdout
+    assert "samples/s" in again.stdout
+
+
+def test_a_study_is_a_target(finished):
+    done = finished.call("snakemake", "--profile", "local", "-n", "mini")
+    assert done.returncode != 0 or "mini" in done.stdout or "Nothing" in done.stdout
+    linked = finished.call("snakemake", "--profile", "profiles/local", "-n", "mini")
+    assert linked.returncode == 0, linked.stdout

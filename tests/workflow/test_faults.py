@@ -1,0 +1,171 @@
+"""What is killed, fails or is asked for twice: nothing is lost, nothing is half-written."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import MINI
+
+
+def wait_for(condition, timeout_s=90.0, what="condition"):
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {timeout_s} s for {what}")
+
+
+def processes_of(project):
+    """Processes that work for the project: by working directory or by what they were told."""
+    found = []
+    for process in psutil.process_iter(["cwd", "cmdline", "status"]):
+        told = " ".join(process.info["cmdline"] or [])
+        here = str(process.info["cwd"] or "").startswith(str(project.root))
+        if process.info["status"] != psutil.STATUS_ZOMBIE and (here or str(project.root) in told):
+            found.append(process)
+    return found
+
+
+def training_step(project):
+    """A running attempt that has made at least one step."""
+    for events in project.root.glob("results/mini/cpu/*/rep*/attempt/events.jsonl"):
+        if '"step"' in events.read_text():
+            return events
+    return None
+
+
+def no_half_written_result(project):
+    for run in project.root.glob("results/mini/cpu/*/rep*"):
+        if not (run / "outcome.json").exists():
+            assert not (run / "record.json").exists()
+    assert not list(project.root.glob("results/**/*.part"))
+
+
+@pytest.fixture
+def slow(project):
+    """A project whose runs last long enough to be killed."""
+    project.study(protocol=MINI["protocol"] | {"steps": 60})
+    return project
+
+
+@pytest.mark.parametrize("victim", ["driver", "wrapper"])
+def test_killed_driver_leaves_nothing_running_and_the_same_command_goes_on(slow, victim):
+    wrapper = slow.popen("feedrate", "run")
+    wait_for(lambda: training_step(slow), what="a training step")
+    (driver,) = [
+        p for p in psutil.Process(wrapper.pid).children() if "snakemake" in " ".join(p.cmdline())
+    ]
+    os.kill(driver.pid if victim == "driver" else wrapper.pid, signal.SIGKILL)
+    wrapper.communicate(timeout=60)
+    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
+    no_half_written_result(slow)
+    done_before = set(slow.root.glob("results/mini/cpu/*/rep*/outcome.json"))
+    slow.study(protocol=MINI["protocol"] | {"steps": 60})
+    again = slow.run()
+    assert again.returncode == 0, again.stdout
+    assert len(set(slow.root.glob("results/mini/cpu/*/rep*/record.json"))) == 2
+    for outcome in done_before:
+        assert f"train_cpu {len(done_before) + 2}" not in again.stdout, outcome
+    assert slow.planned() == {}
+
+
+def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
+    wrapper = slow.popen("feedrate", "run")
+    wait_for(lambda: training_step(slow), what="a training step")
+    workers = [p for p in processes_of(slow) if "feedrate.train.worker" in p.cmdline()]
+    assert workers
+    workers[0].kill()
+    output, _ = wrapper.communicate(timeout=300)
+    assert wrapper.returncode != 0
+    records = [slow.record(f"workers={n},decode=host") for n in (0, 1)]
+    assert sorted(r["status"] for r in records) == ["failed", "ok"]
+    failed = next(r for r in records if r["status"] == "failed")
+    assert "signal 9" in failed["cause"]
+    assert failed["cell"] in output
+    assert (slow.root / "report.html").exists()
+    assert slow.planned()["train_cpu"] == 1
+    again = slow.run()
+    assert again.returncode == 0, again.stdout
+    assert slow.record(failed["cell"])["status"] == "ok"
+
+
+def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
+    batch = {"sets": "train.batch_size", "levels": [4, 4000]}
+    project.study(factors={"batch": batch}, baseline={"batch": 4})
+    done = project.run()
+    assert done.returncode != 0
+    assert project.record("batch=4")["status"] == "ok"
+    failed = project.record("batch=4000")
+    assert failed["status"] == "failed"
+    assert "batch" in failed["cause"]
+    assert "Traceback" not in done.stdout
+    assert "batch=4000" in done.stdout
+    assert "batch=4000" in (project.root / "results/overview.html").read_text()
+    assert (project.root / "report.html").exists()
+
+
+def test_second_driver_is_told(slow):
+    first = slow.popen("feedrate", "run")
+    wait_for(lambda: training_step(slow), what="a training step")
+    second = slow.run()
+    assert second.returncode == 3
+    assert "another run works in this folder" in second.stdout
+    assert len(second.stdout.splitlines()) == 1
+    plain = slow.call("snakemake", "--profile", "profiles/local")
+    assert plain.returncode != 0
+    assert "lock" in plain.stdout.lower()
+    output, _ = first.communicate(timeout=300)
+    assert first.returncode == 0, output
+
+
+def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
+    wrapper = slow.popen("feedrate", "run", start_new_session=True)
+    wait_for(lambda: training_step(slow), what="a training step")
+    os.killpg(wrapper.pid, signal.SIGINT)
+    output, _ = wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 130
+    assert "the same command goes on from here" in output
+    assert "Traceback" not in output
+    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
+    no_half_written_result(slow)
+    again = slow.run()
+    assert again.returncode == 0, again.stdout
+
+
+def test_plain_snakemake_after_a_kill_names_the_command_to_unlock(slow):
+    driver = slow.popen("snakemake", "--profile", "profiles/local")
+    wait_for(lambda: training_step(slow), what="a training step")
+    driver.kill()
+    driver.communicate(timeout=30)
+    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
+    again = slow.call("snakemake", "--profile", "profiles/local")
+    assert again.returncode != 0
+    assert "--unlock" in again.stdout
+    done = slow.run()
+    assert done.returncode == 0, done.stdout
+
+
+def test_full_disk_is_reported_as_such(project, tmp_path):
+    """A file system of 8 MiB under results/: the job says what is wrong."""
+    target = project.root / "results"
+    target.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(target)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        done = project.run()
+        assert done.returncode != 0
+        assert "No space left" in done.stdout or "disk is full" in done.stdout
+    finally:
+        subprocess.run(["umount", "-l", str(target)], check=True)
+        assert Path(target).is_dir()

@@ -1,0 +1,103 @@
+"""An edit reruns what it changes and nothing else: jobs are counted in the next plan."""
+
+import os
+import time
+
+import pytest
+
+TRAIN = "train_cpu"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("workflow/feedrate/report/figures/answer.py", "import", "ANSWER = 42\nimport"),
+        ("report/captions/figure_answer.rst", "\n", " Seen from afar.\n"),
+        ("config/devices.yaml", "price_usd_per_hour: null", "price_usd_per_hour: 1.5"),
+        ("config/devices.yaml", "label: ", "label: The "),
+    ],
+    ids=["figure code", "caption", "price", "label"],
+)
+def test_cosmetic_edits_train_nothing(edited, path, old, new):
+    edited.edit(path, old, new)
+    planned = edited.planned()
+    assert TRAIN not in planned
+    assert "preprocess_dataset" not in planned
+
+
+def test_figure_code_redraws_the_figure(edited):
+    edited.edit("workflow/feedrate/report/figures/answer.py", "import", "ANSWER = 42\nimport")
+    planned = edited.planned()
+    assert planned["plot_figure"] == 1
+    assert "parse_log" not in planned
+
+
+def test_a_peak_parses_again_and_trains_nothing(edited):
+    devices = edited.root / "config/devices.yaml"
+    text = devices.read_text()
+    head, _, tail = text.partition("\ncpu:")
+    assert tail
+    peak = "peaks: [{precision: fp32, datasheet_tflops: 1.0, source: a guess}]"
+    devices.write_text(head + "\ncpu:" + tail.replace("peaks: []", peak, 1))
+    planned = edited.planned()
+    assert planned["parse_log"] == 2
+    assert TRAIN not in planned
+
+
+def test_one_more_level_trains_only_its_runs(edited):
+    levels = {"sets": "loader.workers", "levels": [0, 1, 2]}
+    from conftest import MINI
+
+    edited.study(factors=MINI["factors"] | {"workers": levels})
+    assert edited.planned()[TRAIN] == 1
+
+
+def test_one_more_repeat_trains_only_the_new_repeats(edited):
+    from conftest import MINI
+
+    edited.study(protocol=MINI["protocol"] | {"repeats": 2})
+    assert edited.planned()[TRAIN] == 2
+
+
+def test_one_data_image_prepares_and_trains_all(edited):
+    image = min((edited.root / "resources/datasets/small/raw").rglob("*.jpg"))
+    other = max((edited.root / "resources/datasets/small/raw").rglob("*.jpg"))
+    image.write_bytes(other.read_bytes())
+    planned = edited.planned()
+    assert planned["preprocess_dataset"] == 1
+    assert planned[TRAIN] == 2
+
+
+def test_training_code_trains(edited):
+    edited.edit("workflow/feedrate/train/meter.py", "import", "GREETING = 'hello'\nimport")
+    assert edited.planned()[TRAIN] == 2
+
+
+def test_comments_and_docstrings_of_training_code_train_nothing(edited):
+    path = edited.root / "workflow/feedrate/train/meter.py"
+    path.write_text("# A remark.\n" + path.read_text())
+    edited.edit("workflow/feedrate/train/meter.py", '"""', '"""Really: ')
+    assert edited.planned() == {}
+
+
+def test_a_touch_without_a_change_runs_nothing(edited):
+    time.sleep(0.01)
+    for folder in ("workflow", "config", "resources", "report"):
+        for file in (edited.root / folder).rglob("*"):
+            if file.is_file():
+                os.utime(file)
+    assert edited.planned() == {}
+
+
+def test_a_failed_run_is_tried_again_and_out_of_memory_is_not(edited):
+    run = edited.root / "results/mini/cpu/workers=1,decode=host/rep1"
+    outcome = run / "outcome.json"
+    text = outcome.read_text()
+    assert '"status": "ok"' in text
+    stat = outcome.stat()
+    outcome.write_text(text.replace('"status": "ok"', '"status": "failed"'))
+    os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert edited.planned()[TRAIN] == 1
+    outcome.write_text(text.replace('"status": "ok"', '"status": "out_of_memory"'))
+    os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert TRAIN not in edited.planned()

@@ -1,0 +1,82 @@
+"""References between the files of the configuration: what the types cannot see.
+
+Each check returns its findings, a line each: file, key, value, and what is allowed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from feedrate.config.device import Device
+from feedrate.config.findings import Findings, numbered
+from feedrate.config.load import problems
+from feedrate.config.published import Published
+from feedrate.config.resolve import setting_type
+from feedrate.config.study import Study
+from feedrate.config.workflow import Folder, WorkflowConfig
+
+
+def check_config(
+    origin: str, config: WorkflowConfig, devices: Mapping[str, Device], studies: Iterable[str]
+) -> list[str]:
+    """config.yaml against the registry of devices and the studies that there are."""
+    found = Findings(origin)
+    studies = list(studies)
+    for number, name in enumerate(config.studies):
+        found.known(f"studies[{number}]", name, studies, "files in config/studies")
+    for number, name in enumerate(config.devices):
+        found.known(f"devices[{number}]", name, devices, "entries of config/devices.yaml")
+    found.unique(numbered("studies[{}]", config.studies))
+    found.unique(numbered("devices[{}]", config.devices))
+    found.known("dataset", config.dataset, config.datasets, "entries of datasets")
+    for name, dataset in config.datasets.items():
+        if isinstance(dataset, Folder):
+            if "caption" not in dataset.columns:
+                found.say(f"datasets.{name}.columns.caption", "missing, but required")
+            if dataset.validation_share + dataset.test_share >= 1:
+                found.say(
+                    f"datasets.{name}.validation_share",
+                    "with test_share it must stay below 1, or nothing is left to train on",
+                )
+    if config.checkpoint_revision is not None and config.checkpoint is None:
+        found.say("checkpoint_revision", "it is given, but checkpoint is not")
+    return found
+
+
+def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
+    """Each entry of the registry in itself."""
+    found = Findings(origin)
+    for name, device in devices.items():
+        found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
+        found.unique(
+            numbered(f"{name}.peaks[{{}}].precision", [peak.precision for peak in device.peaks])
+        )
+        try:
+            re.compile(device.model_pattern or "")
+        except re.error as error:
+            found.say(
+                f"{name}.model_pattern",
+                f"{device.model_pattern!r} is not a regular expression ({error})",
+            )
+        if device.launcher == "single" and device.count > 1:
+            found.say(
+                f"{name}.launcher", f"'single' starts one process, but count is {device.count}"
+            )
+    return found
+
+
+def check_published(
+    origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
+) -> list[str]:
+    """Published rows against the study and the registry. A level need not be one of the study's
+    (somebody may have measured 4 workers), but must be one that its setting can have."""
+    found = Findings(origin)
+    for row in rows:
+        found.known(f"row {row.id}: device", row.device, devices, "entries of config/devices.yaml")
+        editions = study.source.editions
+        found.known(f"row {row.id}: edition", row.edition, editions, "the study's source.editions")
+        for factor, level in row.levels.items():
+            key = f"row {row.id}: levels"
+            if found.known(key, factor, study.factors, "the study's factors"):
+                kind = setting_type(study.factors[factor].sets)
+                found += problems(level, kind, origin, f"{key}.{factor}")
+    return found

@@ -1,0 +1,146 @@
+"""References inside a study, and from it to devices and files: what the types cannot see."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from feedrate.config.base import Level, level_text
+from feedrate.config.device import Device
+from feedrate.config.findings import Findings, numbered
+from feedrate.config.load import parse_level, problems
+from feedrate.config.resolve import adapted, all_settings, setting_type
+from feedrate.config.settings import Protocol, Settings
+from feedrate.config.study import Factor, Study
+
+KINDS = ("cpu", "cuda", "hpu")
+TAKEN = (
+    *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
+    *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),
+)
+"""Columns of the results; the factors' own columns stand beside them."""
+_LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
+_LONGEST_CELL = 200
+"""Characters of a cell's name: it is a folder's name, which file systems limit to 255 bytes."""
+
+
+def check_study(
+    origin: str, study: Study, devices: Mapping[str, Device], files: Iterable[str]
+) -> list[str]:
+    """A study in itself, against the registry of devices and the `files` in config/published."""
+    found = Findings(origin)
+    levels = _check_factors(found, study, devices)
+    _check_levels(found, "baseline", study.baseline, levels)
+    _check_adapt(found, study, devices)
+    for number, exclude in enumerate(study.exclude):
+        if not exclude.levels:
+            found.say(f"exclude[{number}].levels", "it must not be empty")
+        _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
+    files = list(files)
+    for number, file in enumerate(study.published):
+        found.known(f"published[{number}]", file, files, "files in config/published")
+    found.unique(numbered("published[{}]", study.published))
+    for part, entries in (("tables", study.tables), ("figures", study.figures)):
+        found.unique(numbered(f"{part}[{{}}].name", [entry.name for entry in entries]))
+    for number, table in enumerate(study.tables):
+        for index, column in enumerate(table.columns):
+            _check_levels(found, f"tables[{number}].columns[{index}]", column, levels)
+        if table.factor is not None:
+            found.known(f"tables[{number}].factor", table.factor, study.factors, "factors")
+    for number, figure in enumerate(study.figures):
+        if figure.x is not None:
+            found.known(f"figures[{number}].x", figure.x, study.factors, "factors")
+    found.unique(numbered("claims[{}].id", [claim.id for claim in study.claims]))
+    for number, claim in enumerate(study.claims):
+        if claim.edition:
+            editions = study.source.editions
+            found.known(f"claims[{number}].edition", claim.edition, editions, "source.editions")
+    return found
+
+
+def _check_factors(
+    found: Findings, study: Study, devices: Mapping[str, Device]
+) -> dict[str, list[Level]]:
+    """Settings, levels, capabilities and baselines of all factors.
+
+    Returns the levels of each factor, none where they are wrong: others are not held to them.
+    """
+    able = sorted({name for device in devices.values() for name in device.capabilities})
+    levels: dict[str, list[Level]] = {}
+    for name, factor in study.factors.items():
+        key, before = f"factors.{name}", len(found)
+        if name in TAKEN:
+            found.say(key, f"{name!r} is a column of the results already; choose another name")
+        if setting_type(factor.sets) is None:
+            found.known(f"{key}.sets", factor.sets, all_settings(), "settings")
+        else:
+            _check_factor_levels(found, f"{key}.levels", factor)
+        levels[name] = factor.levels if len(found) == before else []
+        texts = [level_text(level) for level in factor.levels]
+        for level, capability in factor.requires.items():
+            if levels[name]:
+                found.known(f"{key}.requires", level, texts, "its levels")
+            found.known(f"{key}.requires.{level}", capability, able, "capabilities of the devices")
+        if name not in study.baseline:
+            found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
+    found.unique((f"factors.{name}.sets", f.sets) for name, f in study.factors.items())
+    longest = sum(
+        len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
+        for name, factor in study.factors.items()
+    )
+    if longest > _LONGEST_CELL:
+        found.say("factors", f"names and levels make cell names longer than {_LONGEST_CELL}")
+    return levels
+
+
+def _check_factor_levels(found: Findings, key: str, factor: Factor) -> None:
+    """Each level must fit the setting, a folder's name, and what its text is read as again."""
+    kind = setting_type(factor.sets)
+    for number, level in enumerate(factor.levels):
+        place, text = f"{key}[{number}]", level_text(level)
+        wrong = problems(level, kind, found.origin, place)
+        found += wrong
+        if not wrong and not _LEVEL.fullmatch(text):
+            found.say(
+                place,
+                f"{text!r} is not allowed; it names folders and may have letters, digits, _ . + -",
+            )
+        elif not wrong and isinstance(level, str) and parse_level(text) != level:
+            found.say(place, f"{text!r} is not allowed; as text it cannot be told from a value")
+    found.unique(numbered(f"{key}[{{}}]", factor.levels))
+
+
+def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
+    """What is adapted must fit alone, and the protocol that results for each device too."""
+    parts: dict[str, Any] = {
+        "settings": (study.settings, Settings),
+        "protocol": (study.protocol, Protocol),
+    }
+    for key, change in study.adapt.items():
+        found.known("adapt", key, [*KINDS, *devices], "kinds and devices")
+        for part in change:
+            if found.known(f"adapt.{key}", part, parts, "parts"):
+                value, kind = parts[part]
+                place = f"adapt.{key}.{part}"
+                found += problems(change[part], dict, found.origin, place) or problems(
+                    adapted(value, study, part, [key]), kind, found.origin, place
+                )
+    if found:
+        return
+    short: dict[tuple[int, int], str] = {}
+    for name, device in {"": None, **devices}.items():
+        keys = (device.kind, name) if device else ()
+        protocol = adapted(study.protocol, study, "protocol", keys)
+        window = (protocol["warmup_steps"], protocol["steps"])
+        if window[0] >= window[1]:
+            short.setdefault(window, f"protocol.warmup_steps{f' (on {name})' if name else ''}")
+    for (warmup, steps), key in short.items():
+        found.say(key, f"{warmup} is not allowed; it must be below steps, {steps}")
+
+
+def _check_levels(
+    found: Findings, key: str, named: Mapping[str, Level], levels: Mapping[str, list[Level]]
+) -> None:
+    """What is named as a level of a factor must be one."""
+    for factor, level in named.items():
+        if found.known(key, factor, levels, "factors") and levels[factor]:
+            found.known(f"{key}.{factor}", level, levels[factor], "its levels")

@@ -1,0 +1,1 @@
+"""The measured data path: from JPEG files and captions to batches."""

@@ -1,0 +1,195 @@
+"""A dataset of the Hugging Face hub, at one revision; its encoded images become files."""
+
+import hashlib
+import os
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from feedrate.config.load import ConfigError
+from feedrate.config.workflow import Hub
+from feedrate.data.manifest import DataError
+from feedrate.data.raw import MAX_FILE_BYTES, Fetched, LeftOut, RawFile
+from feedrate.data.rows import OWN, SCHEMA, first_line
+from feedrate.data.splits import split_named
+
+_TIMEOUT_S = 20.0
+_IMAGE = "image"
+
+
+class _Place(NamedTuple):
+    """Where `load_dataset` finds the dataset: a repository at a commit, or a local folder."""
+
+    path: str
+    commit: str | None
+    revision: str | None
+    """What is asked of the hub; None for a folder."""
+
+
+def fetch_hub(name: str, settings: Hub, raw: Path) -> Fetched:
+    """Load a dataset by revision and write its images, undecoded, into raw/images.
+
+    `settings.name` may be a local folder in the hub's layout. No code of the dataset runs. The
+    token, where one is needed, is HF_TOKEN. Raises DataError with what to do where the hub cannot
+    be reached or refuses, and ConfigError for a wrong column.
+    """
+    place = _find(settings)
+    splits = _load(settings, place)
+    images = _Images(raw)
+    rows: list[dict[str, Any]] = []
+    left_out: list[LeftOut] = []
+    for key, table in splits.items():
+        split = split_named(key)
+        if split is None:
+            reason = "the split is not train, validation or test"
+            left_out.append(LeftOut(path=key, reason=reason, rows=len(table)))
+            continue
+        columns = _columns(name, settings, key, table)
+        for number, row in enumerate(_undecoded(name, table, columns[_IMAGE]), start=1):
+            where = f"{key}, row {number}"
+            mapped = {ours: row[theirs] for ours, theirs in columns.items()}
+            mapped[_IMAGE] = images.write(row[columns[_IMAGE]])
+            if mapped[_IMAGE] is None:
+                left_out.append(LeftOut(path=where, reason="no image, or one that is too large"))
+            else:
+                rows.append(mapped | {"split": split, "origin": where})
+    return Fetched(rows=rows, files=images.written(), left_out=left_out, revision=place.commit)
+
+
+def _find(settings: Hub) -> _Place:
+    """Ask the hub for the revision's commit; where it cannot be reached, look into its cache."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    if Path(settings.name).is_dir():
+        return _Place(settings.name, None, None)
+    dataset = f"dataset {settings.name}"
+    try:
+        api = huggingface_hub.HfApi(token=_token())
+        info = api.dataset_info(settings.name, revision=settings.revision, timeout=_TIMEOUT_S)
+        return _Place(settings.name, info.sha, info.sha)
+    except errors.HFValidationError as error:
+        raise DataError(f"{dataset}: {first_line(error)}") from None
+    except errors.GatedRepoError:
+        raise DataError(
+            f"{dataset}: its owner must grant access: accept the terms on its page and set "
+            "HF_TOKEN to a token of that account"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise DataError(f"{dataset} has no revision {settings.revision!r}") from None
+    except errors.RepositoryNotFoundError:
+        raise DataError(
+            f"{dataset}: there is none of this name, or it is private; for a private one set "
+            "HF_TOKEN to a token that may read it"
+        ) from None
+    except Exception as error:  # each version of the client has network errors of its own
+        return _cached(settings, error)
+
+
+def _cached(settings: Hub, unreachable: Exception) -> _Place:
+    """The hub cache's copy of exactly this revision. Raises DataError where there is none."""
+    import huggingface_hub
+
+    try:
+        folder = huggingface_hub.snapshot_download(
+            settings.name, repo_type="dataset", revision=settings.revision, local_files_only=True
+        )
+    except Exception:
+        raise DataError(
+            f"dataset {settings.name} at {settings.revision}: the hub cannot be reached "
+            f"({first_line(unreachable)}) and the local cache has no copy; give this machine "
+            "network access, or fetch once on a machine that has it and set HF_HOME to that cache, "
+            "or set `dataset` to the generated one or to a local folder"
+        ) from None
+    return _Place(folder, Path(folder).name, None)
+
+
+def _token() -> str | bool:
+    """The token of the environment; False forbids any that is stored on the machine."""
+    return os.environ.get("HF_TOKEN") or False
+
+
+def _load(settings: Hub, place: _Place) -> dict[str, Any]:
+    """The splits, as tables of the `datasets` library."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    options = {"revision": place.revision, "token": _token()} if place.revision else {}
+    try:
+        return dict(datasets.load_dataset(place.path, settings.config, **options))
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise DataError(f"dataset {settings.name}: {first_line(error)}") from None
+    except Exception as error:  # from a wrong config's name to a broken file
+        raise DataError(f"dataset {settings.name}: {first_line(error)}") from None
+
+
+def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]:
+    """Our columns to theirs: the schema's by their own names, then as the settings map them."""
+    origin = f"datasets.{name}.columns"
+    if "caption" not in settings.columns:
+        raise ConfigError(f"{origin}.caption: missing, but required")
+    for own in settings.columns.keys() & (set(OWN) - {_IMAGE}):
+        raise ConfigError(f"{origin}.{own}: this column is made by the suite itself")
+    columns = {key: key for key in SCHEMA if key in table.column_names}
+    columns |= {_IMAGE: _IMAGE, **settings.columns}
+    for ours, theirs in columns.items():
+        if theirs not in table.column_names:
+            raise ConfigError(
+                f"{origin}.{ours}: split {split} of {settings.name} has no column {theirs!r}; "
+                f"it has: {', '.join(table.column_names)}"
+            )
+    return columns
+
+
+def _undecoded(name: str, table: Any, column: str) -> Any:
+    """The table with its images as {"bytes", "path"}."""
+    import datasets
+
+    if not isinstance(table.features[column], datasets.Image):
+        raise ConfigError(
+            f"datasets.{name}.columns.{_IMAGE}: {column!r} is no column of images, "
+            f"it holds {table.features[column]}"
+        )
+    return table.cast_column(column, datasets.Image(decode=False))
+
+
+class _Images:
+    """Encoded images as files named by their content, so that one picture is one file."""
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+        self._files: dict[str, RawFile] = {}
+        (raw / "images").mkdir()
+
+    def write(self, image: dict[str, Any] | None) -> str | None:
+        """Write an image, if it is new; its path under raw/, or None where it cannot be used."""
+        data = _content(image or {})
+        if data is None:
+            return None
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 not in self._files:
+            path = f"images/{sha256[:16]}{_suffix((image or {}).get('path') or '')}"
+            (self._raw / path).write_bytes(data)
+            self._files[sha256] = RawFile(path=path, size=len(data), sha256=sha256)
+        return self._files[sha256].path
+
+    def written(self) -> list[RawFile]:
+        """All files, by path."""
+        return sorted(self._files.values(), key=lambda file: file.path)
+
+
+def _content(image: dict[str, Any]) -> bytes | None:
+    """The encoded bytes, from the table or from the file that it names."""
+    data: bytes | None = image.get("bytes")
+    if data is None and image.get("path"):
+        path = Path(image["path"])
+        if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
+            data = path.read_bytes()
+    return data if data is not None and len(data) <= MAX_FILE_BYTES else None
+
+
+def _suffix(path: str) -> str:
+    """The ending of the file's first name, where it is a plain one."""
+    suffix = PurePosixPath(path).suffix.lower()
+    return suffix if suffix[1:].isalnum() and len(suffix) <= 6 and suffix.isascii() else ""

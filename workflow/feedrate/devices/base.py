@@ -1,0 +1,129 @@
+"""What a device adapter does. One adapter per kind; device differences live nowhere else."""
+
+import importlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from feedrate.config.settings import Kind, TrainSettings
+
+if TYPE_CHECKING:
+    import torch
+
+GIB = 2**30
+
+
+class DeviceError(Exception):
+    """The machine lacks the device that was asked for; nothing else is taken in its place."""
+
+
+class UnsupportedError(Exception):
+    """The device is there, but cannot do what the settings ask."""
+
+
+class Memory(NamedTuple):
+    """Memory of one device (cpu: of this process), GiB; None where it cannot be read."""
+
+    now_gib: float | None
+    peak_gib: float | None
+
+
+class Deferred(Protocol):
+    """A number on the device that is read once it is there, so that no step waits for it."""
+
+    def ready(self) -> bool:
+        """Whether `value` returns without waiting for the device."""
+        ...
+
+    def value(self) -> float:
+        """The number; waits for it where it is not ready."""
+        ...
+
+
+class Adapter(ABC):
+    """One rank's device.
+
+    Making one takes possession of the device; it raises DeviceError where it is absent.
+    """
+
+    kind: ClassVar[Kind]
+
+    def __init__(self, local_rank: int, local_ranks: int) -> None:
+        """`local_rank` of `local_ranks` processes on this host."""
+        self.local_rank = local_rank
+        self.local_ranks = local_ranks
+
+    @property
+    @abstractmethod
+    def device(self) -> "torch.device":
+        """Where tensors of this rank go."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Return once all work given to the device has ended."""
+
+    @abstractmethod
+    def memory(self) -> Memory:
+        """Memory in use now and at its peak since `reset_peak`."""
+
+    @abstractmethod
+    def reset_peak(self) -> None:
+        """Start the peak anew."""
+
+    @abstractmethod
+    def defer(self, value: "torch.Tensor") -> Deferred:
+        """Fetch a one-element tensor without waiting for the device."""
+
+    @abstractmethod
+    def device_model(self) -> str:
+        """What the device calls itself."""
+
+    @abstractmethod
+    def driver(self) -> str:
+        """Version of the device's driver; empty where there is none."""
+
+    @abstractmethod
+    def training_arguments(
+        self, common: dict[str, Any], train: TrainSettings, warmup_steps: int
+    ) -> Any:
+        """TrainingArguments of this kind from those that all kinds share.
+
+        Raises UnsupportedError where a setting is not for this kind.
+        """
+
+    def trainer_class(self) -> type[Any]:
+        """The Trainer that drives this kind."""
+        from transformers import Trainer
+
+        return Trainer
+
+    def trainer_kwargs(self, train: TrainSettings) -> dict[str, Any]:  # noqa: ARG002
+        """What this kind's Trainer takes beyond the stock Trainer's arguments."""
+        return {}
+
+    # The two hooks below are empty on purpose: most kinds need nothing there.
+    def before_optimizer(  # noqa: B027
+        self, model: "torch.nn.Module", train: TrainSettings
+    ) -> None:
+        """What stands between backward and the optimizer where no Trainer drives the step."""
+
+    def end_of_step(self) -> None:  # noqa: B027
+        """Hand over the step's work, where the device gathers it lazily."""
+
+
+def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
+    """The adapter of a kind; libraries of other kinds are not touched.
+
+    Raises DeviceError where the device is absent.
+    """
+    module = importlib.import_module(f"feedrate.devices.{kind}")
+    made: Adapter = module.DeviceAdapter(local_rank, local_ranks)
+    return made
+
+
+def refuse_fast_ddp(kind: Kind, train: TrainSettings) -> None:
+    """Raise UnsupportedError for the strategy that only hpu has."""
+    if train.strategy == "fast_ddp":
+        raise UnsupportedError(
+            f"train.strategy: fast_ddp is a strategy of hpu devices, and this one is {kind}; "
+            "use ddp"
+        )

@@ -1,0 +1,118 @@
+"""NVIDIA GPUs, one a rank, and nccl between ranks."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feedrate.config.settings import TrainSettings
+from feedrate.devices.base import GIB, Adapter, DeviceError, Memory, refuse_fast_ddp
+
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+
+
+class Copied:
+    """A number on its way to page-locked host memory."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self._host = torch.empty((), dtype=torch.float32, pin_memory=True)
+        self._host.copy_(value.detach().float().reshape(()), non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def ready(self) -> bool:
+        """Whether the copy has ended."""
+        return bool(self._event.query())
+
+    def value(self) -> float:
+        """The number, once the copy has ended."""
+        self._event.synchronize()
+        return float(self._host)
+
+
+class DeviceAdapter(Adapter):
+    """The GPU of this local rank."""
+
+    kind = "cuda"
+
+    def __init__(self, local_rank: int, local_ranks: int) -> None:
+        super().__init__(local_rank, local_ranks)
+        if not torch.cuda.is_available():
+            raise DeviceError(
+                "no CUDA device: torch.cuda.is_available() is false; check the driver, and that "
+                "the torch installed is a CUDA build"
+            )
+        found = torch.cuda.device_count()
+        if found < local_ranks:
+            raise DeviceError(
+                f"the job needs {local_ranks} CUDA devices on this host, found {found}"
+            )
+        torch.cuda.set_device(local_rank)
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU."""
+        return torch.device("cuda", self.local_rank)
+
+    def synchronize(self) -> None:
+        """Wait for all streams of the GPU."""
+        torch.cuda.synchronize(self.device)
+
+    def memory(self) -> Memory:
+        """Bytes in live tensors (not what the allocator keeps)."""
+        return Memory(
+            torch.cuda.memory_allocated(self.device) / GIB,
+            torch.cuda.max_memory_allocated(self.device) / GIB,
+        )
+
+    def reset_peak(self) -> None:
+        """Start the allocator's peak anew."""
+        torch.cuda.reset_peak_memory_stats(self.device)
+
+    def defer(self, value: torch.Tensor) -> Copied:
+        """Copy to page-locked memory behind the work that makes the number."""
+        return Copied(value)
+
+    def device_model(self) -> str:
+        """As the driver names it, such as "NVIDIA H100 80GB HBM3"."""
+        return torch.cuda.get_device_name(self.device)
+
+    def driver(self) -> str:
+        """The kernel module's version and torch's CUDA version."""
+        return f"{read_driver(DRIVER_FILE)} (CUDA {torch.version.cuda})".strip()
+
+    def training_arguments(
+        self,
+        common: dict[str, Any],
+        train: TrainSettings,
+        warmup_steps: int,  # noqa: ARG002
+    ) -> Any:
+        """Stock TrainingArguments.
+
+        Raises DeviceError where one process sees several GPUs: Trainer would then run
+        DataParallel over all of them.
+        """
+        from transformers import TrainingArguments
+
+        refuse_fast_ddp(self.kind, train)
+        if self.local_ranks == 1 and torch.cuda.device_count() > 1:
+            raise DeviceError(
+                f"one process sees {torch.cuda.device_count()} CUDA devices; set "
+                "CUDA_VISIBLE_DEVICES to the one it may use"
+            )
+        return TrainingArguments(
+            **common,
+            bf16=train.precision == "bf16",
+            ddp_backend="nccl" if self.local_ranks > 1 else None,
+            ddp_find_unused_parameters=False,
+        )
+
+
+def read_driver(path: Path) -> str:
+    """The version in the driver's own file; empty where it cannot be read."""
+    try:
+        found = re.search(r"Kernel Module\D*?\s(\d+\.[\d.]+)", path.read_text(errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""

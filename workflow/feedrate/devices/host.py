@@ -1,0 +1,148 @@
+"""What the host is and grants to this job, read from the kernel; needs no library."""
+
+import importlib.metadata
+import math
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+from feedrate.devices.base import GIB
+
+PACKAGES = (
+    "feedrate", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy",
+    "pillow", "pyarrow", "tensorboard", "msgspec", "optimum-habana", "optimum",
+    "habana-torch-plugin", "habana-media-loader", "nvidia-cudnn-cu12", "nvidia-nccl-cu12",
+)  # fmt: skip
+"""Packages whose version may change a measurement."""
+
+TRAINING_MODULE = "feedrate.train.worker"
+"""The module that training processes run, by which others on the host are recognised."""
+
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def cores_granted(proc: Path = PROC, cgroup: Path = CGROUP) -> int:
+    """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota."""
+    quota = min((_quota(folder) for folder in _folders("cpu", proc, cgroup)), default=math.inf)
+    affinity = len(os.sched_getaffinity(0))
+    return affinity if math.isinf(quota) else max(1, min(affinity, int(quota)))
+
+
+def cores_of_host() -> int:
+    """Logical cores of the host, granted or not."""
+    return os.cpu_count() or 1
+
+
+def memory_gib(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
+    """Memory that this job may use: the host's, or its cgroup's limit where that is smaller."""
+    limits = [
+        int(text)
+        for folder in _folders("memory", proc, cgroup)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (text := _read(folder / name).strip()).isdigit()
+    ]
+    for line in _read(proc / "meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            limits.append(int(line.split()[1]) * 1024)
+    return min(limits) / GIB if limits else None
+
+
+def cpu_mhz(proc: Path = PROC) -> float | None:
+    """Mean clock of the cores at this moment; None where the kernel does not tell."""
+    clocks = [
+        float(line.split(":")[1])
+        for line in _read(proc / "cpuinfo").splitlines()
+        if line.startswith("cpu MHz")
+    ]
+    return round(sum(clocks) / len(clocks), 1) if clocks else None
+
+
+def other_training_jobs(proc: Path = PROC) -> int:
+    """Training processes of feedrate on this host, ours not yet among them."""
+    return sum(
+        TRAINING_MODULE in _read(folder / "cmdline").split("\0")
+        for folder in proc.iterdir()
+        if folder.name.isdigit()
+    )
+
+
+def oom_kills(proc: Path = PROC) -> int:
+    """Processes that the kernel has killed for want of memory since it started."""
+    for line in _read(proc / "vmstat").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def machine_state() -> dict[str, Any]:
+    """The machine before a run: what may disturb it."""
+    load = os.getloadavg()
+    return {
+        "load_1min": round(load[0], 2),
+        "load_5min": round(load[1], 2),
+        "other_training_jobs": other_training_jobs(),
+        "cpu_mhz": cpu_mhz(),
+        "cpu_governor": _read(
+            Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+        ).strip(),
+    }
+
+
+def packages() -> dict[str, str]:
+    """Versions of those of `PACKAGES` that are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def host_facts() -> dict[str, Any]:
+    """What the `start` event tells of the host."""
+    return {
+        "host": socket.gethostname(),
+        "cores_granted": cores_granted(),
+        "cores_of_host": cores_of_host(),
+        "host_memory_gib": memory_gib(),
+        "packages": packages(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def _folders(controller: str, proc: Path, cgroup: Path) -> list[Path]:
+    """Folders of this process's cgroup and of those above it, for one controller (v1 or v2)."""
+    found: list[Path] = []
+    for line in _read(proc / "self" / "cgroup").splitlines():
+        _, names, inner = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        root = cgroup / controller if names else cgroup
+        # In a container the path may be the host's: then only the root is there to be read.
+        parts = Path(inner.lstrip("/")).parts
+        found.extend(root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
+    return found
+
+
+def _quota(folder: Path) -> float:
+    """Cores that a cgroup's quota allows; infinite where it has none."""
+    text = _read(folder / "cpu.max")  # v2: "<quota or max> <period>"
+    if not text:
+        text = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
+    parts = text.split()
+    if len(parts) != 2 or not parts[0].isdigit():  # v1 says -1 for "no quota"
+        return math.inf
+    return int(parts[0]) / int(parts[1])
+
+
+def _read(path: Path) -> str:
+    """A kernel file's text; empty where it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,41 @@
+"""Processes that do not outlive the one that started them, however that one dies."""
+
+import ctypes
+import os
+import signal
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+SUPERVISOR = "FEEDRATE_SUPERVISOR_PID"
+"""Environment variable: the process that a job's processes must not outlive."""
+
+_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: nothing may be loaded after a fork
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies (prctl(2)); survives an exec."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def die_with_supervisor() -> None:
+    """`die_with_parent`, and end at once if the supervisor has died before this was called."""
+    die_with_parent()
+    supervisor = os.environ.get(SUPERVISOR)
+    if supervisor and not is_alive(int(supervisor)):
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent dies, so that they can still be found."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this number exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,79 @@
+"""One driver at a time: who works in this folder, and clearing up after one that was killed."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TextIO
+
+LOCK = Path(".snakemake/feedrate.driver")
+SNAKEMAKE_LOCKS = Path(".snakemake/locks")
+
+_held: TextIO | None = None
+
+
+def hold() -> None:
+    """Mark this process as the driver for as long as it lives; the kernel forgets it at its death.
+
+    Called while the Snakefile is parsed. Where another process holds the mark, nothing happens:
+    Snakemake's own lock then refuses the second driver.
+    """
+    global _held
+    if _held is not None:
+        return
+    with contextlib.suppress(OSError):
+        LOCK.parent.mkdir(exist_ok=True)
+        stream = LOCK.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.close()
+            return
+        stream.truncate(0)
+        stream.write(
+            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})
+        )
+        stream.flush()
+        _held = stream
+
+
+def other_driver() -> str:
+    """Who drives a workflow in this folder now, as `process 123 on node7 since 10:42`; else ""."""
+    try:
+        with LOCK.open("r+", encoding="utf-8") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return _describe(stream.read())
+    except OSError:
+        return ""
+    return ""
+
+
+def is_locked() -> bool:
+    """Whether Snakemake's lock stands, be its owner alive or dead."""
+    return SNAKEMAKE_LOCKS.is_dir() and any(SNAKEMAKE_LOCKS.iterdir())
+
+
+def clear_dead_lock() -> bool:
+    """Remove a Snakemake lock whose driver is dead; True where there was one.
+
+    Call only after `other_driver` has answered "".
+    """
+    if not is_locked():
+        return False
+    for lock in SNAKEMAKE_LOCKS.iterdir():
+        lock.unlink(missing_ok=True)
+    return True
+
+
+def _describe(text: str) -> str:
+    try:
+        owner = json.loads(text)
+        since = time.strftime("%H:%M", time.localtime(owner["since"]))
+        return f"process {owner['pid']} on {owner['host']} since {since}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

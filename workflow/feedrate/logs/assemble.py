@@ -1,0 +1,183 @@
+"""parse_log: a run's folder in, its record out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config.settings import RunSpec
+from feedrate.logs import LogError
+from feedrate.logs.causes import explain, one_line
+from feedrate.logs.events import RankEvents, read_run_events
+from feedrate.logs.measurement import (
+    ceilings,
+    first_step,
+    flops_per_sample,
+    losses_of,
+    measure,
+    step_sum,
+)
+from feedrate.logs.outcome import Outcome, read_outcome
+from feedrate.logs.text import fallback_reason, read_log
+from feedrate.logs.trainer_files import evaluation_figures, figures, read_evaluations
+from feedrate.logs.trainer_folder import read_trainer_folder
+from feedrate.paths import OUTCOME, SPEC, TRAIN_LOG
+from feedrate.results.checks import Evidence, Observed, check_run
+from feedrate.results.record import (
+    Check,
+    Measurement,
+    Provenance,
+    Record,
+    Status,
+    TrainerFigures,
+)
+from feedrate.results.settings import DeviceFacts
+
+TRAINER = "trainer"
+
+
+def build_record(run_dir: Path, device: DeviceFacts) -> Record:
+    """The record of the run in `run_dir`, whatever became of the job.
+
+    Logs that cannot be read make the run `invalid` (or leave it as failed as it is). Raises
+    LogError where spec.json is missing or no spec: then there is no telling what was run.
+    """
+    spec = read_spec(run_dir / Path(SPEC).name)
+    log = read_log(run_dir / Path(TRAIN_LOG).name)
+    faults: list[str] = []
+    outcome: Outcome | None = None
+    ranks: dict[int, RankEvents] = {}
+    try:
+        outcome = read_outcome(run_dir / Path(OUTCOME).name)
+        ranks = read_run_events(run_dir)
+    except LogError as error:
+        faults.append(one_line(str(error)))
+    measurement = measure(
+        ranks, spec, device.peaks, outcome.host_peak_memory_gib if outcome else None
+    )
+    checks = [Check(name="logs_readable", passed=not faults, detail=faults[0])] if faults else []
+    if measurement:
+        observed = _observed(ranks, outcome, log)
+        checks += check_run(Evidence(spec, measurement, observed, device.model_pattern))
+    status, cause = _status(outcome, ranks, measurement, checks, log)
+    first = ranks.get(0, RankEvents())
+    return Record(
+        study=spec.study,
+        device=spec.device,
+        cell=spec.cell,
+        levels=spec.levels,
+        repeat=spec.repeat,
+        status=status,
+        cause=cause,
+        spec=spec,
+        model_parameters=first.model.parameters if first.model else None,
+        flops_per_sample=flops_per_sample(ranks),
+        measurement=measurement,
+        ceilings=ceilings(ranks),
+        trainer=_trainer(first, run_dir),
+        evaluation=_evaluation(first, run_dir / TRAINER),
+        checks=checks,
+        provenance=_provenance(outcome, first),
+    )
+
+
+def read_spec(path: Path) -> RunSpec:
+    """Read spec.json. Raises LogError naming the file."""
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), RunSpec)
+    except FileNotFoundError:
+        raise LogError(f"{path}: no such file; `--run` takes the folder of a run") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise LogError(f"{path}: not the spec of a run: {error}") from None
+
+
+def _status(
+    outcome: Outcome | None,
+    ranks: dict[int, RankEvents],
+    measurement: Measurement | None,
+    checks: list[Check],
+    log: str,
+) -> tuple[Status, str]:
+    """Status and cause: the supervisor's word first, then what the checks say of the numbers."""
+    failed = [check for check in checks if not check.passed]
+    if outcome is None:
+        if any(events.error and events.error.out_of_memory for events in ranks.values()):
+            return "out_of_memory", explain(log)
+        unreadable = next((c.detail for c in failed if c.name == "logs_readable"), "")
+        return "failed", unreadable or f"The job was killed before it could end. {explain(log)}"
+    if outcome.status != "ok":
+        return outcome.status, one_line(outcome.cause or "") or explain(log)
+    if failed:
+        more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
+        return "invalid", failed[0].detail + more
+    if measurement is None:
+        return "invalid", "The job ended well, but no rank closed a timed window."
+    return "ok", one_line(outcome.cause or "")
+
+
+def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -> Observed:
+    first = ranks.get(0, RankEvents())
+    windows = {rank: events.window for rank, events in ranks.items() if events.window}
+    reference = windows[min(windows)] if windows else None
+    same = all(
+        reference and (w.first_step, w.last_step) == (reference.first_step, reference.last_step)
+        for w in windows.values()
+    )
+    starts = [events.start for events in ranks.values() if events.start]
+    return Observed(
+        ranks=list(windows),
+        world_sizes=[start.world_size for start in starts],
+        device_models=[start.device_model for start in starts if start.device_model],
+        decode=first.data.decode if first.data else None,
+        fallback=fallback_reason(log),
+        data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
+        data_digest_asked=(outcome.data_digest if outcome else "") or "",
+        losses=losses_of(ranks),
+        rank_samples=[window.samples for window in windows.values()],
+        job_first_step=first_step(ranks),
+        first_step=reference.first_step if reference and same else None,
+        last_step=reference.last_step if reference and same else None,
+        step_sum_s=step_sum(ranks),
+        other_training_jobs=_other_jobs(outcome),
+    )
+
+
+def _other_jobs(outcome: Outcome | None) -> int | None:
+    """A count or a list of them, as the supervisor wrote it."""
+    value = ((outcome.machine_before if outcome else None) or {}).get("other_training_jobs")
+    if isinstance(value, list):
+        return len(value)
+    return value if isinstance(value, int) else None
+
+
+def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
+    """From the event where there is one, else from the files and the log that were left."""
+    if first.trainer and first.trainer.metrics:
+        return figures(first.trainer.metrics, first.trainer.library)
+    library = first.trainer.library if first.trainer else ""
+    found = read_trainer_folder(run_dir / TRAINER, library)
+    return found if found.runtime_s is not None else read_trainer_folder(run_dir, library)
+
+
+def _evaluation(first: RankEvents, folder: Path) -> dict[str, float]:
+    values = read_evaluations(folder)
+    for event in first.evaluations:
+        values |= evaluation_figures(event.split, event.metrics)
+    return values
+
+
+def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
+    """Who ran what, when and where; fields that nobody told stay at their defaults."""
+    told: dict[str, Any] = {}
+    for source in (outcome, first.start):
+        if source is not None:
+            told |= {
+                name: value
+                for name in source.__struct_fields__
+                if name in Provenance.__struct_fields__
+                and (value := getattr(source, name)) is not None
+            }
+    if isinstance(told.get("command"), list):
+        told["command"] = " ".join(told["command"])
+    return Provenance(**told)

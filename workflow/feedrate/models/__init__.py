@@ -1,0 +1,1 @@
+"""Models by name: their sizes, weights, tokenizers and work a sample."""

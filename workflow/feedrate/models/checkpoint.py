@@ -1,0 +1,46 @@
+"""Weights and tokenizers from a folder or the hub: safetensors only, and no code of theirs."""
+
+from pathlib import Path
+from typing import Any
+
+from feedrate.config.settings import ModelSettings
+from feedrate.models.build import ModelError
+
+
+def find_checkpoint(settings: ModelSettings) -> str:
+    """The folder or hub name of `model.checkpoint`; raises ModelError for a folder without weights.
+
+    A name that begins with `.`, `/` or `~` is a folder; another is one if it exists.
+    """
+    name = settings.checkpoint or ""
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        if name[:1] in (".", "/", "~"):
+            raise ModelError(f"model.checkpoint: {name}: no such folder")
+        return name
+    if not any(folder.glob("*.safetensors")):
+        others = [file.name for file in sorted(folder.glob("*.bin"))]
+        found = f"only {', '.join(others)}, which is a pickle" if others else "no weights"
+        raise ModelError(
+            f"model.checkpoint: {name}: no *.safetensors file there ({found}); "
+            "only safetensors are read"
+        )
+    return str(folder)
+
+
+def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
+    """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model).
+
+    Raises ModelError, in one sentence, where a part is missing or the hub is not reached.
+    """
+    name = find_checkpoint(settings)
+    try:
+        return kind.from_pretrained(name, revision=settings.revision or "main", **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        if Path(name).is_dir():
+            raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error
+        raise ModelError(
+            f"model.checkpoint: {name} (revision {settings.revision or 'main'}) cannot be loaded "
+            f"from the hub: {reason}; without a network give a folder, or null for random weights"
+        ) from error

@@ -1,0 +1,36 @@
+"""The command line of the report's programs: settings, result files, and one page out."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from feedrate.config.load import ConfigError
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import from_param
+
+T = TypeVar("T")
+
+
+def run(
+    description: str | None,
+    kind: type[T],
+    write: Callable[[T, Inputs, Path], None],
+    arguments: list[str] | None = None,
+) -> int:
+    """Read the command line, write the page, and return the exit code.
+
+    `--settings` is what feedrate.report.settings made, `inputs` are recognised by their names.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--settings", required=True, help="a mapping, as Snakemake prints it")
+    parser.add_argument("--out", required=True, type=Path, help="file to write")
+    parser.add_argument("inputs", nargs="*", type=Path, help="results/cells.csv and the like")
+    options = parser.parse_args(arguments)
+    try:
+        write(from_param(options.settings, kind), Inputs(options.inputs), options.out)
+    except (ConfigError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0

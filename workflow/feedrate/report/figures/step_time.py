@@ -1,0 +1,93 @@
+"""Where a step's time goes: waiting for data, and the rest, by cell."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from feedrate.report import text
+from feedrate.report.figures import canvas
+from feedrate.report.grid import short_names
+from feedrate.report.rows import CellRow, Inputs, RunRow
+from feedrate.report.settings import FigureSettings
+
+BAR_IN = 0.42
+"""Height of a bar with the space around it."""
+
+
+def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
+    """One panel a device, one bar a cell; cells that were never launched are left out."""
+    cells = inputs.cells(settings.study)
+    runs = inputs.runs(settings.study)
+    tried = [c for c in cells if c.status != "unsupported"]
+    panels = [[c for c in tried if c.device == device] for device in settings.measured]
+    panels = [panel for panel in panels if any(c.status == "ok" for c in panel)]
+    if not panels:
+        return canvas.statement("No cell ended well, so there is no step time to draw.")
+    heights = [BAR_IN * len(panel) + 0.9 for panel in panels]
+    figure, all_axes = canvas.new(
+        sum(heights) + 0.4, len(panels), gridspec_kw={"height_ratios": heights}
+    )
+    for axes, panel in zip(all_axes, panels, strict=True):
+        axes.set_title(settings.label(panel[0].device))
+        _panel(axes, panel, [run for run in runs if run.device == panel[0].device])
+    tick = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
+    wait = Patch(facecolor=canvas.ORANGE, edgecolor="white", hatch="////")
+    names = ["waits for data", "all the rest", "95% of the steps are faster"]
+    figure.legend([wait, Patch(color=canvas.BLUE), tick], names, **canvas.LEGEND, ncols=3)
+    return figure
+
+
+def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None:
+    names = short_names(cells)
+    good = {
+        place: [run for run in runs if run.cell == cell.cell and run.status == "ok"]
+        for place, cell in enumerate(cells)
+    }
+    longest = max(_mean_step(run) for mine in good.values() for run in mine)
+    scale, unit = (1000, "ms") if longest < 2 else (1, "s")
+    for place, cell in enumerate(cells):
+        if good[place]:
+            _bar(axes, place, good[place], scale)
+        else:
+            axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
+    axes.set_yticks(range(len(cells)), [names[cell.cell] for cell in cells])
+    axes.set_ylim(len(cells) - 0.4, -0.6)
+    axes.set_xlim(0, 1.4 * axes.get_xlim()[1])
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"time of an optimizer step ({unit})")
+
+
+def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
+    """The mean step of the window, split by the share of it that waits for data."""
+    step = median(_mean_step(run) for run in runs)
+    share = median(run.data_wait_share or 0.0 for run in runs)
+    slow = [run.step_time_p95_s for run in runs if run.step_time_p95_s is not None]
+    wait, rest = scale * step * share, scale * step * (1 - share)
+    look: dict[str, Any] = {"height": 0.62, "edgecolor": "white"}
+    axes.barh(place, wait, color=canvas.ORANGE, hatch="////", **look)
+    axes.barh(place, rest, left=wait, color=canvas.BLUE, **look)
+    end = max(step, median(slow)) if slow else step
+    if slow:
+        p95 = scale * median(slow)
+        axes.plot(p95, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
+    axes.annotate(
+        f"{text.seconds(step)}, waits {text.share(share)}",
+        (scale * end, place),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+    )
+
+
+def _mean_step(run: RunRow) -> float:
+    if run.wall_s is not None and run.steps:
+        return run.wall_s / run.steps
+    return run.step_time_median_s or 0.0

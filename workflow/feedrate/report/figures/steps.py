@@ -1,0 +1,85 @@
+"""Every step of the runs in time: what each took, what of it was waiting, and what was left out."""
+
+from statistics import quantiles
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from feedrate.report import text
+from feedrate.report.figures import canvas
+from feedrate.report.grid import short_names
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import FigureSettings
+from feedrate.report.steps import Trace, traces
+
+PANELS = 8
+"""Cells shown; the note says how many more there are."""
+
+
+def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
+    """One panel a cell: its first good run."""
+    found = [trace for trace in traces(inputs, settings.study) if trace.run.status == "ok"]
+    first = {(t.run.device, t.run.cell): t for t in reversed(found)}
+    cells = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
+    shown = [first[cell] for cell in cells[:PANELS]]
+    if not shown:
+        return canvas.statement("No run ended well, so there are no steps to draw.")
+    figure, panels = canvas.new(0.7 + 1.65 * len(shown), len(shown))
+    names = short_names(trace.run for trace in shown)
+    for axes, trace in zip(panels, shown, strict=True):
+        run = trace.run
+        axes.set_title(f"{settings.label(run.device)}, {names[run.cell]}, repeat {run.repeat}")
+        _panel(axes, trace)
+    panels[-1].set_xlabel("optimizer step")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, **canvas.LEGEND, ncols=3)
+    if len(cells) > PANELS:
+        more = f"the first {PANELS} of {text.count(len(cells), 'cell')}"
+        panels[-1].set_xlabel(f"optimizer step ({more})")
+    return figure
+
+
+def _panel(axes: Axes, trace: Trace) -> None:
+    steps = [step.step for step in trace.steps]
+    times = [1000 * step.step_s for step in trace.steps]
+    waits = [1000 * step.data_wait_s for step in trace.steps]
+    axes.bar(
+        steps,
+        waits,
+        width=0.8,
+        color=canvas.ORANGE,
+        hatch="////",
+        edgecolor="white",
+        linewidth=0,
+        label="waits for data",
+    )
+    axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
+    warm = [step.step for step in trace.steps if step.warmup]
+    if warm:
+        axes.axvspan(
+            0.5,
+            warm[-1] + 0.5,
+            color=canvas.LIGHT,
+            linewidth=0,
+            zorder=0,
+            label="warm-up, left out",
+        )
+    axes.set_xlim(0.5, steps[-1] + 0.5)
+    axes.set_ylabel("ms")
+    _limit(axes, trace, times)
+
+
+def _limit(axes: Axes, trace: Trace, times: list[float]) -> None:
+    """A first step that compiles must not flatten the rest: it is cut, and its time written."""
+    timed = [t for t, step in zip(times, trace.steps, strict=True) if not step.warmup] or times
+    usual = quantiles(timed, n=20)[-1] if len(timed) > 1 else timed[0]
+    top = 1.6 * max(usual, max(timed) / 1.5)
+    axes.set_ylim(0, top)
+    if times[0] > top:
+        axes.annotate(
+            f"step {trace.steps[0].step}: {text.seconds(times[0] / 1000)} ↑",
+            (0.7, 0.97 * top),
+            va="top",
+            fontsize=8.5,
+            bbox=canvas.PAPER,
+        )

@@ -1,0 +1,145 @@
+"""`python -m feedrate.report.overview --settings … --out results/overview.html FILES`.
+
+The report's first page: the question answered in words and one picture, then all the rest. FILES
+are the result files of all studies, the data report, the pages of tables and figures, and the
+captions (.rst).
+"""
+
+import base64
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from feedrate import paths
+from feedrate.config.study import Figure, Table
+from feedrate.files import write_text
+from feedrate.report import command, findings, provenance
+from feedrate.report.captions import read_captions
+from feedrate.report.markup import Markup, content_of, el, join, link, void
+from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.report.settings import OverviewSettings, StudySettings
+from feedrate.report.style import STYLE
+
+_ORDER = (
+    "answer",
+    "published",
+    "throughput",
+    "step_time",
+    "ceilings",
+    "speedup",
+    "cells",
+    "fit",
+    "claims",
+    "editions",
+    "loss",
+    "steps",
+    "data",
+)
+"""Kinds in the order of the article; of one kind the figure stands before the table."""
+
+
+def render(settings: OverviewSettings, inputs: Inputs) -> str:
+    """The article as one piece of HTML that needs nothing from anywhere."""
+    captions = read_captions(inputs.with_suffix(".rst"))
+    parts: list[str] = []
+    for study in settings.studies:
+        parts.append(_summary(study, inputs, alone=len(settings.studies) == 1))
+    parts.append(_contents(settings))
+    for study in settings.studies:
+        parts.append(_details(study, inputs, captions))
+    return el("div", el("style", Markup(STYLE)), *parts, class_="feedrate")
+
+
+def _summary(study: StudySettings, inputs: Inputs, alone: bool) -> Markup:
+    """The question, the answer for each device, what else the numbers say, and the picture."""
+    cells = inputs.cells(study.study)
+    answers = [findings.answer(study, cells, device) for device in study.measured]
+    boxes = [
+        el(
+            "div",
+            el("strong", answer.headline),
+            el("p", answer.detail),
+            class_="answer" if answer.found else "answer bad",
+        )
+        for answer in answers
+    ]
+    fits = inputs.rows("fit.csv", FitRow, study.study)
+    claims = inputs.rows("claims.csv", ClaimRow, study.study)
+    found = findings.points(study, cells, fits, claims)
+    picture = next((figure for figure in study.figures if figure.kind == "answer"), None)
+    said = " ".join(answer.headline for answer in answers)
+    return join(
+        el("p", study.title, class_="kicker"),
+        el("h1" if alone else "h2", study.question, id=study.study),
+        *boxes,
+        _picture(study, picture, inputs, said) if picture else None,
+        el("ul", *(el("li", el("b", f"{point.lead}: "), point.said) for point in found))
+        if found
+        else None,
+        el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
+    )
+
+
+def _contents(settings: OverviewSettings) -> Markup:
+    links = []
+    for study in settings.studies:
+        items = [
+            el("li", el("a", item.title, href=f"#{_anchor(study, item)}")) for item in _items(study)
+        ]
+        runs = el("li", el("a", "Provenance", href=f"#{study.study}-provenance"))
+        links.append(el("ul", *items, runs))
+    return el("nav", el("b", "All results"), *links, aria_label="Contents")
+
+
+def _details(study: StudySettings, inputs: Inputs, captions: dict[str, Markup]) -> Markup:
+    """All tables and figures of a study with their captions, then where the numbers come from."""
+    parts: list[str] = [el("h2", f"{study.title}: all results")]
+    for item in _items(study):
+        parts.append(el("h3", item.title, id=_anchor(study, item)))
+        if item.caption in captions:
+            parts.append(el("div", captions[item.caption], class_="caption"))
+        if isinstance(item, Table):
+            parts.append(content_of(_page(inputs, paths.TABLE, study, item)))
+        else:
+            parts.append(_picture(study, item, inputs, item.title))
+    runs = inputs.runs(study.study)
+    return join(
+        *parts,
+        el("h2", "Provenance", id=f"{study.study}-provenance"),
+        provenance.machines(study, runs),
+        el("h3", "Every run"),
+        provenance.every_run(study, runs),
+    )
+
+
+def _items(study: StudySettings) -> Sequence[Table | Figure]:
+    """Tables and figures in the order of the article, the answer's picture left out."""
+    items: list[Table | Figure] = [*study.figures, *study.tables]
+    return sorted(
+        (item for item in items if item.kind != "answer"), key=lambda i: _ORDER.index(i.kind)
+    )
+
+
+def _anchor(study: StudySettings, item: Table | Figure) -> str:
+    return f"{study.study}-{'table' if isinstance(item, Table) else 'figure'}-{item.name}"
+
+
+def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
+    """A figure inside the page, as data: no script in it could run, no name in it can clash."""
+    content = _page(inputs, paths.FIGURE, study, figure).read_bytes()
+    source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
+    return el("figure", void("img", src=source, alt=words))
+
+
+def _page(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
+    """A page of this study among the inputs."""
+    path = pattern.format(study=study.study, table=item.name, figure=item.name)
+    return inputs.page(path)
+
+
+def _main(settings: OverviewSettings, inputs: Inputs, out: Path) -> None:
+    write_text(out, render(settings, inputs) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(__doc__, OverviewSettings, _main))

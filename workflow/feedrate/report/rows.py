@@ -1,0 +1,188 @@
+"""Result files as typed rows, with what pages need of them; read without pandas."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from feedrate.config.base import Level
+from feedrate.config.load import ConfigError
+from feedrate.config.published import parse_levels
+from feedrate.results import columns
+from feedrate.results.tables import read_rows
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a result file; columns that are not named here are left aside."""
+
+    study: str
+
+
+class CellOf(Row, frozen=True, kw_only=True):
+    """A row that belongs to a cell."""
+
+    device: str
+    cell: str
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """The cell's levels, from its name."""
+        return parse_levels(self.cell, ",")
+
+
+class CellRow(CellOf, frozen=True, kw_only=True):
+    """A row of cells.csv: the repeats of one cell together."""
+
+    status: str
+    cause: str = ""
+    runs: int = 0
+    ok_runs: int = 0
+    samples_per_s: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    spread: float | None = None
+    noisy: bool = False
+    step_time_median_s: float | None = None
+    step_time_p95_s: float | None = None
+    data_wait_share: float | None = None
+    peak_memory_gib: float | None = None
+    mfu: float | None = None
+    trainer_samples_per_s: float | None = None
+    loader_samples_per_s: float | None = None
+    model_samples_per_s: float | None = None
+    world_size: int | None = None
+    batch_size: int | None = None
+    cores_granted: int | None = None
+    speedup: float | None = None
+    speedup_ci_low: float | None = None
+    speedup_ci_high: float | None = None
+    verdict: str = ""
+    why: str = ""
+    recommended: bool = False
+    recommendation: str = ""
+
+
+class RunRow(CellOf, frozen=True, kw_only=True):
+    """A row of results.csv: one run."""
+
+    repeat: int | None = None
+    status: str
+    cause: str = ""
+    samples_per_s: float | None = None
+    step_time_median_s: float | None = None
+    step_time_p95_s: float | None = None
+    data_wait_share: float | None = None
+    steps: int | None = None
+    warmup_steps: int | None = None
+    wall_s: float | None = None
+    started_at: str = ""
+    duration_s: float | None = None
+    attempt: int | None = None
+    commit: str = ""
+    device_model: str = ""
+    host: str = ""
+    cores_granted: int | None = None
+    library: str = ""
+    dataset: str = ""
+    data_digest: str = ""
+    record: str = ""
+
+
+class ClaimRow(Row, frozen=True, kw_only=True):
+    """A row of claims.csv."""
+
+    claim: str
+    device: str = ""
+    source: str = ""
+    edition: str = ""
+    statement: str
+    expression: str = ""
+    published_value: float | None = None
+    recomputed_from_published: float | None = None
+    published_verdict: str = ""
+    measured: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    verdict: str = ""
+    why: str = ""
+
+
+class FitRow(CellOf, frozen=True, kw_only=True):
+    """A row of fit.csv: a cell, and what the loader model predicts for it."""
+
+    origin: str
+    samples_per_s: float | None = None
+    predicted: float | None = None
+    residual: float | None = None
+    tc_s: float | None = None
+    td_s: float | None = None
+    max_error: float | None = None
+    bound: str = ""
+    loader_workers: int | None = None
+    tc_measured_s: float | None = None
+    td_measured_s: float | None = None
+    predicted_from_ceilings: float | None = None
+    ceiling_residual: float | None = None
+    reading: str = ""
+    across_devices: str = ""
+
+
+AnyRow = TypeVar("AnyRow", bound=Row)
+
+_COLUMNS = {
+    "cells.csv": columns.CELLS,
+    "results.csv": columns.RUNS,
+    "claims.csv": columns.CLAIMS,
+    "fit.csv": columns.FIT,
+}
+
+
+class Inputs:
+    """The files that a page is made from, found by their names."""
+
+    def __init__(self, files: Iterable[Path | str]) -> None:
+        self._all = [Path(file) for file in files]
+        self._files = {file.name: file for file in self._all}
+
+    def path(self, name: str) -> Path:
+        """The file with this name. Raises ConfigError where it was not given."""
+        if name not in self._files:
+            given = ", ".join(self._files) or "none"
+            raise ConfigError(f"{name} is needed, but is not among the input files ({given})")
+        return self._files[name]
+
+    def page(self, path: str) -> Path:
+        """The file whose path ends so (tables of two studies may bear one name).
+
+        Raises ConfigError where it was not given.
+        """
+        wanted = Path(path).parts
+        for file in self._all:
+            if file.parts[-len(wanted) :] == wanted:
+                return file
+        raise ConfigError(f"{path} is needed, but is not among the input files")
+
+    def with_suffix(self, suffix: str) -> list[Path]:
+        """The files with this suffix."""
+        return [file for file in self._all if file.suffix == suffix]
+
+    def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:
+        """The rows of one study. Raises ConfigError for a file that does not fit."""
+        path = self.path(name)
+        try:
+            return [
+                msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
+                for row in read_rows(path, _COLUMNS[name])
+                if row.get("study") == study
+            ]
+        except (OSError, ValueError, msgspec.ValidationError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def cells(self, study: str) -> list[CellRow]:
+        """The cells of a study."""
+        return self.rows("cells.csv", CellRow, study)
+
+    def runs(self, study: str) -> list[RunRow]:
+        """The runs of a study."""
+        return self.rows("results.csv", RunRow, study)

@@ -1,0 +1,206 @@
+"""What a table, a figure and the overview show besides results: plain values for Snakemake.
+
+A rule passes them as one dict param, so a job runs again when, and only when, something that it
+shows has changed. The Snakefile imports this module at every parse: nothing here is heavy.
+"""
+
+import html
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from feedrate import paths
+from feedrate.config.base import Level, Name, Strict
+from feedrate.config.load import convert_text
+from feedrate.config.plan import Plan, Project
+from feedrate.config.published import Published
+from feedrate.config.settings import RunSpec
+from feedrate.config.study import Factor, Figure, Source, Table
+
+T = TypeVar("T")
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "published": (paths.CELLS_CSV,),
+    "cells": (paths.CELLS_CSV,),
+    "speedup": (paths.CELLS_CSV,),
+    "claims": (paths.CLAIMS_CSV,),
+    "ceilings": (paths.CELLS_CSV,),
+    "fit": (paths.FIT_CSV,),
+    "editions": (),
+    "data": (paths.DATA_REPORT,),
+    "answer": (paths.CELLS_CSV, paths.RESULTS_CSV),
+    "throughput": (paths.CELLS_CSV, paths.RESULTS_CSV),
+    "step_time": (paths.CELLS_CSV, paths.RESULTS_CSV),
+    "loss": (paths.RESULTS_CSV,),
+    "steps": (paths.RESULTS_CSV,),
+}
+_WITH_PUBLISHED = ("published", "speedup", "editions", "throughput")
+
+
+class DeviceInfo(Strict, kw_only=True):
+    """What pages say of a device."""
+
+    label: str
+    count: int
+    capabilities: list[Name]
+
+
+class Setup(Strict, kw_only=True):
+    """What was trained on a device, and how it was measured."""
+
+    model: str
+    size: str
+    batch_size: int
+    count: int
+    precision: str
+    steps: int
+    warmup_steps: int
+    repeats: int
+
+
+class Shown(Strict, kw_only=True):
+    """What every page of a study knows."""
+
+    study: Name
+    origin: Source
+    measured: list[Name]
+    devices: dict[Name, DeviceInfo]
+    factors: dict[Name, Factor]
+    baseline: dict[str, Level]
+    confidence: float
+    published: list[Published] = []
+
+    def label(self, device: str) -> str:
+        """The device's name for people."""
+        return self.devices[device].label if device in self.devices else device
+
+
+class TableSettings(Shown):
+    """Settings of `python -m feedrate.report.table`."""
+
+    table: Table
+
+
+class FigureSettings(Shown):
+    """Settings of `python -m feedrate.report.figure`."""
+
+    figure: Figure
+
+
+class StudySettings(Shown):
+    """A study's part of the overview."""
+
+    title: str
+    question: str
+    size: str
+    setups: dict[Name, Setup]
+    tables: list[Table]
+    figures: list[Figure]
+
+
+class OverviewSettings(Strict, kw_only=True):
+    """Settings of `python -m feedrate.report.overview`."""
+
+    studies: list[StudySettings]
+
+
+def inputs_of(kind: str, study: str, dataset: str) -> list[str]:
+    """The result files that a table or figure of this kind is made from."""
+    return [path.format(study=study, dataset=dataset) for path in _NEEDS[kind]]
+
+
+def table_settings(project: Project, study: str, table: str) -> dict[str, Any]:
+    """The `--settings` of a table of a study."""
+    entry = next(t for t in project.studies[study].tables if t.name == table)
+    return to_param(TableSettings(**_shown(project, study, entry.kind), table=entry))
+
+
+def figure_settings(project: Project, study: str, figure: str) -> dict[str, Any]:
+    """The `--settings` of a figure of a study."""
+    entry = next(f for f in project.studies[study].figures if f.name == figure)
+    return to_param(FigureSettings(**_shown(project, study, entry.kind), figure=entry))
+
+
+def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
+    """The `--settings` of the overview of all studies."""
+    setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
+    for spec in plan.runs.values():
+        if spec.device not in setups[spec.study]:
+            setups[spec.study][spec.device] = _setup(spec)
+    studies = [
+        StudySettings(
+            **_shown(project, name, "published"),
+            title=study.title,
+            question=study.question,
+            size=study.settings.model.size,
+            setups=setups[name],
+            tables=study.tables,
+            figures=study.figures,
+        )
+        for name, study in project.studies.items()
+    ]
+    return to_param(OverviewSettings(studies=studies))
+
+
+def to_param(settings: Strict) -> dict[str, Any]:
+    """`settings` as a Snakemake param. Markup is escaped in every text: the report page keeps
+    params inside a script element, which a text with a closing tag would end."""
+    return _map_texts(msgspec.to_builtins(settings), lambda text: html.escape(text, quote=False))
+
+
+def from_param(text: str, kind: type[T]) -> T:
+    """Read what `to_param` wrote and Snakemake printed. Raises ConfigError."""
+    values = convert_text(text, dict[str, Any], "--settings")
+    return msgspec.convert(_map_texts(values, html.unescape), kind)
+
+
+def plain(text: str) -> str:
+    """A text that can stand as a label in the report page without ending its script element."""
+    return text.replace("<", "\u2039").replace(">", "\u203a")
+
+
+def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
+    entry = project.studies[study]
+    published = project.published[study]
+    names = dict.fromkeys([*project.config.devices, *(row.device for row in published)])
+    return {
+        "study": study,
+        "origin": entry.source,
+        "measured": project.config.devices,
+        "devices": {
+            name: DeviceInfo(
+                label=device.label, count=device.count, capabilities=device.capabilities
+            )
+            for name in names
+            if (device := project.devices.get(name))
+        },
+        "factors": entry.factors,
+        "baseline": entry.baseline,
+        "confidence": entry.thresholds.confidence,
+        "published": published if kind in _WITH_PUBLISHED else [],
+    }
+
+
+def _setup(spec: RunSpec) -> Setup:
+    settings, protocol = spec.settings, spec.protocol
+    return Setup(
+        model=settings.model.name,
+        size=settings.model.size,
+        batch_size=settings.train.batch_size,
+        count=spec.count,
+        precision=settings.train.precision,
+        steps=protocol.steps,
+        warmup_steps=protocol.warmup_steps,
+        repeats=protocol.repeats,
+    )
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_map_texts(item, change) for item in value]
+    if isinstance(value, dict):
+        return {_map_texts(k, change): _map_texts(v, change) for k, v in value.items()}
+    return value

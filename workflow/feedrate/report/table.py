@@ -1,0 +1,45 @@
+"""`python -m feedrate.report.table --settings … --out X.html results/cells.csv …`: one table."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from feedrate.files import write_text
+from feedrate.report import command, markup
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import TableSettings
+from feedrate.report.tables import (
+    ceilings,
+    cells,
+    claims,
+    data,
+    editions,
+    fit,
+    published,
+    speedup,
+)
+
+KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
+    "published": published.render,
+    "cells": cells.render,
+    "speedup": speedup.render,
+    "claims": claims.render,
+    "ceilings": ceilings.render,
+    "fit": fit.render,
+    "editions": editions.render,
+    "data": data.render,
+}
+
+
+def render(settings: TableSettings, inputs: Inputs) -> str:
+    """A table as a page of its own. Raises ConfigError where an input is missing or wrong."""
+    title = settings.table.title
+    return markup.page(title, KINDS[settings.table.kind](settings, inputs))
+
+
+def _main(settings: TableSettings, inputs: Inputs, out: Path) -> None:
+    write_text(out, render(settings, inputs))
+
+
+if __name__ == "__main__":
+    sys.exit(command.run(__doc__, TableSettings, _main))

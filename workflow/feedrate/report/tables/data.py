@@ -1,0 +1,117 @@
+"""The data that was trained on: how much, of what kind, and what was left out and why."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from feedrate.config.load import ConfigError
+from feedrate.report import text
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import TableSettings
+
+LISTED = 50
+"""Files left out that are named; the file with all of them is named below the table."""
+
+_MEASURES = {
+    "width_px": "Width (px)",
+    "height_px": "Height (px)",
+    "megapixels": "Area (megapixels)",
+    "kilobytes": "File size (kB)",
+    "caption_words": "Words in a caption",
+}
+_MARKS = ("min", "p5", "median", "mean", "p95", "max")
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A file or row that training does not see."""
+
+    path: str
+    reason: str
+    rows: int = 0
+
+
+class DataReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown of data_report.json."""
+
+    dataset: str
+    source: str
+    revision: str | None = None
+    samples: int
+    images: int
+    splits: dict[str, dict[str, int]] = {}
+    width_px: dict[str, float] = {}
+    height_px: dict[str, float] = {}
+    megapixels: dict[str, float] = {}
+    kilobytes: dict[str, float] = {}
+    caption_words: dict[str, float] = {}
+    modes: dict[str, int] = {}
+    formats: dict[str, int] = {}
+    converted: dict[str, int] = {}
+    changed_since_fetch: list[str] = []
+    rows_left_out: int = 0
+    left_out: list[LeftOut] = []
+
+
+def read_report(inputs: Inputs) -> DataReport:
+    """The data report among the inputs. Raises ConfigError where it does not fit."""
+    path = inputs.path("data_report.json")
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(content, DataReport)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def render(settings: TableSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
+    """Counts, sizes, and the list of what was left out."""
+    report = read_report(inputs)
+    facts = [
+        wide_row("Source", _source(report), 2),
+        wide_row("Samples", f"{report.samples:,} with {text.count(report.images, 'image')}", 2),
+        wide_row("Splits", _splits(report), 2),
+        wide_row("Colour modes as found", _counts(report.modes), 2),
+        wide_row("Formats as found", _counts(report.formats), 2),
+        wide_row("Converted", _counts(report.converted) or "nothing", 2),
+        wide_row("Changed since the fetch", text.listed(report.changed_since_fetch) or "none", 2),
+    ]
+    sizes = [
+        row([name, *(text.number(values.get(mark), 3) for mark in _MARKS)])
+        for field, name in _MEASURES.items()
+        if (values := getattr(report, field))
+    ]
+    heads = ["", "smallest", "5%", "median", "mean", "95%", "largest"]
+    return join(table(["What", ""], facts, "texts"), table(heads, sizes), _left_out(report))
+
+
+def _left_out(report: DataReport) -> Markup:
+    if not report.left_out:
+        return el("p", "Nothing was left out.")
+    lines = [row([entry.path, entry.reason, f"{entry.rows:,}"]) for entry in report.left_out]
+    more = len(lines) - LISTED
+    rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
+    return join(
+        el("p", f"Left out: {text.count(len(lines), 'file')}, {_rows(report.rows_left_out)}."),
+        table(["File", "Why", "Rows lost"], [*lines[:LISTED], *rest], "texts"),
+    )
+
+
+def _source(report: DataReport) -> Markup:
+    revision = f"revision {report.revision}" if report.revision else ""
+    return join(f"{report.dataset} ({report.source})", small(revision))
+
+
+def _splits(report: DataReport) -> str:
+    return ", ".join(
+        f"{name}: {_rows(count.get('rows', 0))}, {text.count(count.get('images', 0), 'image')}"
+        for name, count in report.splits.items()
+    )
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {count:,}" for name, count in counts.items())
+
+
+def _rows(count: int) -> str:
+    return text.count(count, "row")

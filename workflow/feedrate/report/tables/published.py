@@ -1,0 +1,88 @@
+"""The table of the source, device by setting, with our numbers in the same columns."""
+
+from feedrate.config.base import Level
+from feedrate.report import text
+from feedrate.report.grid import factor_label, headline, lacks, level_key
+from feedrate.report.markup import Markup, group_row, join, row, small, table, word
+from feedrate.report.rows import CellRow, Inputs
+from feedrate.report.settings import TableSettings
+
+
+def render(settings: TableSettings, inputs: Inputs) -> Markup:
+    """Published rows first, then ours, then the ratio of the two where a device has both."""
+    wanted = settings.table.columns or [settings.baseline]
+    columns = [{**settings.baseline, **levels} for levels in wanted]
+    labels = {name: factor_label(settings, name) for name in settings.factors}
+    heads = ["Device", *(text.levels_text(c, labels) for c in wanted), "Edition, software, batch"]
+    cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
+    rows = [
+        group_row(f"Published (samples/s): {settings.origin.title}", len(heads)),
+        *_published(settings, columns),
+        group_row("Measured here (samples/s)", len(heads)),
+        *(_measured(settings, cells, device, columns) for device in settings.measured),
+        *_compared(settings, cells, columns),
+    ]
+    return table(heads, rows, "last-text")
+
+
+def _published(settings: TableSettings, columns: list[dict[str, Level]]) -> list[Markup]:
+    values = headline(settings)
+    rows = []
+    for device in dict.fromkeys(device for device, _ in values):
+        numbers = []
+        for levels in columns:
+            found = values.get((device, level_key(levels)))
+            missing = "/" if lacks(settings, device, levels) else text.DASH
+            numbers.append(text.exact(found.value) if found else missing)
+        mine = [entry for (name, _), entry in values.items() if name == device]
+        about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)
+        rows.append(row([_name(settings, device, mine[0].count), *numbers, "; ".join(about)]))
+    return rows
+
+
+def _measured(
+    settings: TableSettings,
+    cells: dict[tuple[str, str], CellRow],
+    device: str,
+    columns: list[dict[str, Level]],
+) -> Markup:
+    numbers = [_number(cells.get((device, level_key(levels)))) for levels in columns]
+    batches = {c.batch_size for (name, _), c in cells.items() if name == device and c.batch_size}
+    about = text.listed(_batch(batch) for batch in sorted(batches))
+    return row([_name(settings, device, settings.devices[device].count), *numbers, about])
+
+
+def _compared(
+    settings: TableSettings,
+    cells: dict[tuple[str, str], CellRow],
+    columns: list[dict[str, Level]],
+) -> list[Markup]:
+    values = headline(settings)
+    rows = []
+    for device in settings.measured:
+        ratios = []
+        for key in ((device, level_key(levels)) for levels in columns):
+            ours, theirs = cells.get(key), values.get(key)
+            known = ours and theirs and ours.samples_per_s
+            ratios.append(known / theirs.value if known and theirs else None)
+        if any(ratios):
+            name = f"{settings.label(device)}: measured over published"
+            rows.append(row([name, *(text.ratio(value) for value in ratios), ""]))
+    return rows
+
+
+def _number(cell: CellRow | None) -> Markup:
+    if cell is None:
+        return word(text.STATUS_WORDS["absent"])
+    if cell.samples_per_s is None:
+        return word("/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status])
+    remark = text.interval(cell.ci_low, cell.ci_high)
+    return join(text.number(cell.samples_per_s), small(remark), small("noisy" * cell.noisy))
+
+
+def _name(settings: TableSettings, device: str, count: int) -> Markup:
+    return join(settings.label(device), small(text.count(count, "device")))
+
+
+def _batch(size: int | None) -> str:
+    return f"batch {size}" if size else "batch not said"

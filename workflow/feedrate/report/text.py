@@ -1,0 +1,94 @@
+"""Numbers and lists as people read them."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from feedrate.config.base import Level, level_text
+
+DASH = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+STATUS_WORDS = {
+    "ok": "ok",
+    "out_of_memory": "out of memory",
+    "failed": "failed",
+    "invalid": "rejected by a check",
+    "unsupported": "not supported",
+    "absent": "not run",
+}
+"""A cell's status in words; `absent` is a cell that the results do not have."""
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """`value` with so many significant digits, never in exponents: 601.5, 1,489, 0.01230."""
+    if value is None:
+        return DASH
+    magnitude = math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+
+
+def exact(value: float) -> str:
+    """A published value with just the digits of its source: 601.5, 768.7, 6,636."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    """Samples a second."""
+    return DASH if value is None else f"{number(value)} samples/s"
+
+
+def ratio(value: float | None) -> str:
+    """A ratio, to two digits after the point."""
+    return DASH if value is None else f"{TIMES}{value:.2f}"
+
+
+def share(value: float | None) -> str:
+    """A share as per cent: `23%`, `2.4%`, `0.3%`."""
+    if value is None:
+        return DASH
+    percent = 100 * value
+    return f"{percent:.0f}%" if abs(percent) >= 10 else f"{percent:.1f}%"
+
+
+def seconds(value: float | None) -> str:
+    """A time in ms below one second, else in s."""
+    if value is None:
+        return DASH
+    return f"{number(1000 * value, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """An interval as `588 to 612`; empty where there is none."""
+    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def ratio_interval(low: float | None, high: float | None) -> str:
+    """An interval of a ratio as `1.05 to 1.12`; empty where there is none."""
+    return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+
+
+def levels_text(levels: Mapping[str, Level], labels: Mapping[str, str] | None = None) -> str:
+    """Levels as `workers = 2, decode = host`, with labels of factors where given."""
+    names = labels or {}
+    return ", ".join(f"{names.get(k) or k} = {level_text(v)}" for k, v in levels.items())
+
+
+def listed(items: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *most, last = list(items) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def count(value: int, noun: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def values_text(levels: Mapping[str, Level]) -> str:
+    """Levels without the factors' names, for tables whose heading says them: `2, host, ddp`."""
+    return ", ".join(level_text(level) for level in levels.values())
+
+
+def signed_share(value: float | None) -> str:
+    """A deviation as `+2.1%` or `-0.4%`."""
+    return DASH if value is None else f"{100 * value:+.1f}%"

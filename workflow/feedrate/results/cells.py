@@ -1,0 +1,121 @@
+"""From the rows of runs to one row a cell: medians, intervals, speed-ups, verdicts."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from feedrate.config.plan import cell_name
+from feedrate.results.columns import CELLS, Column, with_factors
+from feedrate.results.recommend import recommend
+from feedrate.results.rows import factor_kinds
+from feedrate.results.settings import CollectSettings, CollectStudy
+from feedrate.results.statistics import median, median_interval, ratio_interval, spread
+from feedrate.results.verdicts import Limits, out_of_memory, verdict
+
+Row = dict[str, Any]
+
+MEDIANS = (
+    "step_time_median_s",
+    "step_time_p95_s",
+    "first_step_s",
+    "data_wait_share",
+    "mfu",
+    "mfu_achievable",
+    "trainer_samples_per_s",
+    "loader_samples_per_s",
+    "model_samples_per_s",
+)
+LARGEST = ("peak_memory_gib", "host_peak_memory_gib")
+STATUSES = ("ok", "out_of_memory", "failed", "invalid", "unsupported")
+"""A cell is what the first of these is that any of its runs ended in."""
+
+
+def cell_columns(settings: CollectSettings) -> list[Column]:
+    """The columns of cells.csv."""
+    return with_factors(CELLS, factor_kinds(settings.studies, CELLS))
+
+
+def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
+    """One row a cell, in the order in which the cells first appear among `runs`."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for run in runs:
+        groups.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
+    rates = {key: _rates(group) for key, group in groups.items()}
+    by_study: dict[str, list[Row]] = {}
+    for (study, device, cell), group in groups.items():
+        facts = settings.studies[study]
+        row = _cell(group, facts, rates[study, device, cell])
+        baseline = rates.get((study, device, cell_name(_in_order(facts))), [])
+        row |= _speedup(rates[study, device, cell], baseline, facts.thresholds.confidence)
+        row |= _verdict(row, group, facts, settings.memory_gib.get(device))
+        by_study.setdefault(study, []).append(row)
+    for study, rows in by_study.items():
+        recommend(rows, settings.studies[study])
+    return [row for rows in by_study.values() for row in rows]
+
+
+def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> Row:
+    first = group[0]
+    good = [run for run in group if run["status"] == "ok"]
+    count = Counter(run["status"] for run in group)
+    status = next(status for status in STATUSES if count[status])
+    spread_share = spread(rates) if rates else None
+    row: Row = {
+        **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
+        **{name: first.get(name) for name in ("world_size", "batch_size")},
+        "status": status,
+        "cause": next((r["cause"] for r in group if r["status"] == status and r["cause"]), ""),
+        "runs": len(group) - count["unsupported"],
+        **{f"{name}_runs": count[name] for name in STATUSES[:-1]},
+        "spread": spread_share,
+        "noisy": spread_share is not None and spread_share > facts.thresholds.noise_share,
+        "cores_granted": min(_known(good, "cores_granted"), default=None),
+        **{name: median([run.get(name) for run in good]) for name in MEDIANS},
+        **{name: max(_known(good, name), default=None) for name in LARGEST},
+    }
+    estimate = median_interval(rates, facts.thresholds.confidence) if rates else (None,) * 3
+    return row | dict(zip(("samples_per_s", "ci_low", "ci_high"), estimate, strict=True))
+
+
+def _speedup(rates: Sequence[float], baseline: Sequence[float], confidence: float) -> Row:
+    names = ("speedup", "speedup_ci_low", "speedup_ci_high")
+    if not rates or not baseline:
+        return dict.fromkeys(names)
+    if rates is baseline:
+        return dict(zip(names, (1.0, 1.0, 1.0), strict=True))
+    return dict(zip(names, ratio_interval(rates, baseline, confidence), strict=True))
+
+
+def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: float | None) -> Row:
+    if row["status"] == "out_of_memory":
+        found = out_of_memory(row["cause"])
+    elif row["status"] != "ok":
+        return {"verdict": "", "why": row["cause"]}
+    else:
+        found = verdict(
+            Limits(
+                samples_per_s=row["samples_per_s"],
+                data_wait_share=row["data_wait_share"],
+                loader_samples_per_s=row["loader_samples_per_s"],
+                model_samples_per_s=row["model_samples_per_s"],
+                peak_memory_gib=row["peak_memory_gib"],
+                memory_gib=memory_gib,
+                world_size=row["world_size"],
+                workers=group[0]["loader_workers"],
+            ),
+            facts.thresholds,
+        )
+    return {"verdict": found.name, "why": found.why}
+
+
+def _rates(group: Iterable[Row]) -> list[float]:
+    return [run["samples_per_s"] for run in group if run["status"] == "ok"]
+
+
+def _known(runs: Iterable[Row], name: str) -> list[Any]:
+    return [run[name] for run in runs if run.get(name) is not None]
+
+
+def _in_order(facts: CollectStudy) -> dict[str, Any]:
+    """The baseline's levels in the order of the factors, which names the cell."""
+    return {factor: facts.baseline[factor] for factor in facts.factors}

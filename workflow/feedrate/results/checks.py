@@ -1,0 +1,185 @@
+"""The gates that a run's numbers pass before they count."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from feedrate.config.base import Strict
+from feedrate.config.settings import RunSpec
+from feedrate.results.record import Check, Measurement
+
+STEP_SUM_TOLERANCE = 0.05
+"""Share by which the sum of the step times may differ from the window's wall time."""
+STEP_SUM_SLACK_S = 0.1
+"""And seconds: one synchronisation at each end of the window lies outside the steps."""
+
+
+class Observed(Strict, kw_only=True):
+    """What a run showed of itself, to be held against what was asked for."""
+
+    ranks: list[int]
+    world_sizes: list[int] = []
+    device_models: list[str] = []
+    decode: str | None = None
+    fallback: str | None = None
+    data_digests: list[str] = []
+    data_digest_asked: str = ""
+    losses: list[float] = []
+    rank_samples: list[int] = []
+    job_first_step: int = 1
+    first_step: int | None = None
+    last_step: int | None = None
+    step_sum_s: float | None = None
+    other_training_jobs: int | None = None
+
+
+class Evidence(NamedTuple):
+    """All that a check may look at."""
+
+    spec: RunSpec
+    measurement: Measurement
+    observed: Observed
+    model_pattern: str | None
+
+
+def check_run(evidence: Evidence) -> list[Check]:
+    """Every check with its name, whether it is passed, and a sentence."""
+    return [
+        Check(name=name, passed=passed, detail=detail)
+        for name, check in CHECKS.items()
+        for passed, detail in [check(evidence)]
+    ]
+
+
+def _all_ranks(e: Evidence) -> tuple[bool, str]:
+    missing = sorted(set(range(e.spec.count)) - set(e.observed.ranks))
+    if missing:
+        return False, f"No timed window from rank {_list(missing)} of {e.spec.count}."
+    return True, f"All {e.spec.count} ranks reported."
+
+
+def _world_size(e: Evidence) -> tuple[bool, str]:
+    wrong = sorted(set(e.observed.world_sizes) - {e.spec.count})
+    if wrong or not e.observed.world_sizes:
+        said = _list(wrong) if wrong else "nothing"
+        return False, f"The world size is {said}, asked for {e.spec.count}."
+    return True, f"The world size is {e.spec.count}, as asked for."
+
+
+def _samples(e: Evidence) -> tuple[bool, str]:
+    train, m = e.spec.settings.train, e.measurement
+    a_rank = m.steps * train.batch_size * train.gradient_accumulation
+    expected = a_rank * e.spec.count
+    sum_up = (
+        f"{m.steps} steps x {train.batch_size} x {train.gradient_accumulation} "
+        f"x {e.spec.count} ranks = {expected} samples"
+    )
+    if m.samples != expected:
+        return False, f"{sum_up}, but {m.samples} were counted."
+    if any(samples != a_rank for samples in e.observed.rank_samples):
+        return False, f"{a_rank} samples a rank expected, counted {_list(e.observed.rank_samples)}."
+    return True, f"{sum_up}, as counted."
+
+
+def _window(e: Evidence) -> tuple[bool, str]:
+    protocol, seen = e.spec.protocol, e.observed
+    # A resumed job warms up again before its window opens.
+    first, last = seen.job_first_step + protocol.warmup_steps, protocol.steps
+    if (seen.first_step, seen.last_step, e.measurement.steps) != (first, last, last - first + 1):
+        return False, (
+            f"The window is steps {seen.first_step} to {seen.last_step} "
+            f"({e.measurement.steps} counted), asked for {first} to {last}."
+        )
+    return True, f"The window is steps {first} to {last}, after {protocol.warmup_steps} warm-up."
+
+
+def _step_sum(e: Evidence) -> tuple[bool, str]:
+    total, wall = e.observed.step_sum_s, e.measurement.wall_s
+    if total is None:
+        return False, "No step times to hold the window against."
+    off = abs(total - wall)
+    passed = off <= STEP_SUM_TOLERANCE * wall + STEP_SUM_SLACK_S
+    return passed, f"The steps sum up to {total:.4g} s, the window took {wall:.4g} s."
+
+
+def _loss(e: Evidence) -> tuple[bool, str]:
+    losses = e.observed.losses
+    if not losses:
+        return False, "No loss was reported."
+    bad = [loss for loss in losses if not math.isfinite(loss)]
+    if bad:
+        return False, f"{len(bad)} of {len(losses)} losses are not finite."
+    if losses[-1] == 0:
+        return False, "The last loss is exactly 0: the model learns nothing any more."
+    return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
+
+
+def _mfu(e: Evidence) -> tuple[bool, str]:
+    m = e.measurement
+    known = [("data-sheet", m.mfu), ("achievable", m.mfu_achievable)]
+    name, share = next(((n, s) for n, s in known if s is not None), ("", None))
+    if share is None:
+        return True, "No peak is known for this device and precision."
+    return share <= 1, f"MFU is {share:.1%} of the {name} peak."
+
+
+def _device_model(e: Evidence) -> tuple[bool, str]:
+    pattern, models = e.model_pattern, sorted(set(e.observed.device_models))
+    said = _list(models) or "nothing"
+    if pattern is None:
+        return True, f"The device registry asks for no model; found {said}."
+    if not models or not all(re.search(pattern, model) for model in models):
+        return False, f"The device says it is {said}, the registry asks for /{pattern}/."
+    return True, f"The device is {said}, as registered."
+
+
+def _decode(e: Evidence) -> tuple[bool, str]:
+    asked, used = e.spec.settings.loader.decode, e.observed.decode
+    if e.observed.fallback is not None and asked == "device":
+        return False, (
+            "Decoding on the device was asked for, but the loader fell back to the host: "
+            f"{e.observed.fallback}."
+        )
+    if used != asked:
+        return False, f"Decoding on the {asked} was asked for, used was {used or 'not said'}."
+    return True, f"Images were decoded on the {asked}, as asked for."
+
+
+def _data(e: Evidence) -> tuple[bool, str]:
+    asked, used = e.observed.data_digest_asked, sorted(set(e.observed.data_digests))
+    if not asked:
+        return True, "No data digest was asked for."
+    if used != [asked]:
+        seen = _list(digest[:12] for digest in used) or "no digest"
+        return False, f"Data with digest {asked[:12]} were asked for, {seen} was read."
+    return True, f"The data have digest {asked[:12]}, as asked for."
+
+
+def _alone(e: Evidence) -> tuple[bool, str]:
+    others = e.observed.other_training_jobs
+    if others is None:
+        return True, "Other training jobs on the host were not looked for."
+    if others:
+        return False, f"Other training jobs ran on the host at the start: {others}."
+    return True, "No other training job ran on the host at the start."
+
+
+CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
+    "all_ranks_reported": _all_ranks,
+    "world_size": _world_size,
+    "window_after_warmup": _window,
+    "samples_identity": _samples,
+    "step_times_sum": _step_sum,
+    "loss_finite": _loss,
+    "mfu_at_most_100_percent": _mfu,
+    "device_model": _device_model,
+    "decode_path": _decode,
+    "data_digest": _data,
+    "alone_on_host": _alone,
+}
+"""By name, in the order in which they are reported."""
+
+
+def _list(values: object) -> str:
+    return ", ".join(map(str, values))  # type: ignore[call-overload]

@@ -1,0 +1,53 @@
+"""`python -m feedrate.results.confirm`: the exit code of the whole, after the report's pages.
+
+It ends with 1, and a short list, where a run failed or a check rejected its numbers. Out of memory
+and unsupported cells are results, not failures.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from feedrate.files import write_text
+from feedrate.results.columns import RUNS
+from feedrate.results.tables import Row, read_rows
+
+BAD = ("failed", "invalid")
+LISTED = 20
+
+
+def problems(rows: list[Row]) -> list[str]:
+    """A line for each failed or invalid run: where it is, and why."""
+    return [
+        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {row['status']}: "
+        f"{row['cause']}"
+        for row in rows
+        if row["status"] in BAD
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 and the file `--out` where all is well; 1 and a list where it is not."""
+    parser = argparse.ArgumentParser(prog="feedrate.results.confirm", description=__doc__)
+    parser.add_argument("--results", type=Path, required=True, help="results.csv")
+    parser.add_argument("--out", type=Path, required=True, help="written where nothing failed")
+    options = parser.parse_args(arguments)
+    rows = read_rows(options.results, RUNS)
+    lines = problems(rows)
+    if lines:
+        more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+        print(
+            f"{len(lines)} of {len(rows)} runs did not end well; the report shows them, and the "
+            "same command tries failed ones again:",
+            *lines[:LISTED],
+            *more,
+            sep="\n  ",
+            file=sys.stderr,
+        )
+        return 1
+    write_text(options.out, f"{len(rows)} runs, none failed\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

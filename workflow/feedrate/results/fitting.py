@@ -1,0 +1,110 @@
+"""A model of training with a data loader that has two constants, and its fit to measured rates.
+
+With no worker the loader is serial: a sample takes Tc + Td. With w workers loading runs beside
+computing: a sample takes max(Tc, Td / w). Tc is the device's time for a sample, Td one worker's.
+The model knows nothing of cores that workers and model share, nor of the cost of processes.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+Bound = Literal["serial", "compute", "loader"]
+
+_SPAN = 1e4
+"""Td / Tc is looked for from 1 / _SPAN to _SPAN."""
+_COARSE = 400
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class Point(NamedTuple):
+    """A measured rate of one device at a number of workers."""
+
+    workers: int
+    samples_per_s: float
+
+
+class Fit(NamedTuple):
+    """The constants, and how well they explain the points (predictions in their order)."""
+
+    tc_s: float
+    td_s: float
+    predicted: list[float]
+    residuals: list[float]
+    r2: float | None
+
+    @property
+    def max_error(self) -> float:
+        """The largest residual without its sign, as a share of the rate."""
+        return max(abs(residual) for residual in self.residuals)
+
+
+def predict(workers: int, tc_s: float, td_s: float) -> float:
+    """Samples/s of one device: 1 / (Tc + Td) with no worker, else min(1 / Tc, w / Td)."""
+    return 1 / (tc_s + td_s) if workers == 0 else 1 / max(tc_s, td_s / workers)
+
+
+def bound(workers: int, tc_s: float, td_s: float) -> Bound:
+    """Which term decides."""
+    if workers == 0:
+        return "serial"
+    return "compute" if tc_s >= td_s / workers else "loader"
+
+
+def fit(points: Sequence[Point]) -> Fit | None:
+    """The constants with the least squares of relative errors (of log rates).
+
+    None unless there is a rate without workers and one with: else Tc and Td cannot be told apart.
+    Only their ratio is searched for; the best Tc for a ratio is a mean.
+    """
+    with_workers = {point.workers > 0 for point in points}
+    if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
+        return None
+    times = [-math.log(p.samples_per_s) for p in points]
+    shapes = [p.workers for p in points]
+
+    def log_tc(log_ratio: float) -> float:
+        ratio = math.exp(log_ratio)
+        return sum(
+            t + math.log(predict(w, 1.0, ratio)) for t, w in zip(times, shapes, strict=True)
+        ) / len(times)
+
+    def loss(log_ratio: float) -> float:
+        ratio, tc = math.exp(log_ratio), log_tc(log_ratio)
+        return sum(
+            (t + math.log(predict(w, 1.0, ratio)) - tc) ** 2
+            for t, w in zip(times, shapes, strict=True)
+        )
+
+    log_ratio = _minimum(loss, math.log(_SPAN))
+    tc_s = math.exp(log_tc(log_ratio))
+    td_s = tc_s * math.exp(log_ratio)
+    predicted = [predict(p.workers, tc_s, td_s) for p in points]
+    residuals = [value / p.samples_per_s - 1 for value, p in zip(predicted, points, strict=True)]
+    return Fit(tc_s, td_s, predicted, residuals, _r2([p.samples_per_s for p in points], predicted))
+
+
+def _minimum(function: Callable[[float], float], limit: float) -> float:
+    """Where `function` is least between -limit and limit: a grid, then a golden section."""
+    step = 2 * limit / _COARSE
+    # Where workers make things slower, both ends of the range explain that equally badly: the
+    # rounding lets the first win, on which loading costs nothing.
+    start = min(
+        (-limit + i * step for i in range(_COARSE + 1)), key=lambda x: round(function(x), 9)
+    )
+    low, high = start - step, start + step
+    for _ in range(80):
+        inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        if function(inner) <= function(outer):
+            high = outer
+        else:
+            low = inner
+    return (low + high) / 2
+
+
+def _r2(observed: Sequence[float], predicted: Sequence[float]) -> float | None:
+    """1 - residual over total sum of squares; None where the rates do not differ."""
+    mean = sum(observed) / len(observed)
+    total = sum((value - mean) ** 2 for value in observed)
+    rest = sum((a - b) ** 2 for a, b in zip(observed, predicted, strict=True))
+    return 1 - rest / total if total > 1e-12 * mean**2 else None

@@ -1,0 +1,231 @@
+"""`python -m feedrate.results.loader_model`: what a two-constant model makes of the rates."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.plan import cell_name
+from feedrate.results.columns import CELLS, FIT, with_factors
+from feedrate.results.fitting import Fit, Point, bound, fit, predict
+from feedrate.results.rows import factor_kinds
+from feedrate.results.settings import FitSettings, PublishedStudy
+from feedrate.results.tables import read_rows, write_rows
+
+HERE = "here"
+HOST_FACTOR = 1.5
+"""From this ratio of Td between devices on, the column without workers compares hosts."""
+
+POOR_FIT = 0.10
+"""From this largest residual on, a fit is said to leave something out."""
+
+Row = dict[str, Any]
+
+
+class Series(NamedTuple):
+    """The cells of one device that differ in nothing but their workers."""
+
+    study: str
+    origin: str
+    device: str
+    world_size: int
+    workers_factor: str
+    cells: list[Row]
+
+    def points(self) -> list[Point]:
+        """Rates of one device, since the ranks work side by side."""
+        return [
+            Point(cell[self.workers_factor], cell["samples_per_s"] / self.world_size)
+            for cell in self.cells
+        ]
+
+
+def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
+    """The rows of fit.csv; `cells` are the rows of cells.csv."""
+    rows: list[Row] = []
+    for name, study in settings.studies.items():
+        factor = study.workers_factor
+        if factor is None:
+            continue
+        for series_of_origin in (
+            _published(name, study, factor),
+            _ours(name, study, factor, cells),
+        ):
+            fitted = [(s, f) for s in series_of_origin if (f := fit(s.points()))]
+            across = across_devices([(s.device, f) for s, f in fitted if _plain(s, study)])
+            rows += [row | {"across_devices": across} for s, f in fitted for row in _rows(s, f)]
+    return rows
+
+
+def across_devices(fits: Sequence[tuple[str, Fit]]) -> str:
+    """What the fits of several devices say together, in a sentence; empty for fewer than two."""
+    if len(fits) < 2:
+        return ""
+    low, high = (pick(fitted.td_s for _, fitted in fits) for pick in (min, max))
+    loading = ", ".join(f"{_ms(fitted.td_s)} on {device}" for device, fitted in fits)
+    text = f"With no worker, loading adds to each sample {loading}"
+    if high < HOST_FACTOR * low:
+        return f"{text}: about the same everywhere."
+    fast, slow = (pick(fits, key=lambda pair: pair[1].tc_s) for pick in (min, max))
+    serial = predict(0, *fast[1][:2]) / predict(0, *slow[1][:2])
+    alone = slow[1].tc_s / fast[1].tc_s
+    return (
+        f"{text}: that column compares hosts as much as devices ({fast[0]} / {slow[0]} is "
+        f"{serial:.2f} there, {alone:.2f} with loading out of the way)."
+    )
+
+
+def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
+    """What one fit says of its device, in words."""
+    bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
+    free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
+    if free is None:
+        limit = f"Loading limits {device} at every worker count tried (up to {max(bounds)})"
+    else:
+        can, takes = free / fitted.td_s, 1 / fitted.tc_s
+        limit = (
+            f"From {free} worker{'s' * (free != 1)} a rank on, {device} looks compute-bound: "
+            f"{can:.3g} samples/s could be loaded for a device that takes {takes:.3g}"
+        )
+    return (
+        f"{limit}; with no worker, loading adds {_ms(fitted.td_s)} to each sample; "
+        f"{_quality(fitted, len(points))}."
+    )
+
+
+def _quality(fitted: Fit, rates: int) -> str:
+    if rates == 2:
+        return "two constants through two rates are exact by construction"
+    text = f"two constants explain the {rates} rates within {fitted.max_error:.1%}"
+    if fitted.max_error <= POOR_FIT:
+        return text
+    return f"{text}, so they leave something out, such as cores that workers and model share"
+
+
+def _rows(series: Series, fitted: Fit) -> Iterable[Row]:
+    points, ranks = series.points(), series.world_size
+    tc_measured, td_measured = _ceilings(series)
+    text = reading(series.device, fitted, points)
+    for cell, point, predicted, residual in zip(
+        series.cells, points, fitted.predicted, fitted.residuals, strict=True
+    ):
+        from_ceilings = _from_ceilings(cell, point.workers, tc_measured, td_measured, ranks)
+        rate = cell["samples_per_s"]
+        yield cell | {
+            "study": series.study,
+            "origin": series.origin,
+            "device": series.device,
+            "loader_workers": point.workers,
+            "world_size": ranks,
+            "predicted": predicted * ranks,
+            "residual": residual,
+            "tc_s": fitted.tc_s,
+            "td_s": fitted.td_s,
+            "r2": fitted.r2,
+            "max_error": fitted.max_error,
+            "bound": bound(point.workers, fitted.tc_s, fitted.td_s),
+            "tc_measured_s": tc_measured,
+            "td_measured_s": td_measured,
+            "predicted_from_ceilings": from_ceilings,
+            "ceiling_residual": None if from_ceilings is None else from_ceilings / rate - 1,
+            "reading": text,
+        }
+
+
+def _ceilings(series: Series) -> tuple[float | None, float | None]:
+    """Tc from the model alone (median of the cells), Td from the loader alone with no worker, s."""
+    rates = [cell.get("model_samples_per_s") for cell in series.cells]
+    models = sorted(series.world_size / rate for rate in rates if rate)
+    serial = next((c for c in series.cells if c[series.workers_factor] == 0), {})
+    loader = serial.get("loader_samples_per_s")
+    return (
+        models[len(models) // 2] if models else None,
+        series.world_size / loader if loader else None,
+    )
+
+
+def _from_ceilings(
+    cell: Row, workers: int, tc_s: float | None, td_s: float | None, count: int
+) -> float | None:
+    """A prediction that is fitted to nothing: the model with the ceilings that were measured."""
+    if tc_s is None:
+        return None
+    if workers == 0:
+        return None if td_s is None else predict(0, tc_s, td_s) * count
+    loader = cell.get("loader_samples_per_s")
+    return min(count / tc_s, loader) if loader else None
+
+
+def _published(name: str, study: PublishedStudy, factor: str) -> list[Series]:
+    """Headline rows; a row that names no level at all is of no cell."""
+    rows: dict[tuple[str, str, int], list[Row]] = {}
+    for row in study.published:
+        if row.headline and row.metric == "samples_per_s" and row.levels:
+            levels = {f: (study.baseline | row.levels)[f] for f in study.factors}
+            cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
+            rows.setdefault((f"published {row.edition}", row.device, row.count), []).append(cell)
+    return [
+        Series(name, origin, device, count, factor, group)
+        for (origin, device, count), cells in rows.items()
+        for group in _groups(cells, study, factor)
+    ]
+
+
+def _ours(name: str, study: PublishedStudy, factor: str, cells: Iterable[Row]) -> list[Series]:
+    rows: dict[tuple[str, int], list[Row]] = {}
+    kept = ("cell", "samples_per_s", "loader_samples_per_s", "model_samples_per_s", *study.factors)
+    for cell in cells:
+        if cell["study"] == name and cell["status"] == "ok":
+            key = (cell["device"], cell["world_size"] or 1)
+            rows.setdefault(key, []).append({column: cell[column] for column in kept})
+    return [
+        Series(name, HERE, device, count, factor, group)
+        for (device, count), group_rows in rows.items()
+        for group in _groups(group_rows, study, factor)
+    ]
+
+
+def _groups(cells: Iterable[Row], study: PublishedStudy, factor: str) -> list[list[Row]]:
+    """Cells that differ in nothing but their workers, together."""
+    groups: dict[str, list[Row]] = {}
+    for cell in cells:
+        others = cell_name({f: cell[f] for f in study.factors if f != factor})
+        groups.setdefault(others, []).append(cell)
+    return [sorted(group, key=lambda cell: cell[factor]) for group in groups.values()]
+
+
+def _plain(series: Series, study: PublishedStudy) -> bool:
+    """Whether the other factors stand at the baseline, where devices can be compared."""
+    first = series.cells[0]
+    return all(
+        first[f] == level for f, level in study.baseline.items() if f != series.workers_factor
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 where fit.csv was written; 1, and one sentence, where it was not."""
+    parser = argparse.ArgumentParser(
+        prog="feedrate.results.loader_model", description="Fit of the loader model."
+    )
+    parser.add_argument("--cells", type=Path, required=True, help="cells.csv")
+    parser.add_argument("--settings", required=True, help="fit_settings, a Python literal")
+    parser.add_argument("--out", type=Path, required=True, help="the fit.csv to write")
+    options = parser.parse_args(arguments)
+    try:
+        settings = convert_text(options.settings, FitSettings, "--settings")
+        columns = with_factors(FIT, factor_kinds(dict(settings.studies), FIT))
+        write_rows(options.out, columns, fit_rows(read_rows(options.cells, CELLS), settings))
+    except (ConfigError, OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""From a record to its row of results.csv."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from feedrate.config.load import ConfigError
+from feedrate.config.plan import Unsupported
+from feedrate.results.columns import RUNS, Column, Kind, with_factors
+from feedrate.results.record import Measurement, Provenance, Record
+from feedrate.results.tables import level_kind
+
+Row = dict[str, Any]
+
+SHARED = frozenset({"batch_size", "gradient_accumulation", "precision", "model", "dataset"})
+"""Columns of settings: a factor may bear the name of one and then is that column."""
+
+_MEASURED = [c.name for c in RUNS if c.name in Measurement.__struct_fields__]
+_PROVEN = [c.name for c in RUNS if c.name in Provenance.__struct_fields__]
+
+
+def run_columns(studies: dict[str, Any]) -> list[Column]:
+    """The columns of results.csv for these studies."""
+    return with_factors(RUNS, factor_kinds(studies, RUNS))
+
+
+def factor_kinds(studies: dict[str, Any], fixed: Iterable[Column]) -> dict[str, Kind]:
+    """Every factor of the studies with the kind of its column.
+
+    Raises ConfigError for a factor that bears the name of a result's column.
+    """
+    taken = {column.name for column in fixed} - SHARED
+    levels: dict[str, list[Any]] = {}
+    for name, study in studies.items():
+        for factor, entry in study.factors.items():
+            if factor in taken:
+                raise ConfigError(
+                    f"config/studies/{name}.yaml: factors.{factor}: not allowed; the results have "
+                    "a column of this name"
+                )
+            levels.setdefault(factor, []).extend(entry.levels)
+    return {factor: level_kind(values) for factor, values in levels.items()}
+
+
+def run_row(record: Record, path: str) -> Row:
+    """One row of results.csv, by column; fields that are not known are left out.
+
+    The numbers of an invalid run stay in its row; its status keeps them out of all else.
+    """
+    row: Row = {
+        "study": record.study,
+        "device": record.device,
+        "cell": record.cell,
+        "repeat": record.repeat,
+        "status": record.status,
+        "cause": record.cause,
+        "trainer_samples_per_s": record.trainer.samples_per_s,
+        "loader_samples_per_s": record.ceilings.loader_samples_per_s,
+        "model_samples_per_s": record.ceilings.model_samples_per_s,
+        "model_parameters": record.model_parameters,
+        "flops_per_sample": record.flops_per_sample,
+        "library": record.trainer.library,
+        "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
+        "record": path,
+    }
+    row |= {name: getattr(record.provenance, name) for name in _PROVEN}
+    if record.measurement:
+        row |= {name: getattr(record.measurement, name) for name in _MEASURED}
+    if record.spec:
+        train, model = record.spec.settings.train, record.spec.settings.model
+        row |= {
+            "batch_size": train.batch_size,
+            "gradient_accumulation": train.gradient_accumulation,
+            "precision": train.precision,
+            "world_size": record.spec.count,
+            "loader_workers": record.spec.settings.loader.workers,
+            "model": f"{model.name}-{model.size}",
+            "dataset": record.spec.dataset,
+        }
+    return row | record.levels
+
+
+def unsupported_row(cell: Unsupported) -> Row:
+    """The one row of a cell that was never launched."""
+    return {
+        "study": cell.study,
+        "device": cell.device,
+        "cell": cell.cell,
+        "repeat": 1,
+        "status": "unsupported",
+        "cause": lacking(cell),
+        **cell.levels,
+    }
+
+
+def lacking(cell: Unsupported) -> str:
+    """Why a cell was never launched, in a sentence."""
+    return f"{cell.device} lacks the capability {cell.lacks}."

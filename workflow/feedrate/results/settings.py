@@ -1,0 +1,145 @@
+"""What the steps after the runs need of the configuration, and nothing else of it.
+
+Each rule gets one plain dict, so that it runs again when, and only when, something it uses has
+changed. The Snakefile imports this module at every parse: nothing here is heavy.
+"""
+
+from typing import Any
+
+import msgspec
+
+from feedrate.config.base import Count, Level, Name, Positive, Strict
+from feedrate.config.device import Device, Peak
+from feedrate.config.plan import Plan, Project, Unsupported
+from feedrate.config.study import Claim, Factor, Thresholds
+
+WORKERS = "loader.workers"
+"""The setting that a recommendation and the loader model are about."""
+
+
+class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the checks need of a device; further keys of its registry entry are passed over."""
+
+    model_pattern: str | None = None
+    peaks: list[Peak] = []
+
+
+class StudyFacts(Strict, kw_only=True):
+    """The shape of a study."""
+
+    factors: dict[Name, Factor]
+    baseline: dict[str, Level]
+
+    @property
+    def workers_factor(self) -> str | None:
+        """The factor that sets the loader's workers, if the study has one."""
+        return next((n for n, f in self.factors.items() if f.sets == WORKERS), None)
+
+
+class CollectStudy(StudyFacts, kw_only=True):
+    """A study, for collecting."""
+
+    thresholds: Thresholds
+
+
+class CollectSettings(Strict, kw_only=True):
+    """`--settings` of feedrate.results.collect."""
+
+    studies: dict[Name, CollectStudy]
+    memory_gib: dict[Name, Positive | None]
+    unsupported: list[Unsupported]
+
+
+class PublishedFacts(Strict, kw_only=True):
+    """A published number, as far as claims and fits use it."""
+
+    device: Name
+    count: Count
+    levels: dict[str, Level]
+    metric: Name
+    value: Positive
+    edition: str
+    headline: bool
+
+
+class PublishedStudy(StudyFacts, kw_only=True):
+    """A study with its published numbers."""
+
+    published: list[PublishedFacts]
+
+
+class ClaimStudy(PublishedStudy, kw_only=True):
+    """A study, for its claims."""
+
+    source: str
+    claims: list[Claim]
+    measured: list[Name]
+    confidence: float
+    tolerance: Positive
+
+
+class ClaimSettings(Strict, kw_only=True):
+    """`--settings` of feedrate.results.claims."""
+
+    studies: dict[Name, ClaimStudy]
+
+
+class FitSettings(Strict, kw_only=True):
+    """`--settings` of feedrate.results.loader_model."""
+
+    studies: dict[Name, PublishedStudy]
+
+
+def parse_settings(device: Device) -> dict[str, Any]:
+    """`--device` of feedrate.logs: a price or label is not part of it."""
+    return msgspec.to_builtins(DeviceFacts(model_pattern=device.model_pattern, peaks=device.peaks))
+
+
+def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
+    """`--settings` of feedrate.results.collect."""
+    studies = {
+        name: CollectStudy(
+            factors=study.factors, baseline=study.baseline, thresholds=study.thresholds
+        )
+        for name, study in project.studies.items()
+    }
+    memory = {name: project.devices[name].memory_gib for name in project.config.devices}
+    return msgspec.to_builtins(
+        CollectSettings(studies=studies, memory_gib=memory, unsupported=plan.unsupported)
+    )
+
+
+def claim_settings(project: Project) -> dict[str, Any]:
+    """`--settings` of feedrate.results.claims."""
+    studies = {
+        name: ClaimStudy(
+            factors=study.factors,
+            baseline=study.baseline,
+            published=_published(project, name),
+            source=study.source.title,
+            claims=study.claims,
+            measured=project.config.devices,
+            confidence=study.thresholds.confidence,
+            tolerance=study.thresholds.claim_tolerance,
+        )
+        for name, study in project.studies.items()
+    }
+    return msgspec.to_builtins(ClaimSettings(studies=studies))
+
+
+def fit_settings(project: Project) -> dict[str, Any]:
+    """`--settings` of feedrate.results.loader_model."""
+    studies = {
+        name: PublishedStudy(
+            factors=study.factors, baseline=study.baseline, published=_published(project, name)
+        )
+        for name, study in project.studies.items()
+    }
+    return msgspec.to_builtins(FitSettings(studies=studies))
+
+
+def _published(project: Project, study: str) -> list[PublishedFacts]:
+    return [
+        PublishedFacts(**{name: getattr(row, name) for name in PublishedFacts.__struct_fields__})
+        for row in project.published[study]
+    ]

@@ -1,0 +1,66 @@
+"""The end of a run on the terminal: what was measured, what failed, where the report is."""
+
+import csv
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from feedrate import paths
+
+BAD = ("failed", "invalid")
+
+
+def show(report: Path | None) -> None:
+    """Print a row per cell of every study that has results, then the report's path, to stdout."""
+    console = Console(highlight=False)
+    for path in sorted(Path(paths.RESULTS).glob("*/cells.csv")):
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+        shown = [row for row in rows if row["status"] != "unsupported"]
+        console.print()
+        console.print(_table(path.parent.name, shown))
+        if len(rows) > len(shown):
+            console.print(f"{len(rows) - len(shown)} cells that a device does not support", style="dim")
+    if report is not None:
+        console.print()
+        console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)
+
+
+def _table(study: str, rows: list[dict[str, str]]) -> Table:
+    table = Table(title=study, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("device")
+    table.add_column("cell")
+    for name in ("samples/s", "95% interval", "data wait"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("limited by")
+    table.add_column("")
+    for row in rows:
+        table.add_row(
+            row["device"],
+            row["cell"].replace(",", " "),
+            _number(row["samples_per_s"], "{:.1f}"),
+            _interval(row),
+            _number(row["data_wait_share"], "{:.0%}"),
+            row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red"),
+            _remark(row),
+        )
+    return table
+
+
+def _interval(row: dict[str, str]) -> str:
+    if not row["ci_low"] or not row["ci_high"]:
+        return ""
+    return f"{float(row['ci_low']):.1f} to {float(row['ci_high']):.1f}"
+
+
+def _remark(row: dict[str, str]) -> str:
+    if row["status"] in BAD:
+        return row["cause"]
+    marks = [("recommended", "recommended"), ("noisy", "noisy")]
+    return ", ".join(word for column, word in marks if row[column] in ("True", "true"))
+
+
+def _number(text: str, pattern: str) -> str:
+    return pattern.format(float(text)) if text else ""

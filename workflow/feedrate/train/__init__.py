@@ -1,0 +1,1 @@
+"""The one job entry of all devices, and the meter."""

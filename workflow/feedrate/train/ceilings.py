@@ -1,0 +1,154 @@
+"""The two ceilings of a cell, taken in the same job after training: loader alone, model alone."""
+
+import math
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from feedrate.config.settings import RunSpec
+from feedrate.data.loading.pairs import PairDataset, WorkerStart, collate
+from feedrate.devices.base import Adapter
+from feedrate.train.events import EventLog
+from feedrate.train.failure import classify
+from feedrate.train.meter import batch_length
+
+WARMUP_STEPS = 2
+"""Steps of the model alone before its clock starts."""
+
+
+class EndlessBatches:
+    """Batch sampler that shuffles anew whenever the rows are used up, so no epoch ends a worker."""
+
+    def __init__(self, rows: int, batch_size: int, seed: int) -> None:
+        self._rows, self._batch_size = rows, batch_size
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Lists of row numbers, without end; as in training an incomplete batch is dropped."""
+        while True:
+            order = torch.randperm(self._rows, generator=self._generator).tolist()
+            for start in range(0, self._rows - self._batch_size + 1, self._batch_size):
+                yield order[start : start + self._batch_size]
+
+
+def measure_ceilings(
+    spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
+) -> None:
+    """Write a `ceiling` event for each; one that fails leaves a `note` instead.
+
+    All ranks take part at the same time.
+    """
+    for kind, measure in (("loader", loader_alone), ("model", model_alone)):
+        trainer.accelerator.wait_for_everyone()
+        try:
+            measured = measure(spec, adapter, trainer, dataset)
+        except Exception as error:
+            failure = classify(error)
+            log.write(
+                "note",
+                about=f"ceiling {kind}",
+                type=failure.type,
+                message=failure.message,
+                out_of_memory=failure.out_of_memory,
+            )
+        else:
+            log.write("ceiling", kind=kind, **measured)
+
+
+def loader_alone(
+    spec: RunSpec, adapter: Adapter, trainer: Any, dataset: PairDataset
+) -> dict[str, Any]:
+    """Drain a loader with the cell's workers for `ceiling_s`; no model runs.
+
+    The clock starts when every worker has delivered a batch, for by then all have one or more
+    ready, which would count as made in no time; for the same reason whole rounds are counted.
+    `startup_s` tells what the start took.
+    """
+    loader_settings, round_size = spec.settings.loader, max(1, spec.settings.loader.workers)
+    options: dict[str, Any] = {}
+    if loader_settings.workers:
+        options["prefetch_factor"] = loader_settings.prefetch_factor
+    loader = DataLoader(
+        dataset,
+        batch_sampler=EndlessBatches(
+            len(dataset), spec.settings.train.batch_size, spec.seed + trainer.args.process_index
+        ),
+        collate_fn=collate,
+        num_workers=loader_settings.workers,
+        pin_memory=trainer.args.dataloader_pin_memory,
+        worker_init_fn=WorkerStart(),
+        **options,
+    )
+    created_s = perf_counter()
+    batches = (_placed(batch, adapter.device) for batch in loader)
+    for _ in range(round_size):
+        next(batches)
+    adapter.synchronize()
+    start_s = perf_counter()
+    samples, wall_s = 0, 0.0
+    while wall_s < spec.protocol.ceiling_s:
+        samples += sum(batch_length(next(batches)) for _ in range(round_size))
+        adapter.synchronize()
+        wall_s = perf_counter() - start_s
+    return {"samples": samples, "wall_s": wall_s, "startup_s": start_s - created_s}
+
+
+def model_alone(
+    spec: RunSpec, adapter: Adapter, trainer: Any, dataset: PairDataset
+) -> dict[str, Any]:
+    """Train on one batch that stays on the device, for about `ceiling_s`; nothing is loaded.
+
+    The number of steps is rank 0's, from the warm-up, because ranks must agree on it.
+    """
+    train = spec.settings.train
+    rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
+    batch = _placed(collate(rows), adapter.device)
+    model = trainer.model_wrapped
+
+    def step() -> None:
+        for micro_step in range(1, train.gradient_accumulation + 1):
+            if micro_step < train.gradient_accumulation:
+                with trainer.accelerator.no_sync(model=model):
+                    trainer.training_step(model, batch)
+            else:
+                trainer.training_step(model, batch)
+            adapter.end_of_step()
+        adapter.before_optimizer(model, train)
+        trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+        trainer.optimizer.step()
+        model.zero_grad()
+        adapter.end_of_step()
+
+    def timed(steps: int) -> float:
+        start_s = perf_counter()
+        for _ in range(steps):
+            step()
+        adapter.synchronize()
+        return perf_counter() - start_s
+
+    trainer.meter = None
+    timed(WARMUP_STEPS - 1)
+    steps = _agree(max(1, math.ceil(spec.protocol.ceiling_s / timed(1))))
+    wall_s = timed(steps)
+    return {
+        "samples": steps * train.batch_size * train.gradient_accumulation,
+        "wall_s": wall_s,
+    }
+
+
+def _agree(number: int) -> int:
+    """Rank 0's number, on every rank."""
+    from accelerate.utils import broadcast_object_list
+
+    return int(broadcast_object_list([number])[0])
+
+
+def _placed(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The batch with its tensors on the device."""
+    return {
+        name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+        for name, value in batch.items()
+    }

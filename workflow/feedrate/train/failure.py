@@ -1,0 +1,70 @@
+"""What an exception means: out of memory, a fault of the machine, or the cell's own."""
+
+import errno
+import re
+from dataclasses import dataclass
+
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import DeviceError
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory"  # torch.OutOfMemoryError of CUDA
+    r"|can't allocate memory"  # DefaultCPUAllocator
+    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
+    r"|std::bad_alloc"
+    r"|Cannot allocate memory",  # ENOMEM
+    re.IGNORECASE,
+)
+DISK_FULL = re.compile(
+    r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
+)
+MACHINE_FAULT = re.compile(
+    r"uncorrectable ECC error|fallen off the bus|devices? (is|are|is/are) busy or unavailable"
+    r"|[Dd]evice acquire failed|synDeviceAcquire\w* failed"
+)
+_LOADER = re.compile(r"^Caught (\w+) in DataLoader worker")
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why something ended badly."""
+
+    type: str
+    message: str
+    out_of_memory: bool = False
+    infrastructure: bool = False
+    """The machine's fault, not the cell's: worth another try elsewhere or later."""
+
+
+def classify(error: BaseException) -> Failure:
+    """What an exception means."""
+    text = f"{error}"
+    kind = type(error).__name__
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = f"{text} (No space left on device)"
+    disk_full = bool(DISK_FULL.search(text))
+    return Failure(
+        type=kind,
+        message=f"the disk is full: {first_sentence(text)}" if disk_full else first_sentence(text),
+        out_of_memory=not disk_full
+        and (
+            isinstance(error, MemoryError)
+            or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__)
+            or bool(OUT_OF_MEMORY.search(text))
+        ),
+        infrastructure=disk_full
+        or isinstance(error, DeviceError | DataError)
+        or bool(MACHINE_FAULT.search(text)),
+    )
+
+
+def first_sentence(text: str) -> str:
+    """The line of a message that says what happened, cut to a readable length.
+
+    An exception that a data-loader worker passes on carries a traceback: its last line counts.
+    """
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    line = lines[-1] if _LOADER.match(lines[0]) else lines[0]
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,170 @@
+"""One rank's job, from the spec to the last event."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from feedrate.config.load import ConfigError
+from feedrate.config.settings import RunSpec
+from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.devices.base import Adapter, adapter
+from feedrate.devices.host import host_facts
+from feedrate.devices.launch import rank_from_environment
+from feedrate.files import digest_file
+from feedrate.models.build import Built, build
+from feedrate.train.ceilings import measure_ceilings
+from feedrate.train.evaluation import PREFIXES, evaluate
+from feedrate.train.events import EventLog
+from feedrate.train.hub import push_model, require_token
+from feedrate.train.meter import Meter
+from feedrate.train.trainer import make_trainer
+
+TRAINER_FOLDER = "trainer"
+MODEL_FOLDER = "model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a job does beyond its spec; none of it is part of the run's identity."""
+
+    resume: bool = False
+    push_to: str | None = None
+    measured: bool = True
+    """Off: no meter and no ceilings, the same training run bare."""
+
+
+def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Options) -> None:
+    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
+
+    `prepared` is the dataset's folder. Raises ConfigError, DataError, DeviceError, ModelError,
+    PushError or UnsupportedError for what cannot be done; anything else that training raises
+    passes through.
+    """
+    if options.push_to:
+        require_token()
+    _, world_size, local_rank, local_ranks = rank_from_environment()
+    device = adapter(spec.kind, local_rank, local_ranks)
+    write_start(log, device, world_size)
+    check_decode(spec.kind, spec.settings.loader)
+    transformers.set_seed(spec.seed)
+    built = build(spec.settings.model, spec.settings.loader, prepared)
+    dataset = make_dataset(spec, prepared, built, "train")
+    check_rows(spec, len(dataset), world_size)
+    write_model(log, spec, built)
+    log.write(
+        "data",
+        digest=digest_file(prepared / "manifest.json"),
+        samples=len(dataset),
+        decode=spec.settings.loader.decode,
+        image_px=built.image_px,
+        max_tokens=spec.settings.loader.max_tokens,
+    )
+    meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
+    trainer = make_trainer(
+        spec,
+        device,
+        run / TRAINER_FOLDER,
+        meter if options.measured else None,
+        model=built.model,
+        dataset=dataset,
+        collate=collate,
+    )
+    train(trainer, log, resume=options.resume)
+    weights = run / TRAINER_FOLDER / MODEL_FOLDER
+    if spec.protocol.save_checkpoints or options.push_to:
+        save_model(trainer, built, weights)
+    if spec.protocol.evaluate:
+        for split in PREFIXES:
+            rows = make_dataset(spec, prepared, built, split)
+            evaluate(trainer, log, split, rows, built.other_outputs)
+    if options.measured:
+        measure_ceilings(spec, device, log, trainer, dataset)
+    if options.push_to and log.rank == 0:
+        push_model(weights, options.push_to)
+
+
+def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
+    """One split, as the model wants it."""
+    return PairDataset(
+        prepared,
+        split,
+        built.tokenizer,
+        max_tokens=spec.settings.loader.max_tokens,
+        image_px=built.image_px,
+        mean=built.mean,
+        std=built.std,
+    )
+
+
+def check_rows(spec: RunSpec, rows: int, world_size: int) -> None:
+    """Raise ConfigError where the training split does not fill one batch of every rank."""
+    needed = spec.settings.train.batch_size * world_size
+    if rows < needed:
+        raise ConfigError(
+            f"train.batch_size: {spec.settings.train.batch_size} on {world_size} rank(s) needs "
+            f"{needed} training rows, the dataset {spec.dataset} has {rows}"
+        )
+
+
+def write_start(log: EventLog, device: Adapter, world_size: int) -> None:
+    """The `start` event: where and with what this rank runs."""
+    log.write(
+        "start",
+        world_size=world_size,
+        pid=os.getpid(),
+        device_model=device.device_model(),
+        driver=device.driver(),
+        intraop_threads=torch.get_num_threads(),
+        **host_facts(),
+    )
+
+
+def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
+    """The `model` event; only rank 0 counts FLOPs."""
+    log.write(
+        "model",
+        parameters=built.parameters,
+        flops_per_sample=built.count_flops() if log.rank == 0 else None,
+        attention=built.attention,
+        precision=spec.settings.train.precision,
+    )
+
+
+def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
+    """Train to the last step, from the newest checkpoint where `resume` asks and there is one."""
+    checkpoint = newest_checkpoint(Path(trainer.args.output_dir)) if resume else None
+    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    trainer.save_metrics("train", metrics)
+    trainer.save_state()
+    if log.rank == 0:
+        log.write("trainer", library=library(type(trainer)), metrics=metrics)
+
+
+def newest_checkpoint(folder: Path) -> str | None:
+    """The checkpoint of the highest step that was saved to its end; None where there is none.
+
+    The Trainer writes `trainer_state.json` last.
+    """
+    whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return str(max(whole, key=lambda path: int(path.name.split("-")[1]))) if whole else None
+
+
+def library(trainer: type[Any]) -> str:
+    """Name and version of the package that the Trainer comes from."""
+    base = trainer.__mro__[2].__module__.split(".")[0]
+    if base == "optimum":
+        from optimum.habana import __version__
+
+        return f"optimum-habana {__version__}"
+    return f"transformers {transformers.__version__}"
+
+
+def save_model(trainer: Any, built: Built, folder: Path) -> None:
+    """Save the weights (safetensors), configuration and tokenizer: what `checkpoint` can name."""
+    trainer.save_model(str(folder))
+    if trainer.is_world_process_zero():
+        built.tokenizer.save_pretrained(folder)

@@ -1,0 +1,156 @@
+"""Starting a job's processes, watching them, and leaving none behind."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from feedrate.config.settings import RunSpec
+from feedrate.devices.host import oom_kills
+from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent
+from feedrate.train.events import EventTail, events_name
+from feedrate.train.judge import Ending
+from feedrate.train.log_pump import LogPump
+from feedrate.train.processes import MemorySampler, stop_descendants
+from feedrate.train.progress import ProgressLine
+from feedrate.train.secrets import Masker
+from feedrate.train.workspace import LOG
+
+DRIVER = "FEEDRATE_DRIVER_PID"
+"""Environment variable: the process whose death ends the job; `<pid>` or `<pid>@<host>`."""
+
+TICK_S = 0.5
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """The job is to end without an outcome; `exit_code` is the supervisor's."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Watch:
+    """What may end a job from outside: a signal to the supervisor, or the driver's death."""
+
+    def __init__(self) -> None:
+        """Take over the signals; they are noted, and acted upon by `check`."""
+        self._signal = 0
+        self._driver = _open_driver(os.environ.get(DRIVER, ""))
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def check(self) -> None:
+        """Raise Interrupted where the job is to end."""
+        if self._signal:
+            name = signal.Signals(self._signal).name
+            raise Interrupted(f"stopped by {name}", 128 + self._signal)
+        if self._driver is not None and select.select([self._driver], [], [], 0)[0]:
+            raise Interrupted(f"the workflow's driver ({os.environ[DRIVER]}) has died", 1)
+
+    def sleep(self, until: int, seconds: float) -> None:
+        """Sleep, or less: until the process behind descriptor `until` ends or `check` has news."""
+        waiting = [until, self._wake_read, *([] if self._driver is None else [self._driver])]
+        select.select(waiting, [], [], seconds)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._signal = self._signal or number
+
+
+def run_processes(
+    spec: RunSpec,
+    attempt: Path,
+    command: list[str],
+    environment: dict[str, str],
+    *,
+    lock: int,
+    watch: Watch,
+    progress: ProgressLine,
+) -> tuple[Ending, float | None]:
+    """Run `command` to its end: how it ended, and the peak of all its processes' memory in GiB.
+
+    `lock` is inherited by the processes. Whatever happens, none of them is alive afterwards.
+    Raises Interrupted where `watch` says so.
+    """
+    adopt_orphans()
+    killed_before = oom_kills()
+    process = subprocess.Popen(
+        command,
+        env={**environment, SUPERVISOR: str(os.getpid())},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[lock],
+        preexec_fn=die_with_parent,  # no thread of ours runs yet
+    )
+    assert process.stdout is not None
+    pump = LogPump(process.stdout, attempt / LOG, Masker())
+    memory = MemorySampler()
+    tail = EventTail(attempt / events_name(0))
+
+    def look() -> None:
+        memory.sample()
+        progress.update(tail.read())
+
+    try:
+        timed_out = not _wait(process, spec.protocol.timeout_min * 60, watch, look)
+    finally:
+        stop_descendants()
+        exit_code = process.wait()
+        pump.finish()
+        _reap()
+    ending = Ending(
+        exit_code=exit_code,
+        timed_out=timed_out,
+        oom_kills=oom_kills() - killed_before,
+        disk_full=pump.disk_full,
+        tail=list(pump.tail),
+    )
+    return ending, memory.peak_gib
+
+
+def _wait(
+    process: "subprocess.Popen[bytes]", limit_s: float, watch: Watch, look: Callable[[], None]
+) -> bool:
+    """Wait for the process to end, looking after it; False where `limit_s` passed first."""
+    deadline_s = time.monotonic() + limit_s
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        while process.poll() is None:
+            watch.check()
+            if time.monotonic() >= deadline_s:
+                return False
+            look()
+            watch.sleep(descriptor, TICK_S)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _open_driver(text: str) -> int | None:
+    """A descriptor that tells of the driver's death; None where it is not a process here."""
+    pid, _, host = text.partition("@")
+    if not pid.isdigit() or (host and host != socket.gethostname()):
+        return None
+    try:
+        return os.pidfd_open(int(pid))
+    except OSError:  # on another host, as under a cluster's scheduler
+        return None
+
+
+def _reap() -> None:
+    """Take leave of orphans that were adopted."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

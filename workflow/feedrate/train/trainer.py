@@ -1,0 +1,133 @@
+"""The Trainer of a job: stock or Gaudi's, with the meter around what it does."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from feedrate.config.settings import RunSpec
+from feedrate.data.loading.pairs import WorkerStart
+from feedrate.devices.base import Adapter
+from feedrate.train.meter import Meter
+
+LOGGING_STEPS = 10
+
+
+class MeteredTrainer:
+    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds nothing but worker set-up."""
+
+    meter: Meter | None = None
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The batches of one optimizer step: all waiting for data happens in here."""
+        if self.meter is None:
+            return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+        self.meter.begin_fetch()
+        fetched = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+        self.meter.end_fetch(fetched[0])
+        return fetched
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Forward and backward of one micro-step; the loss comes divided by the accumulation."""
+        loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
+        if self.meter is not None:
+            self.meter.add_loss(loss)
+        return loss
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        if self.meter is None:
+            return super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+        with self.meter.paused():
+            return super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+
+    def get_train_dataloader(self) -> Any:
+        """The Trainer's loader, with our start of its workers."""
+        loader = super().get_train_dataloader()  # type: ignore[misc]
+        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
+        return loader
+
+    def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
+        arguments: Any = self.args  # type: ignore[attr-defined]
+        arguments.dataloader_drop_last = False
+        try:
+            loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            arguments.dataloader_drop_last = True
+        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
+        return loader
+
+
+class MeterCallback(TrainerCallback):
+    """Tells the meter where steps end."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """The loop begins."""
+        self._meter.begin(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """An optimizer step has ended; logging and saving come after."""
+        self._meter.end_step(state.global_step)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """The loader's rows are used up."""
+        self._meter.end_epoch()
+
+
+def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
+    """Arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
+    loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
+    return {
+        "output_dir": str(folder),
+        "max_steps": protocol.steps,
+        "per_device_train_batch_size": train.batch_size,
+        "per_device_eval_batch_size": train.batch_size,
+        "gradient_accumulation_steps": train.gradient_accumulation,
+        "learning_rate": train.learning_rate,
+        "optim": train.optimizer,
+        "seed": spec.seed,
+        "data_seed": spec.seed,
+        "dataloader_num_workers": loader.workers,
+        "dataloader_prefetch_factor": loader.prefetch_factor if loader.workers else None,
+        "dataloader_persistent_workers": loader.persistent_workers and loader.workers > 0,
+        "dataloader_pin_memory": loader.pin_memory,
+        "dataloader_drop_last": True,
+        "remove_unused_columns": False,
+        "logging_steps": LOGGING_STEPS,
+        # The filter hides a loss that is not a number, and waits for the device at every step.
+        "logging_nan_inf_filter": False,
+        "save_strategy": "steps" if protocol.save_checkpoints else "no",
+        "save_steps": max(1, protocol.steps // 2),
+        "save_total_limit": 2,
+        "report_to": ["tensorboard"],
+        "disable_tqdm": True,
+    }
+
+
+def make_trainer(
+    spec: RunSpec,
+    adapter: Adapter,
+    folder: Path,
+    meter: Meter | None,
+    *,
+    model: Any,
+    dataset: Any,
+    collate: Any,
+) -> Any:
+    """The Trainer that writes into `folder`; with `meter` None it measures nothing."""
+    train = spec.settings.train
+    base = adapter.trainer_class()
+    kind = type("MeteredTrainer", (MeteredTrainer, base), {"meter": meter})
+    return kind(
+        model=model,
+        args=adapter.training_arguments(
+            shared_arguments(spec, folder), train, spec.protocol.warmup_steps
+        ),
+        train_dataset=dataset,
+        data_collator=collate,
+        callbacks=[MeterCallback(meter)] if meter else None,
+        **adapter.trainer_kwargs(train),
+    )

@@ -1,0 +1,81 @@
+"""One process of a training job: `python -m feedrate.train.worker --run DIR --data PREPARED`.
+
+The folder holds the job's `spec.json`; events and the Trainer's files go there. The supervisor
+(`python -m feedrate.train`) starts one for every rank.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import traceback
+from pathlib import Path
+
+from feedrate.config.load import convert
+from feedrate.config.settings import RunSpec
+from feedrate.devices.launch import rank_from_environment
+from feedrate.devices.leash import die_with_supervisor
+from feedrate.train.events import EventLog
+from feedrate.train.failure import classify
+from feedrate.train.secrets import Masker
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one rank; 0 where it ended well, 1 where its events hold an error."""
+    die_with_supervisor()
+    options = parse_arguments(arguments)
+    run: Path = options.run
+    rank = rank_from_environment()[0]
+    log = EventLog(run, rank)
+    try:
+        _run(options, log)
+        log.write("end", ok=True)
+    except Exception as error:
+        traceback.print_exc()
+        with contextlib.suppress(OSError):  # a full disk: the traceback in the log must do
+            write_error(log, error)
+        return 1
+    return 0
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="feedrate.train.worker", description=__doc__)
+    parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
+    parser.add_argument("--resume", action="store_true", help="from the newest checkpoint in --run")
+    parser.add_argument("--push-to", help="hub repository for the weights; needs HF_TOKEN")
+    parser.add_argument("--bare", action="store_true", help="without meter and ceilings")
+    return parser.parse_args(arguments)
+
+
+def write_error(log: EventLog, error: Exception) -> None:
+    """The `error` and `end` events of a rank that failed."""
+    failure, mask = classify(error), Masker()
+    log.write(
+        "error",
+        type=failure.type,
+        message=mask(failure.message),
+        out_of_memory=failure.out_of_memory,
+        infrastructure=failure.infrastructure,
+        traceback=mask("".join(traceback.format_exception(error))),
+    )
+    log.write("end", ok=False)
+
+
+def _run(options: argparse.Namespace, log: EventLog) -> None:
+    from feedrate.train.job import Options, run_job  # heavy: an error in here is an event too
+
+    origin = options.run / "spec.json"
+    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
+    run_job(
+        spec,
+        options.data,
+        options.run,
+        log,
+        Options(resume=options.resume, push_to=options.push_to, measured=not options.bare),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

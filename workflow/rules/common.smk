@@ -1,0 +1,37 @@
+"""What all rules share: the checked configuration, the plan, and what belongs to one driver."""
+
+import os
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from feedrate import driver, paths
+from feedrate.config import load, plan
+from feedrate.plan_view import PlanView
+
+try:
+    PROJECT = plan.load_project(Path(workflow.basedir), config)
+except load.ConfigError as error:
+    raise WorkflowError(str(error)) from None
+VIEW = PlanView(PROJECT, Path(workflow.basedir))
+STUDIES = list(PROJECT.studies)
+
+driver.hold()
+# A training job ends with the process that started it, even where that is killed without a word.
+os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
+# Jobs in environments of their own find the package too.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(
+        None, [str(Path(workflow.basedir) / "workflow"), os.environ.get("PYTHONPATH")]
+    )
+)
+
+
+wildcard_constraints:
+    study="|".join(STUDIES),
+    device="|".join(PROJECT.config.devices),
+    dataset="|".join(PROJECT.config.datasets),
+    cell="[^/]+",
+    repeat=r"\d+",
+    table="[^/]+",
+    figure="[^/]+",

@@ -1,0 +1,96 @@
+"""Measuring: logs become records; records become results, claims and fits."""
+
+
+rule parse_log:
+    """Turn what a training job left behind into its record, and check the numbers."""
+    input:
+        paths.OUTCOME,
+    output:
+        paths.RECORD,
+    log:
+        f"{paths.RUN}/parse.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        parse=lambda wc: VIEW.parsing(wc.device),
+    shell:
+        "python -m feedrate.logs --run $(dirname {input:q}) "
+        "--device {params.parse[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule collect_results:
+    """Put the runs of a study into one tidy table, and their repeats together into cells."""
+    input:
+        lambda wc: VIEW.records(wc.study),
+    output:
+        runs=paths.RESULTS_CSV,
+        parquet=paths.RESULTS_PARQUET,
+        cells=paths.CELLS_CSV,
+    log:
+        f"{paths.LOGS}/collect_results/{{study}}.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        collect=lambda wc: VIEW.collecting(wc.study),
+        arguments=lambda wc: VIEW.collect_arguments(wc.study),
+    shell:
+        "python -m feedrate.results.collect @{params.arguments:q} --out-csv {output.runs:q} "
+        "--out-parquet {output.parquet:q} --cells {output.cells:q} 2> >(tee {log:q} >&2)"
+
+
+rule check_claims:
+    """Hold what the source claims against its own numbers and against ours."""
+    input:
+        paths.RESULTS_CSV,
+    output:
+        paths.CLAIMS_CSV,
+    log:
+        f"{paths.LOGS}/check_claims/{{study}}.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        claims=lambda wc: VIEW.claims(wc.study),
+    shell:
+        "python -m feedrate.results.claims --results {input:q} "
+        "--settings {params.claims[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule fit_loader_model:
+    """Fit the loader model to the published rows and to ours, and say how well it explains them."""
+    input:
+        paths.CELLS_CSV,
+    output:
+        paths.FIT_CSV,
+    log:
+        f"{paths.LOGS}/fit_loader_model/{{study}}.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        fit=lambda wc: VIEW.fit(wc.study),
+    shell:
+        "python -m feedrate.results.loader_model --cells {input:q} "
+        "--settings {params.fit[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule merge_results:
+    """Put the studies' results together."""
+    input:
+        runs=expand(paths.RESULTS_CSV, study=STUDIES),
+        cells=expand(paths.CELLS_CSV, study=STUDIES),
+        claims=expand(paths.CLAIMS_CSV, study=STUDIES),
+        fit=expand(paths.FIT_CSV, study=STUDIES),
+    output:
+        runs=paths.of_all_studies(paths.RESULTS_CSV),
+        parquet=paths.of_all_studies(paths.RESULTS_PARQUET),
+        cells=paths.of_all_studies(paths.CELLS_CSV),
+        claims=paths.of_all_studies(paths.CLAIMS_CSV),
+        fit=paths.of_all_studies(paths.FIT_CSV),
+    log:
+        f"{paths.LOGS}/merge_results.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        merge=VIEW.merging(),
+    shell:
+        "python -m feedrate.results.merge --runs {input.runs:q} --cells {input.cells:q} "
+        "--claims {input.claims:q} --fit {input.fit:q} --out results 2> >(tee {log:q} >&2)"

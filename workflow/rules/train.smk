@@ -1,0 +1,31 @@
+"""Training: one rule per device, so that a profile can send each to its own partition."""
+
+ENVIRONMENTS = {"cpu": "cpu", "cuda": "cuda", "hpu": "gaudi"}
+
+for device, entry in VIEW.devices():
+
+    rule:
+        name:
+            f"train_{device.replace('-', '_').replace('.', '_')}"
+        input:
+            paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+        output:
+            # Its last file alone stands for the run's folder: thousands of runs plan faster so.
+            paths.OUTCOME.replace("{device}", device),
+        log:
+            paths.TRAIN_LOG.replace("{device}", device),
+        benchmark:
+            paths.RUN_BENCHMARK.replace("{device}", device)
+        priority: lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat)
+        conda:
+            f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
+        # All cores: a training job is never measured while another job runs beside it.
+        threads: entry.threads or workflow.cores or 8
+        params:
+            train=lambda wc, device=device: VIEW.training(
+                wc.study, device, wc.cell, wc.repeat
+            ),
+        shell:
+            "python -m feedrate.train --spec {params.train[settings]:q} --data {input:q} "
+            "--out $(dirname {output:q}) --source-digest {params.train[source]} "
+            "--attempt {params.train[attempt]}"
