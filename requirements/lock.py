@@ -34,7 +34,8 @@ def main() -> None:
     write(HERE / "run.lock", ["# Written by `make lock`."] + run)
     write(HERE / "dev.lock", ["# Written by `make lock`."] + dev)
     root = HERE.parent
-    write(root / "environment.yml", conda("feedrate", "The driver's environment", run, package="-e ."))
+    lines = conda("feedrate", "The driver's environment", run, package="-e .")
+    write(root / "environment.yml", lines)
     direct = {re.split(r"[=<>]", name)[0] for name in names("run")}
     pins = [pin for pin in run if pin.split("==")[0].lower() in direct]
     for kind, what in JOBS.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import MINI
+from mini_project import MINI
 
 
 def wait_for(condition, timeout_s=90.0, what="condition"):

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from mini_project import MINI
 
 TRAIN = "train_cpu"
 
@@ -46,15 +47,11 @@ def test_a_peak_parses_again_and_trains_nothing(edited):
 
 def test_one_more_level_trains_only_its_runs(edited):
     levels = {"sets": "loader.workers", "levels": [0, 1, 2]}
-    from conftest import MINI
-
     edited.study(factors=MINI["factors"] | {"workers": levels})
     assert edited.planned()[TRAIN] == 1
 
 
 def test_one_more_repeat_trains_only_the_new_repeats(edited):
-    from conftest import MINI
-
     edited.study(protocol=MINI["protocol"] | {"repeats": 2})
     assert edited.planned()[TRAIN] == 2
 

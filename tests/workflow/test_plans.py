@@ -1,7 +1,7 @@
 """Dry-runs of every profile with every study, and wrong input told before anything starts."""
 
 import pytest
-from conftest import ROOT
+from mini_project import ROOT
 
 PROFILES = sorted(p.name for p in (ROOT / "profiles").iterdir() if p.is_dir())
 STUDIES = sorted(p.stem for p in (ROOT / "config/studies").glob("*.yaml"))

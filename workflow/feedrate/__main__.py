@@ -32,11 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     other = driver.other_driver()
     if other:
         return _fail(
-            f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C", LOCKED
+            f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C",
+            LOCKED,
         )
     if driver.clear_dead_lock() and not options.quiet:
         print("feedrate: the run before this one was killed; going on from there", file=sys.stderr)
-    code = _snakemake(_workflow_arguments(options, passed_on))
+    code = _snakemake(_workflow_arguments(options, passed_on), held_back=options.quiet)
     if code == STOPPED:
         return _fail("stopped; the same command goes on from here", code)
     if options.dry_run:
@@ -86,19 +87,20 @@ def _config_arguments(options: argparse.Namespace) -> list[str]:
     return [*files, *(["--config", *values] if values else [])]
 
 
-def _snakemake(arguments: list[str], stderr: int | None = None) -> int:
+def _snakemake(arguments: list[str], *, held_back: bool = False) -> int:
     """Run Snakemake in this interpreter's environment, in a process group of its own.
 
+    `held_back`: what it prints is shown after its end, and only where it fails.
     Ctrl-C, or a signal to this process alone, then reaches Snakemake and all its jobs in one way;
     and a killed wrapper takes Snakemake with it.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *arguments],
         stdin=subprocess.DEVNULL,
-        stderr=stderr,
+        stderr=subprocess.PIPE if held_back else None,
         text=True,
         process_group=0,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no threads here)
+        preexec_fn=_die_with_parent,
     )
     stopped = False
 
@@ -117,7 +119,8 @@ def _snakemake(arguments: list[str], stderr: int | None = None) -> int:
     if stopped:
         return STOPPED
     if errors and process.returncode:
-        print(errors, file=sys.stderr)
+        lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
+        print("\n".join(lines), file=sys.stderr)
     return process.returncode
 
 
@@ -131,7 +134,7 @@ def _write_report(options: argparse.Namespace) -> int:
     code = _snakemake(
         ["--profile", options.profile, "--report", str(PART), "--report-stylesheet", str(STYLE)]
         + _config_arguments(options),
-        stderr=subprocess.PIPE,
+        held_back=True,
     )
     if code == 0:
         PART.replace(REPORT)

@@ -19,12 +19,12 @@ BAR_WIDTH = 24
 
 @dataclass
 class Job:
-    """A job that has been started or announced."""
+    """A job that runs."""
 
     rule: str
     wildcards: Mapping[str, Any]
     output: list[str]
-    started_s: float | None = None
+    started_s: float
 
     @property
     def label(self) -> str:
@@ -41,7 +41,6 @@ class Progress:
 
     total: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
-    jobs: dict[int, Job] = field(default_factory=dict)
     running: dict[int, Job] = field(default_factory=dict)
     train_times_s: list[float] = field(default_factory=list)
     started_s: float = field(default_factory=time.monotonic)
@@ -54,15 +53,13 @@ class Progress:
             self.total = {k: v for k, v in (record.get("stats") or {}).items() if k != "total"}
             self.latest = self._opening()
         elif event == "job_info":
-            self.jobs[record["jobid"]] = Job(
+            # Snakemake tells of a job when it starts it.
+            self.running[record["jobid"]] = Job(
                 rule=record["rule_name"],
                 wildcards=record.get("wildcards") or {},
                 output=list(record.get("output") or []),
+                started_s=time.monotonic(),
             )
-        elif event == "job_started":
-            ids = record.get("jobs") or []
-            for job_id in [ids] if isinstance(ids, int) else ids:
-                self._start(job_id)
         elif event == "job_finished":
             self._finish(record["job_id"])
         elif event == "job_error":
@@ -78,7 +75,7 @@ class Progress:
         running_s = sum(
             min(time.monotonic() - job.started_s, mean_s)
             for job in self.running.values()
-            if job.rule.startswith(TRAIN) and job.started_s is not None
+            if job.rule.startswith(TRAIN)
         )
         return max(mean_s * (total - done) - running_s, 0.0)
 
@@ -86,19 +83,12 @@ class Progress:
         counts = ", ".join(f"{rule} {n}" for rule, n in self.total.items())
         return f"{sum(self.total.values())} jobs: {counts}" if self.total else "nothing to do"
 
-    def _start(self, job_id: int) -> None:
-        job = self.jobs.get(job_id)
-        if job is None or job_id in self.running:
-            return
-        job.started_s = time.monotonic()
-        self.running[job_id] = job
-
     def _finish(self, job_id: int) -> None:
-        job = self.running.pop(job_id, None) or self.jobs.get(job_id)
+        job = self.running.pop(job_id, None)
         if job is None:
             return
         self.done[job.rule] = self.done.get(job.rule, 0) + 1
-        took_s = time.monotonic() - job.started_s if job.started_s is not None else 0.0
+        took_s = time.monotonic() - job.started_s
         of = f"{self.done[job.rule]}/{self.total.get(job.rule, '?')}"
         if job.rule.startswith(TRAIN):
             self.train_times_s.append(took_s)

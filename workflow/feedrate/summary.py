@@ -21,8 +21,8 @@ def show(report: Path | None) -> None:
         shown = [row for row in rows if row["status"] != "unsupported"]
         console.print()
         console.print(_table(path.parent.name, shown))
-        if len(rows) > len(shown):
-            console.print(f"{len(rows) - len(shown)} cells that a device does not support", style="dim")
+        if lacking := len(rows) - len(shown):
+            console.print(f"and {lacking} cells that a device does not support", style="dim")
     if report is not None:
         console.print()
         console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)

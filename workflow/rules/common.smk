@@ -1,6 +1,7 @@
 """What all rules share: the checked configuration, the plan, and what belongs to one driver."""
 
 import os
+import re
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -8,9 +9,12 @@ from snakemake.exceptions import WorkflowError
 from feedrate import driver, paths
 from feedrate.config import load, plan
 from feedrate.plan_view import PlanView
+from feedrate.results.expression import check_claims
 
 try:
     PROJECT = plan.load_project(Path(workflow.basedir), config)
+    for name, study in PROJECT.studies.items():
+        check_claims(name, study, PROJECT.devices)
 except load.ConfigError as error:
     raise WorkflowError(str(error)) from None
 VIEW = PlanView(PROJECT, Path(workflow.basedir))
@@ -28,9 +32,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 
 wildcard_constraints:
-    study="|".join(STUDIES),
-    device="|".join(PROJECT.config.devices),
-    dataset="|".join(PROJECT.config.datasets),
+    study="|".join(map(re.escape, STUDIES)),
+    device="|".join(map(re.escape, PROJECT.config.devices)),
+    dataset="|".join(map(re.escape, PROJECT.config.datasets)),
     cell="[^/]+",
     repeat=r"\d+",
     table="[^/]+",

@@ -85,7 +85,7 @@ rule write_overview:
         overview=VIEW.overview(),
     shell:
         "python -m feedrate.report.overview --settings {params.overview[settings]:q} "
-        "--out {output:q} {input.results:q} {input.data:q} 2> >(tee {log:q} >&2)"
+        "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:

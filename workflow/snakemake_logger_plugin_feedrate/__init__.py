@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -9,6 +11,21 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from feedrate.progress import Display, Progress
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
+
+SAID_ELSEWHERE = (
+    "RuleException:\nCalledProcessError",
+    "CalledProcessError",
+    "Exiting because a job execution failed",
+    "WorkflowError:\nAt least one job did not complete successfully",
+    "None",
+)
+"""What Snakemake adds after a job's own message and ours."""
+
+
+def job_error(record: Mapping[str, Any]) -> str:
+    """`train_cpu failed (logs/x.log)`; the job itself has said why."""
+    logs = ", ".join(record.get("log") or [])
+    return f"{record.get('rule_name')} failed{f' ({logs})' if logs else ''}"
 
 
 class LogHandler(LogHandlerBase):
@@ -29,12 +46,12 @@ class LogHandler(LogHandlerBase):
         if event in SHOWN_AS_EVENTS and not self._plain:
             self._progress.update(event, record.__dict__)
             self._display.show()
-            if event != LogEvent.JOB_ERROR:
-                return
-        if self._plain or record.levelno >= logging.WARNING:
+        elif self._plain or record.levelno >= logging.WARNING:
             text = self.format(record)
-            if text and text != "None":
+            if self._plain or not text.startswith(SAID_ELSEWHERE):
                 self._display.message(text)
+        if event == LogEvent.JOB_ERROR and not self._plain:
+            self._display.message(job_error(record.__dict__))
 
     def close(self) -> None:
         """Take the display down."""

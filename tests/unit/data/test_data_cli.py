@@ -1,10 +1,13 @@
 import errno
+from pathlib import Path
 
 import pytest
 
 from feedrate.config.load import ConfigError
 from feedrate.data.cli import run_command
 from feedrate.data.manifest import DataError
+
+OUT = Path("some/raw/index.json")
 
 
 def failing(error):
@@ -15,7 +18,7 @@ def failing(error):
 
 
 def test_what_was_done_is_printed(capsys):
-    assert run_command(lambda: "done") == 0
+    assert run_command(lambda: "done", OUT) == 0
     assert capsys.readouterr().out == "done\n"
 
 
@@ -24,13 +27,16 @@ def test_what_was_done_is_printed(capsys):
     [
         (ConfigError("a.yaml: x"), "a.yaml: x"),
         (DataError("no data"), "no data"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), "the disk is full (/x/y): free"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full: free some space"),
-        (PermissionError(errno.EACCES, "Permission denied", "/x"), "permission denied (/x)"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/x/y"),
+            "the disk is full at /x/y: free",
+        ),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full at some/raw: free"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: permission denied"),
     ],
 )
 def test_what_a_user_can_cause_is_one_sentence(capsys, error, says):
-    assert run_command(failing(error)) == 1
+    assert run_command(failing(error), OUT) == 1
     written = capsys.readouterr()
     assert says in written.err
     assert written.err.count("\n") == 1
@@ -38,10 +44,10 @@ def test_what_a_user_can_cause_is_one_sentence(capsys, error, says):
 
 
 def test_an_interrupt_ends_quietly(capsys):
-    assert run_command(failing(KeyboardInterrupt())) == 130
+    assert run_command(failing(KeyboardInterrupt()), OUT) == 130
     assert capsys.readouterr().err == ""
 
 
 def test_a_fault_of_the_program_is_not_hidden():
     with pytest.raises(ZeroDivisionError):
-        run_command(failing(ZeroDivisionError()))
+        run_command(failing(ZeroDivisionError()), OUT)

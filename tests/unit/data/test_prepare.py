@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 
@@ -30,7 +29,6 @@ def test_all_is_laid_out_and_counted(workplace):
     assert set(manifest.files) == {
         "samples.parquet",
         "checksums.json",
-        "data_report.json",
         "tokenizer/tokenizer.json",
         "tokenizer/tokenizer_config.json",
     }

@@ -17,7 +17,8 @@ def fail_inside(target):
         with replaced_folder(target) as part:
             fail(part)
 
-    pytest.raises(KeyError, work)
+    with pytest.raises(KeyError):
+        work()
 
 
 def test_the_folder_is_replaced_as_a_whole(tmp_path):

@@ -109,6 +109,16 @@ def test_an_early_warning_is_no_cause():
     assert find_cause(log) == ("failure", "KeyError: 'image'.")
 
 
+def test_of_a_long_log_what_follows_the_traceback_and_the_end_are_searched():
+    noise = "frame\n" * 100_000
+    for log in (
+        f"{noise}{TRACE}KeyError: 'image'\n{noise}",
+        f"{TRACE}{noise}KeyError: 'image'\n",
+        f"{noise}KeyError: 'image'\n",
+    ):
+        assert find_cause(log) == ("failure", "KeyError: 'image'.")
+
+
 def test_a_job_stopped_from_outside():
     log = f"{TRACE}torch.distributed.SignalException: Process 12 got signal: 15\n"
     assert "signal 15" in find_cause(log).sentence

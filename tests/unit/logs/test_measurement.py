@@ -1,7 +1,7 @@
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_folder import make_spec, rank_events, write_run
 
@@ -119,6 +119,7 @@ def test_a_ceiling_that_a_rank_did_not_reach_is_none(ranks):
     assert found.model_samples_per_s is None
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20), st.integers(1, 99))
 def test_quantiles_agree_with_the_standard_library(values, percent):
     expected = statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -21,13 +21,13 @@ LEVELS = st.dictionaries(WORD, WORD, max_size=3).map(lambda d: tuple(d.items()))
 CELL = st.builds(CellRef, WORD | st.just("*"), LEVELS)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(ratio=st.builds(Ratio, CELL, CELL))
 def test_what_is_written_is_read_back(ratio):
     assert parse(str(ratio)) == ratio
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(ratio=st.builds(Ratio, CELL, CELL), spaces=st.text(" \t\n", max_size=3))
 def test_white_space_does_not_matter(ratio, spaces):
     text = str(ratio)
@@ -36,7 +36,7 @@ def test_white_space_does_not_matter(ratio, spaces):
     assert parse(f"{spaces}{text}{spaces}") == ratio
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=40) | st.text("ab1[]=,/* ", max_size=30))
 def test_any_text_is_an_expression_or_one_error(text):
     try:
@@ -80,6 +80,11 @@ def test_what_is_wrong_is_told(text, told):
 def test_factors_that_are_not_named_stand_at_the_baseline():
     ref = parse("gaudi2[decode=device] / h100").numerator
     assert cell_levels(ref, FACTORS, BASELINE) == {"workers": "0", "decode": "device"}
+
+
+def test_spellings_of_a_number_are_one_level():
+    ref = parse("gaudi2[workers=2.50,decode=host] / h100").numerator
+    assert cell_levels(ref, FACTORS, BASELINE)["workers"] == "2.5"
 
 
 def test_the_star_becomes_each_device():

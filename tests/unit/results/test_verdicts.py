@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
@@ -60,6 +60,11 @@ def test_the_reason_gives_the_figures():
     assert "98%" in full.why
 
 
+def test_a_long_wait_that_costs_nothing_is_called_so():
+    found = verdict(COMPUTE._replace(data_wait_share=0.4), Thresholds())
+    assert found.why.startswith("The wait is long, but the model alone is no faster")
+
+
 def test_the_lines_are_the_studys():
     lines = Thresholds(compute_bound_wait_share=0.06)
     assert verdict(COMPUTE._replace(data_wait_share=0.05), lines).name == "compute-bound"
@@ -74,6 +79,7 @@ def test_out_of_memory_is_pressed_for_memory():
 RATE = st.none() | st.floats(0.01, 1e5)
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     limits=st.builds(
         Limits,

@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lost = sum(entry.rows for entry in index.left_out)
         return f"fetched {options.name}: {len(index.files)} images; {lost} rows left out"
 
-    return run_command(work)
+    return run_command(work, options.out)
 
 
 def _fetch(name: str, settings: Dataset, raw: Path) -> Fetched:

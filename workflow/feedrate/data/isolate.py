@@ -72,7 +72,12 @@ class _Worker:
         self.item: int | None = None
         self.deadline = float("inf")
         self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
-        self._process.start()
+        # Ctrl-C is the parent's, which then ends this one; a blocked signal is inherited.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         theirs.close()
 
     def give(self, item: int | None, items: Sequence[Any], timeout_s: float) -> None:
@@ -108,19 +113,16 @@ class _Worker:
 
 def _serve(task: Callable[[Any], Any], connection: Connection) -> None:
     """The process's life: an item in, a result out, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this one
     _limit_memory()
-    connection.send(("result", _READY))
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # the parent is gone
+        connection.send(("result", _READY))
+        while True:
             item = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = ("result", task(item))
-        except Exception as error:
-            answer = ("error", error)
-        connection.send(answer)
+            try:
+                answer = ("result", task(item))
+            except Exception as error:
+                answer = ("error", error)
+            connection.send(answer)
 
 
 def _limit_memory() -> None:

@@ -43,7 +43,7 @@ class Manifest(Strict, kw_only=True):
     splits: dict[str, SplitCount]
     files: Annotated[
         dict[str, str],
-        Meta(description="SHA-256 of each file beside it but the images: samples.parquet, …"),
+        Meta(description="SHA-256 of each file that training reads, the images aside."),
     ]
     images: Annotated[int, Meta(description="Image files in images/.")]
     images_bytes: int

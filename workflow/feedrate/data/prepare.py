@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size_mb = manifest.images_bytes / 1e6
         return f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB"
 
-    return run_command(work)
+    return run_command(work, options.out)
 
 
 def _hold_share(
@@ -146,12 +146,13 @@ def _finish(
     verdicts: _Verdicts,
     manifest_name: str,
 ) -> Manifest:
-    """Write the checksums and, last, the manifest."""
+    """Write the checksums and, last, the manifest; the report tells of the data and is no part of
+    what is trained on, so its wording does not change the manifest."""
     images = {v.path: v for v in verdicts.values() if isinstance(v, Stored)}
     checksums = {p: {"sha256": v.sha256, "size": v.size} for p, v in images.items()}
     write_json(folder / CHECKSUMS, checksums)
     names = sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
-    others = [name for name in names if name.parts[0] != IMAGES]
+    others = [name for name in names if name.parts[0] not in (IMAGES, REPORT)]
     manifest = Manifest(
         dataset=index.dataset,
         splits=count_splits(samples),

@@ -171,7 +171,8 @@ _EXCEPTION = re.compile(
 )
 _LAUNCHER = ("ChildFailedError", "CalledProcessError", "SignalException")
 _SECRET = re.compile(r"\b(?:hf|gh[pousr])_[A-Za-z0-9]{16,}")
-_TAIL_CHARS = 16_384
+_PART_CHARS = 65_536
+"""What follows the first traceback is searched to this length, and so is the log's end."""
 
 
 def find_cause(log: str) -> Cause | None:
@@ -181,7 +182,9 @@ def find_cause(log: str) -> Cause | None:
     first traceback, or else the log's end, is searched: an early warning is no cause.
     """
     raised = log.find("Traceback (most recent call last)")
-    log = log[raised:] if raised >= 0 else log[-_TAIL_CHARS:]
+    log = log[raised:] if raised >= 0 else log[-_PART_CHARS:]
+    if len(log) > 2 * _PART_CHARS:
+        log = f"{log[:_PART_CHARS]}\n{log[-_PART_CHARS:]}"
     return _first(_RULES, log) or _last_exception(log) or _first(_LINK_RULES, log)
 
 

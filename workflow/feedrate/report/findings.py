@@ -55,8 +55,8 @@ def points(
     fits: Sequence[FitRow],
     claims: Sequence[ClaimRow],
 ) -> list[Point]:
-    """The findings below the answer, what went wrong first."""
-    found = [Point("No valid number", sentence) for sentence in failures(settings, cells)]
+    """The findings below the answer."""
+    found: list[Point] = []
     for device in settings.measured:
         mine = [cell for cell in cells if cell.device == device and cell.status == "ok"]
         best = recommended_cell(settings, cells, device)
@@ -183,7 +183,7 @@ def _same_device(settings: StudySettings, ours: dict[str, CellRow], device: str)
     over = text.ratio((cell.samples_per_s or 0.0) / theirs)
     return [
         f"Published for {settings.label(device)} at {levels}: {text.exact(theirs)} samples/s; "
-        f"here {text.rate(cell.samples_per_s)}, {over} of it."
+        f"here {text.rate(cell.samples_per_s)}, which is {over} that."
     ]
 
 
@@ -249,7 +249,7 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Point]:
     verdicts = [claim.verdict for claim in claims]
     held, broken = verdicts.count("holds"), verdicts.count("does not")
     said = (
-        f"{agree} of {text.count(len(checked), 'published ratio')} agree with the source's own "
+        f"Of the ratios that the source prints, {agree} of {len(checked)} agree with its own "
         f"table. Measured here: {held} hold, {broken} do not, "
         f"{len(verdicts) - held - broken} have no data here."
     )

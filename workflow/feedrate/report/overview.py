@@ -13,12 +13,15 @@ from pathlib import Path
 from feedrate import paths
 from feedrate.config.study import Figure, Table
 from feedrate.files import write_text
-from feedrate.report import command, findings, provenance
+from feedrate.report import command, findings, provenance, text
 from feedrate.report.captions import read_captions
 from feedrate.report.markup import Markup, content_of, el, join, link, void
 from feedrate.report.rows import ClaimRow, FitRow, Inputs
 from feedrate.report.settings import OverviewSettings, StudySettings
 from feedrate.report.style import STYLE
+
+FAILURES = 5
+"""Failures that the first page lists one by one."""
 
 _ORDER = (
     "answer",
@@ -54,15 +57,6 @@ def _summary(study: StudySettings, inputs: Inputs, alone: bool) -> Markup:
     """The question, the answer for each device, what else the numbers say, and the picture."""
     cells = inputs.cells(study.study)
     answers = [findings.answer(study, cells, device) for device in study.measured]
-    boxes = [
-        el(
-            "div",
-            el("strong", answer.headline),
-            el("p", answer.detail),
-            class_="answer" if answer.found else "answer bad",
-        )
-        for answer in answers
-    ]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
     found = findings.points(study, cells, fits, claims)
@@ -71,13 +65,27 @@ def _summary(study: StudySettings, inputs: Inputs, alone: bool) -> Markup:
     return join(
         el("p", study.title, class_="kicker"),
         el("h1" if alone else "h2", study.question, id=study.study),
-        *boxes,
+        _failures(findings.failures(study, cells)),
+        *(_box(answer.headline, el("p", answer.detail), answer.found) for answer in answers),
         _picture(study, picture, inputs, said) if picture else None,
-        el("ul", *(el("li", el("b", f"{point.lead}: "), point.said) for point in found))
-        if found
-        else None,
+        el("ul", *(el("li", el("b", f"{point.lead}: "), point.said) for point in found)),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
+
+
+def _failures(failures: Sequence[str]) -> Markup | None:
+    """What went wrong stands first; where it is much, the rest stands with all cells."""
+    if not failures:
+        return None
+    more = len(failures) - FAILURES
+    lines = [*failures[:FAILURES], *([f"and {more} more, under all cells"] if more > 0 else [])]
+    heading = f"{text.count(len(failures), 'cell')} with runs that do not count"
+    return _box(heading, el("ul", *(el("li", line) for line in lines)), good=False)
+
+
+def _box(heading: str, content: Markup, good: bool) -> Markup:
+    class_ = "answer" if good else "answer bad"
+    return el("div", el("strong", heading), content, class_=class_)
 
 
 def _contents(settings: OverviewSettings) -> Markup:

@@ -12,7 +12,7 @@ import msgspec
 
 from feedrate import paths
 from feedrate.config.base import Level, Name, Strict
-from feedrate.config.load import convert_text
+from feedrate.config.load import convert, convert_text
 from feedrate.config.plan import Plan, Project
 from feedrate.config.published import Published
 from feedrate.config.settings import RunSpec
@@ -152,7 +152,7 @@ def to_param(settings: Strict) -> dict[str, Any]:
 def from_param(text: str, kind: type[T]) -> T:
     """Read what `to_param` wrote and Snakemake printed. Raises ConfigError."""
     values = convert_text(text, dict[str, Any], "--settings")
-    return msgspec.convert(_map_texts(values, html.unescape), kind)
+    return convert(_map_texts(values, html.unescape), kind, "--settings")
 
 
 def plain(text: str) -> str:

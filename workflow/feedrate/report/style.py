@@ -14,17 +14,20 @@ STYLE = """
 .feedrate p{margin:0 0 .7rem}
 .feedrate ul{margin:0 0 .9rem;padding-left:1.15rem;list-style:disc}
 .feedrate li{margin:.22rem 0;padding:0}
+.feedrate li::marker{color:inherit}
 .feedrate a{color:var(--blue);text-decoration:underline}
 .feedrate code{font:0.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
  overflow-wrap:anywhere;background:#f4f4f4;padding:.05em .25em;border-radius:3px}
 .feedrate code::before,.feedrate code::after{content:none}
-.feedrate small{display:block;font-size:.8rem;line-height:1.35;color:var(--soft);font-weight:400}
+.feedrate small{display:block;font-size:.88em;line-height:1.35;color:var(--soft);font-weight:400}
 .feedrate .kicker{margin:0;color:var(--soft);font-size:.9rem}
 .feedrate .answer{margin:1rem 0;padding:.9rem 1.1rem;border-left:6px solid var(--blue);
  background:#eef5fa}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
 .feedrate .bad{border-left-color:var(--red);background:#fbf1ea}
+.feedrate .bad strong{font-size:1.1rem}
+.feedrate .answer ul{margin:.3rem 0 0}
 .feedrate .caption{color:var(--soft);font-size:.88rem;margin:.3rem 0 .6rem}
 .feedrate .caption p{margin:0 0 .3rem}
 .feedrate figure{margin:.6rem 0 1.6rem}
@@ -63,7 +66,8 @@ STYLE = """
  .feedrate th,.feedrate td{padding:.2rem .35rem}
  .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
  .feedrate tr,.feedrate figure,.feedrate .answer{break-inside:avoid}
- .feedrate h2,.feedrate h3{break-after:avoid}
+ .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
+ .feedrate img{width:auto;max-width:30rem;max-height:21cm}
  .feedrate nav{display:none}
  .feedrate details::details-content{content-visibility:visible;height:auto}
 }

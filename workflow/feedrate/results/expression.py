@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, NoReturn
 
 from feedrate.config.base import Level, level_text
-from feedrate.config.load import ConfigError
+from feedrate.config.load import ConfigError, parse_level
 from feedrate.config.study import Study
 
 ANY = "*"
@@ -74,8 +74,13 @@ def parse(text: str) -> Ratio:
 
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:
     """All levels of a cell as text, in the order of the factors."""
-    named = dict(ref.levels)
+    named = {factor: as_level(text) for factor, text in ref.levels}
     return {factor: named.get(factor, level_text(baseline[factor])) for factor in factors}
+
+
+def as_level(text: str) -> str:
+    """A level's text as the suite writes it: `1e-5` and `1e-05` are one level."""
+    return level_text(parse_level(text))
 
 
 def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
@@ -95,7 +100,7 @@ def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
             for factor, level in ref.levels:
                 _known(origin, "factor", factor, list(study.factors))
                 allowed = [level_text(value) for value in study.factors[factor].levels]
-                _known(origin, f"level of {factor}", level, allowed)
+                _known(origin, f"level of {factor}", as_level(level), allowed)
         if claim.published is None and claim.at_least is None:
             raise ConfigError(f"{origin}: it needs `published` or `at_least`")
 

@@ -45,10 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
             files = getattr(options, name)
             merge(files, columns, options.out / files[0].name)
         rows = [read_rows(path, RUNS) for path in options.runs]
-        columns = merged_columns(RUNS, rows)
         write_parquet(
             options.out / options.runs[0].with_suffix(".parquet").name,
-            columns,
+            merged_columns(RUNS, rows),
             [row for part in rows for row in part],
         )
     except (OSError, ValueError) as error:

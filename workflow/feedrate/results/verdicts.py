@@ -59,6 +59,8 @@ def _decide(
         return "input-bound", "The device waits for data"
     if _full(limits) >= lines.memory_pressed_share:
         return "memory-pressed", "The device's memory is nearly full"
+    if wait >= lines.input_bound_wait_share:
+        return "mixed", "The wait is long, but the model alone is no faster"
     if wait > lines.compute_bound_wait_share:
         return "mixed", "Loading and computing both cost time"
     if replay is None:

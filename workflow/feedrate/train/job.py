@@ -13,7 +13,7 @@ from feedrate.config.settings import RunSpec
 from feedrate.data.loading.pairs import PairDataset, check_decode, collate
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.host import host_facts
-from feedrate.devices.launch import rank_from_environment
+from feedrate.devices.launch import rank_from_environment, told_environment
 from feedrate.files import digest_file
 from feedrate.models.build import Built, build
 from feedrate.train.ceilings import measure_ceilings
@@ -119,6 +119,7 @@ def write_start(log: EventLog, device: Adapter, world_size: int) -> None:
         device_model=device.device_model(),
         driver=device.driver(),
         intraop_threads=torch.get_num_threads(),
+        environment=told_environment(),
         **host_facts(),
     )
 

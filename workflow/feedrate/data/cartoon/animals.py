@@ -225,7 +225,7 @@ def _bear(f: Frame) -> None:
 ANIMALS: dict[str, tuple[Callable[[Frame], None], float]] = {
     "dog": (_dog, 0.3),
     "cat": (_cat, 0.32),
-    "giraffe": (_giraffe, 0.78),
+    "giraffe": (_giraffe, 0.72),
     "elephant": (_elephant, 0.5),
     "penguin": (_penguin, 0.4),
     "octopus": (_octopus, 0.36),

@@ -179,14 +179,7 @@ class Frame:
 
     def limb(self, *points: Point, thick: float, fill: Rgb = WHITE) -> None:
         """An arm, a leg, a neck: a tube along the points, `thick` wide."""
-        left, right = [], []
-        for i, (x, y) in enumerate(points):
-            (ax, ay), (bx, by) = points[max(0, i - 1)], points[min(len(points) - 1, i + 1)]
-            length = math.hypot(bx - ax, by - ay) or 1.0
-            nx, ny = -(by - ay) / length * thick / 2, (bx - ax) / length * thick / 2
-            left.append((x + nx, y + ny))
-            right.append((x - nx, y - ny))
-        self.shape(*left, *right[::-1], fill=fill)
+        self.shape(*_tube(points, thick), fill=fill)
 
     def hatch(
         self,
@@ -214,6 +207,10 @@ class Frame:
         """A smooth outline in the thing's own paint."""
         self.body(*smooth(points, closed=True))
 
+    def body_limb(self, *points: Point, thick: float) -> None:
+        """A tube in the thing's own paint."""
+        self.body(*_tube(points, thick))
+
 
 def ellipse(x: float, y: float, rx: float, ry: float, corners: int = 22) -> list[Point]:
     """The outline of an upright ellipse."""
@@ -239,6 +236,18 @@ def smooth(points: Points, closed: bool, pieces: int = 5) -> list[Point]:
         for k in range(pieces):
             path.append(_catmull_rom(p0, p1, p2, p3, k / pieces))
     return path if closed else [*path, points[-1]]
+
+
+def _tube(points: Points, thick: float) -> list[Point]:
+    """The outline of a tube along the points."""
+    left, right = [], []
+    for i, (x, y) in enumerate(points):
+        (ax, ay), (bx, by) = points[max(0, i - 1)], points[min(len(points) - 1, i + 1)]
+        length = math.hypot(bx - ax, by - ay) or 1.0
+        nx, ny = -(by - ay) / length * thick / 2, (bx - ax) / length * thick / 2
+        left.append((x + nx, y + ny))
+        right.append((x - nx, y - ny))
+    return left + right[::-1]
 
 
 def _catmull_rom(p0: Point, p1: Point, p2: Point, p3: Point, t: float) -> Point:

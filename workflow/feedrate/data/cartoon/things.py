@@ -127,8 +127,8 @@ def _telephone(f: Frame) -> None:
 
 def _anchor(f: Frame) -> None:
     f.oval(0, 0.92, 0.09, 0.08, width=2.4)
-    f.limb((0, 0.84), (0, 0.08), thick=0.1, fill=f.paint.fill)
-    f.limb((-0.26, 0.7), (0.26, 0.7), thick=0.08, fill=f.paint.fill)
+    f.body_limb((0, 0.84), (0, 0.08), thick=0.1)
+    f.body_limb((-0.26, 0.7), (0.26, 0.7), thick=0.08)
     f.body_blob(
         (-0.5, 0.38),
         (-0.34, 0.12),
@@ -188,9 +188,9 @@ def _balloon(f: Frame) -> None:
 
 def _ladder(f: Frame) -> None:
     for x in (-0.17, 0.13):
-        f.limb((x, 0), (x + 0.04, 1), thick=0.05, fill=f.paint.fill)
+        f.body_limb((x, 0), (x + 0.04, 1), thick=0.05)
     for k in range(8):
-        f.limb((-0.17, 0.1 + 0.11 * k), (0.15, 0.1 + 0.11 * k), thick=0.035, fill=f.paint.fill)
+        f.body_limb((-0.17, 0.1 + 0.11 * k), (0.15, 0.1 + 0.11 * k), thick=0.035)
 
 
 THINGS: dict[str, Callable[[Frame], None]] = {

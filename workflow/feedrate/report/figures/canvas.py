@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from feedrate.report.grid import Line
 
-WIDTH_IN = 6.4
+WIDTH_IN = 6.0
 """Width of every figure: a page's column, and readable when a phone shows it whole."""
 
 BLACK, GREY, LIGHT = "#1a1a1a", "#6b6b6b", "#d9d9d9"
@@ -54,6 +54,8 @@ LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",

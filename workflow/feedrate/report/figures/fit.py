@@ -11,7 +11,7 @@ from feedrate.report.grid import short_names
 from feedrate.report.rows import FitRow, Inputs
 from feedrate.report.settings import FigureSettings
 
-ROW_IN = 0.34
+ROW_IN = 0.42
 GOOD = 0.05
 """Residuals within this share are shaded as well explained."""
 
@@ -56,8 +56,8 @@ def _row(axes: Axes, place: int, row: FitRow) -> None:
 
 def _frame(axes: Axes, settings: FigureSettings, rows: Sequence[FitRow]) -> None:
     short = short_names(rows)
-    names = [f"{settings.label(r.device)}, {r.origin}: {short[r.cell]}" for r in rows]
-    axes.set_yticks(range(len(rows)), names, fontsize=9)
+    names = [f"{settings.label(r.device)}, {r.origin}\n{short[r.cell]}" for r in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=8.5)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

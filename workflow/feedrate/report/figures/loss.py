@@ -34,7 +34,8 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)
     if len(keys) <= MANY:
-        figure.legend(**canvas.LEGEND, ncols=2)
+        _, labels = axes.get_legend_handles_labels()
+        figure.legend(**canvas.LEGEND, ncols=2 if max(map(len, labels)) <= 28 else 1)
     else:
         canvas.note(figure, [f"{text.count(len(keys), 'cell')}, too many to name here."])
     return figure

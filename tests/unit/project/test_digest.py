@@ -1,0 +1,111 @@
+import os
+
+import pytest
+
+from feedrate.config import digest
+from feedrate.config.digest import (
+    CODE,
+    Code,
+    DigestCache,
+    digest_code,
+    imported_modules,
+    source_digest,
+)
+
+BASE = 'def f(x):\n    """Add."""\n    return x + 1\n'
+
+
+@pytest.mark.parametrize(
+    "cosmetic",
+    [
+        "# A remark.\n" + BASE,
+        BASE.replace("Add.", "Add one to x, which is a number."),
+        '"""A module."""\n\n' + BASE,
+        BASE.replace("x + 1", "(x\n            + 1)  # more"),
+    ],
+)
+def test_cosmetic_edits_keep_the_digest(cosmetic):
+    assert digest_code(cosmetic) == digest_code(BASE)
+
+
+@pytest.mark.parametrize("change", ["x + 2", "x - 1", '"x" + 1'])
+def test_other_edits_change_the_digest(change):
+    assert digest_code(BASE.replace("x + 1", change)) != digest_code(BASE)
+
+
+def test_imports_are_found_wherever_they_stand():
+    source = (
+        "import os, feedrate.files\n"
+        "from feedrate.config import plan\n"
+        "def f():\n    from feedrate.train.meter import Meter\n"
+    )
+    assert imported_modules(source) == [
+        "feedrate.config",
+        "feedrate.config.plan",
+        "feedrate.files",
+        "feedrate.train.meter",
+        "feedrate.train.meter.Meter",
+    ]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    monkeypatch.setattr(digest, "PACKAGE", tmp_path)
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "main.py").write_text("from feedrate.rooms import kitchen\n")
+    (tmp_path / "rooms/kitchen.py").write_text("import feedrate.rooms.cellar\n")
+    (tmp_path / "rooms/cellar.py").write_text("WINE = 1\n")
+    (tmp_path / "rooms/attic.py").write_text("DUST = 1\n")
+    return tmp_path
+
+
+def digest_of(package, *rooms):
+    return source_digest(DigestCache(package / "cache.json"), Code(("main.py",), rooms))
+
+
+def test_only_imported_modules_count(package):
+    before = digest_of(package)
+    (package / "rooms/attic.py").write_text("DUST = 2\n")
+    assert digest_of(package) == before
+    (package / "rooms/cellar.py").write_text("WINE = 2\n")
+    assert digest_of(package) != before
+
+
+def test_only_the_named_rooms_count(package):
+    before = digest_of(package, "rooms")
+    (package / "main.py").write_text("from feedrate.rooms import kitchen\nX = 1\n")
+    assert digest_of(package, "rooms") == before
+    assert digest_of(package) != before
+
+
+def test_cache_reads_a_file_again_only_when_it_has_changed(tmp_path):
+    file, cache_file = tmp_path / "a.txt", tmp_path / "cache.json"
+    file.write_text("one")
+    calls = []
+
+    def compute(path):
+        calls.append(path)
+        return path.read_text()
+
+    cache = DigestCache(cache_file)
+    assert [cache.digest(file, compute) for _ in range(2)] == ["one", "one"]
+    cache.save()
+    assert DigestCache(cache_file).digest(file, compute) == "one"
+    assert len(calls) == 1
+    file.write_text("other")
+    os.utime(file)
+    assert DigestCache(cache_file).digest(file, compute) == "other"
+
+
+def test_every_kind_of_job_has_its_code():
+    for name, code in CODE.items():
+        for program in code.programs:
+            assert list(digest.PACKAGE.glob(program)), f"{name}: {program}"
+
+
+def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
+    cache = DigestCache(tmp_path / "cache.json")
+    source_digest(cache, CODE["measured"])
+    seen = {os.path.relpath(p, digest.PACKAGE) for p in cache._known}
+    assert {"train/meter.py", "devices/cpu.py", "models/bridgetower.py"} <= seen
+    assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}

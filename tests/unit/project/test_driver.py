@@ -1,0 +1,55 @@
+import subprocess
+import sys
+
+import pytest
+
+from feedrate import driver
+
+HOLD = "import sys, time; from feedrate import driver; driver.hold(); print('held', flush=True); "
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(driver, "_held", None)
+    return tmp_path
+
+
+@pytest.fixture
+def other(folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD + "time.sleep(60)"], stdout=subprocess.PIPE, cwd=folder
+    )
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def lock(folder):
+    (folder / ".snakemake/locks").mkdir(parents=True, exist_ok=True)
+    (folder / ".snakemake/locks/0.input.lock").write_text("x")
+
+
+def test_a_living_driver_is_named(other):
+    assert driver.other_driver().startswith(f"process {other.pid} on ")
+
+
+def test_a_killed_driver_is_forgotten_and_its_lock_cleared(folder, other):
+    lock(folder)
+    assert driver.is_locked()
+    other.kill()
+    other.wait()
+    assert driver.other_driver() == ""
+    assert driver.clear_dead_lock() is True
+    assert not driver.is_locked()
+    assert driver.clear_dead_lock() is False
+
+
+def test_second_hold_does_not_wait_or_fail(folder, other):
+    driver.hold()
+    assert driver.other_driver().startswith(f"process {other.pid} ")
+
+
+def test_no_driver_where_nothing_was_ever_run(folder):
+    assert driver.other_driver() == ""

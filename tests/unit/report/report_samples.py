@@ -1,0 +1,392 @@
+"""A small project and results of it, so that every page can be rendered without a training job."""
+
+import json
+
+import msgspec
+
+from feedrate import paths
+from feedrate.config.device import Device
+from feedrate.config.plan import Project, cell_name, make_plan
+from feedrate.config.published import Published
+from feedrate.config.settings import ModelSettings, Protocol, Settings, TrainSettings
+from feedrate.config.study import Factor, Figure, Source, Study, Table
+from feedrate.config.workflow import Generated, WorkflowConfig
+from feedrate.files import write_json
+from feedrate.results import columns
+from feedrate.results.record import Provenance, Record
+from feedrate.results.tables import write_rows
+
+STUDY = "loading"
+RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
+TABLES = ("published", "cells", "speedup", "claims", "ceilings", "fit", "editions", "data")
+FIGURES = ("answer", "throughput", "step_time", "speedup", "fit", "loss", "steps")
+EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
+"""A text that must come out as it is, as text."""
+
+
+def published(device, workers, value, edition="2023-08", decode="host", headline=True):
+    return Published(
+        id=f"{edition}-{device}-{workers}-{decode}",
+        device=device,
+        count=8,
+        levels={"workers": workers, "decode": decode},
+        metric="samples_per_s",
+        value=value,
+        unit="samples/s",
+        batch_size=48,
+        edition=edition,
+        software="a library 1.7",
+        source="A post on data loading",
+        protocol="3 warm-up steps left out.",
+        headline=headline,
+    )
+
+
+def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and why?"):
+    study = Study(
+        title="Data loading of a model",
+        question=question,
+        source=Source(
+            title="A post on data loading",
+            address="https://example.org/post",
+            editions=["2023-06", "2023-08"],
+        ),
+        settings=Settings(
+            model=ModelSettings(name="bridgetower", size="large"),
+            train=TrainSettings(batch_size=48),
+        ),
+        protocol=Protocol(steps=40, warmup_steps=5, repeats=3),
+        adapt={"cpu": {"settings": {"model": {"size": "tiny"}, "train": {"batch_size": 8}}}},
+        factors={
+            "workers": Factor(
+                sets="loader.workers", levels=list(levels), label="data-loader workers"
+            ),
+            "decode": Factor(
+                sets="loader.decode",
+                levels=["host", "device"],
+                requires={"device": "decode_device"},
+            ),
+        },
+        baseline={"workers": 0, "decode": "host"},
+        tables=[
+            Table(
+                name=kind,
+                kind=kind,
+                title=f"Table of {kind}",
+                caption=f"table_{kind}",
+                columns=[{"workers": 0}, {"workers": 2}, {"workers": 2, "decode": "device"}],
+                factor="workers",
+            )
+            for kind in TABLES
+        ],
+        figures=[
+            Figure(
+                name=kind,
+                kind=kind,
+                title=f"Figure of {kind}",
+                caption=f"figure_{kind}",
+                x="workers",
+            )
+            for kind in FIGURES
+        ],
+    )
+    registry = {
+        "cpu": Device(label="CPU", kind="cpu", capabilities=["fp32", "bf16"]),
+        "gaudi2": Device(label="Gaudi2", kind="hpu", count=8, capabilities=["decode_device"]),
+        "h100": Device(label="H100", kind="cuda", count=8, capabilities=["bf16"]),
+    }
+    rows = [
+        published("gaudi2", 0, 601.5),
+        published("gaudi2", 1, 747.4),
+        published("gaudi2", 2, 768.7),
+        published("gaudi2", 2, 847.7, decode="device"),
+        published("h100", 0, 336.5),
+        published("h100", 2, 602.1),
+        published("gaudi2", 0, 532.4, edition="2023-06", headline=False),
+        published("gaudi2", 1, 639.7, edition="2023-06", headline=False),
+    ]
+    return Project(
+        config=WorkflowConfig(
+            studies=[STUDY],
+            devices=list(devices),
+            dataset="generated",
+            datasets={"generated": Generated()},
+        ),
+        devices=registry,
+        studies={STUDY: study},
+        published={STUDY: rows},
+    )
+
+
+def status_of(bad, spec):
+    return bad.get((spec.device, spec.levels["workers"]), "ok")
+
+
+def run_row(spec, status, cause):
+    rate = RATES[spec.levels["workers"]] * (1 + 0.01 * (spec.repeat - 2))
+    batch = spec.settings.train.batch_size * spec.count
+    steps = spec.protocol.steps - spec.protocol.warmup_steps
+    row = {
+        "study": spec.study,
+        "device": spec.device,
+        "cell": spec.cell,
+        **spec.levels,
+        "repeat": spec.repeat,
+        "status": status,
+        "record": record_path(spec),
+        "commit": "84b8b64",
+        "device_model": "A processor of 2 cores",
+        "host": "node7",
+        "cores_granted": 2,
+        "library": "transformers 5.23.0",
+        "dataset": "generated",
+        "data_digest": "fedcba9876543210",
+        "attempt": 1,
+        "started_at": f"2026-11-21T09:{spec.repeat:02}:00Z",
+        "duration_s": 41.5,
+    }
+    if status != "ok":
+        return row | {"cause": cause}
+    return row | {
+        "samples_per_s": rate,
+        "step_time_median_s": batch / rate,
+        "step_time_p95_s": 1.2 * batch / rate,
+        "data_wait_share": 0.24 if spec.levels["workers"] == 0 else 0.006,
+        "loader_samples_per_s": 40.0 * max(1, min(2, spec.levels["workers"])),
+        "model_samples_per_s": 14.8,
+        "steps": steps,
+        "warmup_steps": spec.protocol.warmup_steps,
+        "wall_s": steps * batch / rate,
+        "trainer_samples_per_s": rate * 0.97,
+    }
+
+
+def cell_row(runs, recommended):
+    good = [run for run in runs if run["status"] == "ok"]
+    first = runs[0]
+    row = {key: first[key] for key in ("study", "device", "cell", "workers", "decode")} | {
+        "runs": len(runs),
+        "ok_runs": len(good),
+        "recommended": False,
+        "noisy": False,
+    }
+    if not good:
+        return row | {"status": first["status"], "cause": first["cause"]}
+    rates = sorted(run["samples_per_s"] for run in good)
+    middle = rates[len(rates) // 2]
+    input_bound = good[0]["data_wait_share"] > 0.1
+    chosen = first["workers"] == recommended
+    return row | {
+        "status": "ok",
+        "samples_per_s": middle,
+        "ci_low": rates[0],
+        "ci_high": rates[-1],
+        "spread": (rates[-1] - rates[0]) / middle,
+        "noisy": first["workers"] == 16,
+        "step_time_median_s": good[0]["step_time_median_s"],
+        "step_time_p95_s": good[0]["step_time_p95_s"],
+        "data_wait_share": good[0]["data_wait_share"],
+        "batch_size": 8,
+        "world_size": 1,
+        "peak_memory_gib": 1.21,
+        "trainer_samples_per_s": middle * 0.97,
+        "loader_samples_per_s": good[0]["loader_samples_per_s"],
+        "model_samples_per_s": good[0]["model_samples_per_s"],
+        "cores_granted": 2,
+        "speedup": middle / RATES[0],
+        "speedup_ci_low": 0.98 * middle / RATES[0],
+        "speedup_ci_high": 1.02 * middle / RATES[0],
+        "verdict": "input-bound" if input_bound else "compute-bound",
+        "why": "24.0% of the time is spent waiting for batches.",
+        "recommended": chosen,
+        "recommendation": "Use 1 worker a rank: 14.1 samples/s, within noise of the best."
+        if chosen
+        else "",
+    }
+
+
+def write_record(root, spec):
+    record = Record(
+        study=spec.study,
+        device=spec.device,
+        cell=spec.cell,
+        levels=spec.levels,
+        repeat=spec.repeat,
+        status="ok",
+        spec=spec,
+        model_parameters=3_812_097,
+        provenance=Provenance(
+            commit="84b8b64",
+            source_digest="0123456789abcdef",
+            command="python -m feedrate.train --spec spec.json",
+            driver="",
+            cores_granted=2,
+            cores_of_host=8,
+            intraop_threads=2,
+            host_memory_gib=15.6,
+            machine_before={"load_1min": 0.2},
+            packages={"torch": "2.13.0", "transformers": "5.23.0"},
+            python="3.11.2",
+            platform="Linux",
+        ),
+    )
+    target = root / record_path(spec)
+    write_json(target, msgspec.to_builtins(record))
+
+
+def record_path(spec):
+    return paths.RECORD.format(
+        study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
+    )
+
+
+def write_events(root, spec):
+    lines = [{"event": "start", "rank": 0, "world_size": 1}]
+    for step in range(1, spec.protocol.steps + 1):
+        warm = step <= spec.protocol.warmup_steps
+        lines.append(
+            {
+                "event": "step",
+                "rank": 0,
+                "step": step,
+                "step_s": 3.1 if step == 1 else 0.6 + 0.05 * (step % 3),
+                "data_wait_s": 0.1,
+                "samples": 8,
+                "loss": 2.5 / (1 + 0.05 * step),
+                "warmup": warm,
+            }
+        )
+    target = root / paths.EVENTS.format(
+        study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def unsupported_rows(plan):
+    return [
+        {
+            "study": u.study,
+            "device": u.device,
+            "cell": u.cell,
+            **u.levels,
+            "status": "unsupported",
+            "cause": f"The device lacks {u.lacks}.",
+            "recommended": False,
+            "noisy": False,
+        }
+        for u in plan.unsupported
+    ]
+
+
+CLAIMS = [
+    {
+        "claim": "workers-h100",
+        "device": "h100",
+        "statement": "2 workers against none on H100",
+        "expression": "h100[workers=2] / h100[workers=0]",
+        "published_value": 1.79,
+        "recomputed_from_published": 1.789,
+        "published_verdict": "consistent",
+        "verdict": "no data here",
+        "why": "h100 was not measured.",
+    },
+    {
+        "claim": "workers-help",
+        "device": "cpu",
+        "statement": f"2 workers are no slower than none {EVIL}",
+        "expression": "*[workers=2] / *[workers=0]",
+        "measured": 1.277,
+        "ci_low": 1.25,
+        "ci_high": 1.3,
+        "verdict": "holds",
+        "why": "1.28 is at least 1.",
+    },
+]
+
+
+DATA_REPORT = {
+    "schema": 1,
+    "dataset": "generated",
+    "source": "generated",
+    "revision": "seed 20",
+    "samples": 598,
+    "splits": {"train": {"rows": 480, "images": 480}, "test": {"rows": 118, "images": 60}},
+    "images": 540,
+    "width_px": {"min": 600, "p5": 640, "median": 900, "mean": 894.2, "p95": 1180, "max": 1200},
+    "kilobytes": {"min": 21, "p5": 30, "median": 88, "mean": 91, "p95": 150, "max": 180},
+    "modes": {"L": 360, "RGB": 180},
+    "formats": {"JPEG": 540},
+    "converted": {"grey to RGB": 360},
+    "changed_since_fetch": [],
+    "rows_left_out": 2,
+    "left_out": [{"path": f"images/{EVIL}.jpg", "reason": "truncated", "rows": 2}],
+}
+
+
+def fit_rows(study, levels):
+    ours = [("here", "cpu", workers, RATES[workers], 1.02 * RATES[workers]) for workers in levels]
+    theirs = [
+        ("published 2023-08", "h100", 0, 336.5, 336.5),
+        ("published 2023-08", "h100", 2, 602.1, 591.0),
+    ]
+    return [
+        {
+            "study": study,
+            "origin": origin,
+            "device": device,
+            "cell": cell_name({"workers": workers, "decode": "host"}),
+            "workers": workers,
+            "loader_workers": workers,
+            "decode": "host",
+            "world_size": 1,
+            "samples_per_s": value,
+            "predicted": predicted,
+            "residual": predicted / value - 1,
+            "tc_s": 0.0133,
+            "td_s": 0.0105,
+            "max_error": 0.02,
+            "bound": "serial" if workers == 0 else "compute",
+            "reading": f"{device}: a worker hides 10.5 ms of loading.",
+            "across_devices": "Td differs between hosts.",
+        }
+        for origin, device, workers, value, predicted in ours + theirs
+    ]
+
+
+def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
+    """Write all result files under `root`; `bad` maps (device, workers) to a status.
+
+    Returns the files, for Inputs.
+    """
+    plan = make_plan(project)
+    factors = {"workers": "integer", "decode": "text"}
+    runs = []
+    for spec in plan.runs.values():
+        status = status_of(bad or {}, spec)
+        runs.append(run_row(spec, status, cause))
+        if status == "ok":
+            write_events(root, spec)
+            write_record(root, spec)
+    lacking = unsupported_rows(plan)
+    by_cell = {}
+    for run in runs:
+        by_cell.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
+    cells = [cell_row(group, recommended) for group in by_cell.values()] + lacking
+    claims, fits = [], []
+    for name, study in project.studies.items():
+        claims += [{"study": name, **claim} for claim in CLAIMS]
+        if any(cell["status"] == "ok" for cell in cells):
+            fits += fit_rows(name, study.factors["workers"].levels)
+    files = []
+    for path, kinds, rows in (
+        (paths.RESULTS_CSV, columns.RUNS, runs + lacking),
+        (paths.CELLS_CSV, columns.CELLS, cells),
+        (paths.CLAIMS_CSV, columns.CLAIMS, claims),
+        (paths.FIT_CSV, columns.FIT, fits),
+    ):
+        files.append(root / paths.of_all_studies(path))
+        write_rows(files[-1], columns.with_factors(kinds, factors), rows)
+    files.append(root / paths.DATA_REPORT.format(dataset="generated"))
+    write_json(files[-1], DATA_REPORT)
+    return files

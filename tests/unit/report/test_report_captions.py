@@ -1,0 +1,62 @@
+"""The files in report/: short captions for every kind, and a first page that takes the article."""
+
+import json
+from pathlib import Path
+
+import jinja2
+import pytest
+from docutils.core import publish_parts
+from report_samples import EVIL, FIGURES, TABLES
+
+from feedrate.config.load import load
+from feedrate.config.study import Study
+from feedrate.report.captions import to_html
+
+ROOT = Path(__file__).resolve().parents[3]
+CAPTIONS = ROOT / "report/captions"
+STUDIES = sorted((ROOT / "config/studies").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CAPTIONS.glob("*.rst")))
+def test_captions_are_short_plain_and_valid(name):
+    source = (CAPTIONS / f"{name}.rst").read_text()
+    assert 2 <= len(source.splitlines()) < 10
+    assert all(len(line) <= 100 for line in source.splitlines())
+    assert "{{" not in source
+    assert "{%" not in source
+    assert "system-message" not in to_html(source)
+    assert jinja2.Environment().from_string(source).render() == source.rstrip("\n")
+
+
+def test_every_kind_has_a_caption_and_every_caption_a_kind():
+    wanted = {f"table_{kind}" for kind in TABLES} | {f"figure_{kind}" for kind in FIGURES}
+    assert {path.stem for path in CAPTIONS.glob("*.rst")} == wanted
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_item_of_a_study_has_its_caption(path):
+    study = load(path, Study)
+    for item in [*study.tables, *study.figures]:
+        assert (CAPTIONS / f"{item.caption}.rst").is_file()
+
+
+def test_the_first_page_takes_the_article_as_it_is(tmp_path, monkeypatch):
+    """As Snakemake does: Jinja, then docutils, then JSON in a script element."""
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    article = '<div class="feedrate"><p>{{ 7 * 7 }} &lt;/script&gt; ünïcode</p></div>'
+    Path("results/overview.html").write_text(article, encoding="utf-8")
+    source = (ROOT / "report/workflow.rst").read_text() + "\n\n.. _Workflow: javascript:x\n"
+    page = publish_parts(jinja2.Environment().from_string(source).render(), writer="html")
+    assert article in page["html_body"]
+    assert "</script" not in json.dumps(page["html_body"])
+    assert EVIL not in page["html_body"]
+
+
+def test_the_style_sheet_covers_desk_phone_and_paper():
+    style = (ROOT / "report/style.css").read_text()
+    assert style.count("{") == style.count("}")
+    assert "@media print" in style
+    assert "max-width: 50rem" in style
+    assert "</" not in style
+    assert "url(" not in style

@@ -1,0 +1,154 @@
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib as mpl
+import pytest
+from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_results
+
+from feedrate.report import figure, settings
+from feedrate.report.figures import canvas
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import FigureSettings
+
+
+@pytest.fixture
+def texts(monkeypatch):
+    """SVG with its texts as texts, so that a test can read them."""
+    monkeypatch.setitem(canvas._RC, "svg.fonttype", "none")
+
+
+def rendered(project, inputs, kind):
+    param = settings.figure_settings(project, STUDY, kind)
+    return figure.render(settings.from_param(repr(param), FigureSettings), inputs)
+
+
+def said(svg):
+    root = ET.fromstring(svg)
+    return [" ".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("cpu", "gaudi2"))
+    bad = {("cpu", 1): "failed", ("cpu", 16): "out_of_memory", ("gaudi2", 2): "invalid"}
+    return project, Inputs(write_results(tmp_path, project, bad=bad, cause=EVIL))
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_the_same_data_give_the_same_bytes(project, inputs, kind):
+    first = rendered(project, inputs, kind)
+    with mpl.rc_context({"font.size": 30, "lines.color": "red", "svg.fonttype": "none"}):
+        assert rendered(project, inputs, kind) == first
+    assert f"Figure of {kind}" in first
+    assert not re.search(r"20\d\d-\d\d-\d\d|matplotlib", first.split("</metadata>")[0])
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_nothing_is_fetched_and_no_font_is_needed(project, inputs, kind):
+    svg = rendered(project, inputs, kind)
+    ET.fromstring(svg)
+    assert "<text" not in svg
+    assert "<script" not in svg
+    assert not re.search(r'href="(?!#)', svg)
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_many_cells_some_bad(many, texts, kind):
+    svg = rendered(*many, kind)
+    ET.fromstring(svg)
+    assert "<script" not in svg
+
+
+@pytest.mark.parametrize("kind", [k for k in FIGURES if k not in ("throughput", "speedup")])
+def test_without_a_good_cell_a_sentence_stands_in_place_of_axes(
+    tmp_path, project, texts, kind, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    bad = {("cpu", workers): "failed" for workers in RATES}
+    svg = rendered(project, Inputs(write_results(tmp_path, project, bad=bad)), kind)
+    words = " ".join(said(svg))
+    assert re.search(r"\b(No|no)\b", words)
+    assert "samples/s" not in words
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(levels=(0,))
+    ET.fromstring(rendered(project, Inputs(write_results(tmp_path, project)), kind))
+
+
+def test_the_answer_says_what_to_use_and_what_limits(project, inputs, texts):
+    words = said(rendered(project, inputs, "answer"))
+    assert "CPU: use workers = 1 (14.10 samples/s, ×1.26 the baseline)" in words  # noqa: RUF001
+    for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
+        assert word in words
+    for name in ("loader alone", "model alone", "training", "samples/s", "data-loader workers"):
+        assert name in words
+    assert "↑ 80.0" in words
+
+
+def test_the_answer_names_cells_without_a_number(many, texts):
+    words = said(rendered(*many, "answer"))
+    assert "failed" in words
+    assert "out of" in words
+    assert "memory" in words
+
+
+def test_throughput_shows_here_and_published_and_what_failed(many, texts):
+    words = said(rendered(*many, "throughput"))
+    for word in ("Here: CPU", "Here: Gaudi2", "Published: A post on data loading", "failed"):
+        assert word in words
+    assert any("not supported on cpu" in word.lower() for word in words)
+
+
+def test_throughput_without_measurements_still_shows_the_published(tmp_path, project, texts):
+    bad = {("cpu", workers): "failed" for workers in RATES}
+    inputs = Inputs(write_results(tmp_path, project, bad=bad))
+    assert "Published: A post on data loading" in said(rendered(project, inputs, "throughput"))
+
+
+def test_step_time_shows_the_wait_and_its_unit(project, inputs, texts):
+    words = said(rendered(project, inputs, "step_time"))
+    assert "time of an optimizer step (ms)" in words
+    assert any(re.fullmatch(r"7\d\d ms, waits 24%", word) for word in words)
+    assert "waits for data" in words
+
+
+def test_speedups_bear_their_numbers(project, inputs, texts):
+    words = said(rendered(project, inputs, "speedup"))
+    assert "×1.26" in words  # noqa: RUF001
+    assert "×1.79" in words  # noqa: RUF001
+    assert "1.23 to 1.28" in words
+
+
+def test_the_fit_shows_number_and_prediction(project, inputs, texts):
+    assert "602.1 → 591.0" in said(rendered(project, inputs, "fit"))
+
+
+def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs, texts):
+    words = said(rendered(project, inputs, "steps"))
+    assert "warm-up, left out" in words
+    assert "step 1: 3.10 s ↑" in words
+
+
+def test_steps_say_how_many_cells_are_not_shown(tmp_path, texts, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("cpu", "gaudi2"))
+    words = said(rendered(project, Inputs(write_results(tmp_path, project)), "steps"))
+    assert "optimizer step (the first 8 of 12 cells)" in words
+
+
+def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
+    whole = rendered(project, inputs, "loss")
+    events = next(p for p in inputs.path("results.csv").parent.rglob("events.jsonl"))
+    events.write_text('{"event": "step"}\n{"event"\nnot json\n')
+    assert rendered(project, inputs, "loss") != whole
+
+
+def test_colour_never_stands_alone():
+    for field in ("color", "marker", "hatch"):
+        values = [getattr(style, field) for style in canvas.STYLES]
+        assert len(set(values)) == len(values)
+    assert canvas.style(9) == canvas.STYLES[2]

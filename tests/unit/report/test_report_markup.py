@@ -1,0 +1,62 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_samples import EVIL
+
+from feedrate.config.load import ConfigError
+from feedrate.report import markup
+
+
+@given(st.text())
+def test_a_text_never_opens_a_tag(text):
+    made = markup.el("p", text, title=text)
+    assert made.count("<") == 2
+    assert made.startswith("<p")
+    assert made.endswith("</p>")
+
+
+def test_text_is_escaped_once_where_it_enters():
+    cell = markup.join(EVIL, markup.small(EVIL))
+    page = markup.page(EVIL, markup.table([EVIL], [markup.row([cell, EVIL])]))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "&amp;lt;" not in page
+
+
+def test_a_page_needs_nothing_from_anywhere():
+    page = markup.page("A table", markup.el("p", "text"))
+    assert not re.search(r"(src|href)=|@import|url\(", page)
+
+
+def test_the_middle_of_a_page_comes_back(tmp_path):
+    content = markup.table(["a", "b"], [markup.row(["1", EVIL])])
+    path = tmp_path / "table.html"
+    path.write_text(markup.page("A table", content))
+    assert markup.content_of(path) == content
+
+
+def test_a_page_of_another_make_is_refused(tmp_path):
+    path = tmp_path / "table.html"
+    path.write_text("<p>hello</p>")
+    with pytest.raises(ConfigError, match=r"table\.html: not a table page"):
+        markup.content_of(path)
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", ""])
+def test_only_web_addresses_become_links(address):
+    assert "href" not in markup.link("source", address)
+    assert 'href="https://example.org"' in markup.link("source", "https://example.org")
+
+
+def test_words_that_stand_for_numbers_are_marked_but_signs_are_not():
+    assert 'class="word"' in markup.word("failed")
+    assert "class" not in markup.word("/")
+
+
+def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
+    made = markup.table(["", "x"], [markup.row(["r", "1"]), markup.group_row("g", 2)])
+    assert made.startswith('<div class="scroll" tabindex="0"><table>')
+    assert '<th scope="row">r</th>' in made
+    assert '<th colspan="2" scope="rowgroup">g</th>' in made

@@ -1,0 +1,154 @@
+import re
+
+import msgspec
+import pytest
+from report_samples import EVIL, FIGURES, RATES, STUDY, TABLES, make_project, write_results
+
+from feedrate import paths
+from feedrate.config.load import ConfigError
+from feedrate.config.plan import make_plan
+from feedrate.report import figure, overview, settings, table
+from feedrate.report.captions import read_captions, to_html
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import FigureSettings, OverviewSettings, TableSettings
+
+
+def write_pages(project, files):
+    """The result files, pages and captions of all studies, as the rule of the overview has them."""
+    inputs, pages = Inputs(files), []
+    for study in project.studies:
+        for name in TABLES:
+            param = settings.table_settings(project, study, name)
+            page = table.render(settings.from_param(repr(param), TableSettings), inputs)
+            pages.append((paths.TABLE.format(study=study, table=name), page))
+        for name in FIGURES:
+            param = settings.figure_settings(project, study, name)
+            page = figure.render(settings.from_param(repr(param), FigureSettings), inputs)
+            pages.append((paths.FIGURE.format(study=study, figure=name), page))
+    pages.append(("captions/table_cells.rst", "Seen *here*: all cells."))
+    root = inputs.path("results.csv").parent.parent
+    for path, content in pages:
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        files.append(target)
+    return files
+
+
+def render(project, files):
+    param = settings.overview_settings(project, make_plan(project))
+    return overview.render(
+        settings.from_param(repr(param), OverviewSettings), Inputs(write_pages(project, files))
+    )
+
+
+@pytest.fixture
+def article(tmp_path, project, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return render(project, write_results(tmp_path, project))
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("cpu", "gaudi2"), question=EVIL)
+    bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
+    return render(project, write_results(tmp_path, project, bad=bad, cause=EVIL))
+
+
+def test_the_answer_stands_at_the_top_with_its_picture(article):
+    assert article.index("How fast, and why?") < article.index("CPU: use workers = 1.")
+    assert article.index("CPU: use workers = 1.") < article.index("<img")
+    assert article.index("<img") < article.index("What limits each setting")
+    assert 'alt="CPU: use workers = 1."' in article
+
+
+def test_all_tables_and_figures_are_in_it_with_anchors(article):
+    for name in TABLES:
+        assert f'id="{STUDY}-table-{name}"' in article
+        assert f'href="#{STUDY}-table-{name}"' in article
+    for name in FIGURES:
+        assert (f'id="{STUDY}-figure-{name}"' in article) == (name != "answer")
+    assert article.count("<img") == len(FIGURES)
+
+
+def test_it_is_one_piece_that_needs_nothing(article):
+    assert article.startswith('<div class="feedrate"><style>')
+    addresses = re.findall(r'(?:src|href)="([^"]{1,20})', article)
+    assert {a.split(":")[0].split("#")[0] for a in addresses} == {"data", "", "https"}
+    assert "@import" not in article
+    assert "url(" not in article
+
+
+def test_it_survives_the_script_element_of_the_report_page(article, broken):
+    for page in (article, broken):
+        assert not re.search(r"</?script|<!--", page, re.IGNORECASE)
+
+
+def test_captions_stand_with_their_items(article):
+    assert "<p>Seen <em>here</em>: all cells.</p>" in article
+
+
+def test_every_number_leads_to_a_record_and_a_commit(article):
+    assert f"results/{STUDY}/cpu/workers=1,decode=host/rep3/record.json" in article
+    for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of 8 of the host"):
+        assert fact in article
+    assert "python -m feedrate.train --spec spec.json" in article
+    assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
+
+
+def test_failures_stand_before_the_answer(broken):
+    failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
+    assert failed < answered < broken.index("Gaudi2: use workers = 1.")
+    assert "and 1 more, under all cells" in broken
+
+
+def test_texts_from_data_and_configuration_stay_texts(broken):
+    assert "&lt;script&gt;alert(" in broken
+    assert "<script" not in broken
+    assert "{{ 7 * 7 }}" in broken
+
+
+def test_two_studies_each_have_their_part(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = make_project()
+    study = msgspec.structs.replace(one.studies[STUDY], question="And the second?")
+    both = msgspec.structs.replace(
+        one,
+        studies={**one.studies, "second": study},
+        published={**one.published, "second": []},
+    )
+    article = render(both, write_results(tmp_path, both))
+    assert f'<h2 id="{STUDY}">How fast, and why?</h2>' in article
+    assert '<h2 id="second">And the second?</h2>' in article
+    assert article.index('id="second"') < article.index(f'id="{STUDY}-table-cells"')
+    assert 'id="second-table-cells"' in article
+
+
+def test_a_missing_page_is_named(tmp_path, project):
+    files = write_results(tmp_path, project)
+    param = settings.overview_settings(project, make_plan(project))
+    read = settings.from_param(repr(param), OverviewSettings)
+    with pytest.raises(ConfigError, match=r"results/loading/figures/answer\.svg is needed"):
+        overview.render(read, Inputs(files))
+
+
+def test_unreadable_records_leave_only_what_they_told_unsaid(tmp_path, project, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = write_results(tmp_path, project)
+    for record in tmp_path.rglob("record.json"):
+        record.write_text("{}")
+    article = render(project, files)
+    assert "A processor of 2 cores" in article
+    assert "torch 2.13.0" not in article
+
+
+def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    made = to_html(
+        f".. include:: {tmp_path}/secret.txt\n\n.. raw:: html\n\n   <script>1</script>\n"
+    )
+    assert "<script" not in made
+    assert ">secret<" not in made
+    (tmp_path / "figure_x.rst").write_text("A *figure*.")
+    assert read_captions([tmp_path / "figure_x.rst"]) == {"figure_x": "<p>A <em>figure</em>.</p>"}

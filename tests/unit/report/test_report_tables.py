@@ -1,0 +1,147 @@
+import json
+
+import pytest
+from report_samples import EVIL, RATES, STUDY, TABLES, make_project, write_results
+
+from feedrate.report import settings, table
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import TableSettings
+
+DASH = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def rendered(project, inputs, kind):
+    param = settings.table_settings(project, STUDY, kind)
+    return table.render(settings.from_param(repr(param), TableSettings), inputs)
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """Nothing measured at all on a device, and a cause that would be a script."""
+    project = make_project(("cpu", "gaudi2"))
+    bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
+    bad |= {("gaudi2", 16): "invalid"}
+    return project, Inputs(write_results(tmp_path, project, bad=bad, cause=EVIL))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_kind_is_one_whole_page(project, inputs, kind):
+    page = rendered(project, inputs, kind)
+    assert page.startswith("<!doctype html>")
+    assert f"<title>Table of {kind}</title>" in page
+    assert page.count('<main class="feedrate">') == page.count("</main>") == 1
+    assert "<table" in page
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_texts_from_data_stay_texts(broken, kind):
+    page = rendered(*broken, kind)
+    assert "<script" not in page
+    assert page.count("{{") == page.count("{{ 7 * 7 }}")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_kind_stands_without_any_row(tmp_path, project, kind):
+    files = write_results(tmp_path, project)
+    for file in files:
+        if file.suffix == ".csv":
+            file.write_text(file.read_text().splitlines()[0] + "\n")
+    page = rendered(project, Inputs(files), kind)
+    assert "<main" in page
+
+
+def test_the_published_table_shows_theirs_and_ours(project, inputs):
+    page = rendered(project, inputs, "published")
+    assert "<td>601.5</td>" in page
+    assert "<td>847.7</td>" in page
+    h100 = page.split(">H100<")[1].split("</tr>")[0]
+    assert "<td>/</td>" in h100
+    assert "2023-08, a library 1.7, batch 48" in page
+    ours = page.split("Measured here")[1]
+    assert "11.20<small>11.09 to 11.31</small>" in ours
+    assert "<span>/</span>" in ours
+    assert "batch 8" in ours
+
+
+def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
+    project = make_project(("gaudi2",))
+    page = rendered(project, Inputs(write_results(tmp_path, project)), "published")
+    last = page.split("Gaudi2: measured over published")[1]
+    assert f"<td>{TIMES}0.02</td>" in last
+
+
+@pytest.mark.parametrize("kind", ["published", "cells", "speedup", "ceilings"])
+def test_cells_without_a_number_say_why(broken, kind):
+    page = rendered(*broken, kind)
+    for words in ("failed", "out of memory", "rejected by a check"):
+        if not (kind == "published" and words == "rejected by a check"):
+            assert words in page
+    assert kind == "ceilings" or "/" in page
+
+
+def test_all_cells_with_their_intervals_and_what_is_not_supported(project, inputs):
+    page = rendered(project, inputs, "cells")
+    assert "14.10<small>13.96 to 14.24</small>" in page
+    assert "4 cells not supported" in page
+    assert "The device lacks decode_device. 0, device; 1, device; 2, device; 16, device." in page
+    assert '<tr class="use"><th scope="row">1, host</th>' in page
+    assert "noisy: spread 2.0%" in page
+
+
+def test_a_device_with_no_rows_is_named(tmp_path, project):
+    files = write_results(tmp_path, project)
+    inputs = Inputs(files)
+    page = rendered(make_project(("cpu", "h100")), inputs, "cells")
+    assert "not run" in page.split(">H100<")[1]
+
+
+def test_claims_that_were_measured_stand_first_with_their_verdict(project, inputs):
+    page = rendered(project, inputs, "claims")
+    assert page.index("no slower than none") < page.index("against none on H100")
+    assert "✓ holds" in page
+    assert "no data here" in page
+    assert f"<td>{TIMES}1.79</td>" in page
+    assert f"{TIMES}1.28<small>1.25 to 1.30</small><small>CPU</small>" in page
+
+
+def test_ceilings_name_the_share_of_the_lower_one(project, inputs):
+    page = rendered(project, inputs, "ceilings")
+    row = page.split(">1, host<")[1].split("</tr>")[0]
+    assert "<td>95%</td>" in row
+    assert "compute-bound" in row
+
+
+def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
+    page = rendered(project, inputs, "fit")
+    assert "CPU, here, Tc 13.3 ms, Td 10.5 ms" in page
+    assert page.index("CPU, here") < page.index("H100, published 2023-08")
+    assert "<td>-1.8%</td>" in page
+    assert "Td differs between hosts." in page
+
+
+def test_editions_stand_in_their_order_with_the_drift(project, inputs):
+    page = rendered(project, inputs, "editions")
+    group = page.split("Gaudi2, 8 devices: workers = 0")[1].split('scope="rowgroup"')[0]
+    assert group.index("2023-06") < group.index("2023-08")
+    assert f"<td>{TIMES}1.13</td>" in group
+    assert "used for claims" in group
+
+
+def test_the_data_report_names_what_was_left_out(project, inputs):
+    page = rendered(project, inputs, "data")
+    assert "598 with 540 images" in page
+    assert "train: 480 rows, 480 images" in page
+    assert "truncated" in page
+    assert "Left out: 1 file, 2 rows." in page
+
+
+def test_a_long_list_of_bad_files_is_cut_and_counted(project, inputs):
+    path = inputs.path("data_report.json")
+    report = json.loads(path.read_text())
+    report["left_out"] = [{"path": f"{i}.jpg", "reason": "empty", "rows": 1} for i in range(70)]
+    path.write_text(json.dumps(report))
+    page = rendered(project, inputs, "data")
+    assert "49.jpg" in page
+    assert "50.jpg" not in page
+    assert "and 20 more" in page

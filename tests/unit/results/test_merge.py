@@ -1,0 +1,73 @@
+import pyarrow.parquet as pq
+
+from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, with_factors
+from feedrate.results.confirm import main as confirm
+from feedrate.results.merge import main as merge
+from feedrate.results.tables import read_rows, write_rows
+
+FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
+FILES["fit"] = ("fit", FIT)
+
+
+def write_study(folder, study, factors, **levels):
+    row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
+    for name, columns in FILES.values():
+        columns = with_factors(columns, factors)
+        write_rows(folder / study / f"{name}.csv", columns, [row | levels])
+
+
+def arguments(folder, *studies):
+    given = [f"--out={folder}"]
+    for option, (name, _) in FILES.items():
+        given += [f"--{option}", *(str(folder / study / f"{name}.csv") for study in studies)]
+    return given
+
+
+def test_studies_with_other_factors_stand_in_one_table(tmp_path):
+    write_study(tmp_path, "a", {"workers": "integer"}, workers=2)
+    write_study(tmp_path, "b", {"size": "text", "workers": "text"}, size="large", workers="many")
+    assert merge(arguments(tmp_path, "a", "b")) == 0
+    rows = read_rows(tmp_path / "results.csv", RUNS)
+    assert [(r["study"], r["workers"], r["size"]) for r in rows] == [
+        ("a", 2, None),
+        ("b", "many", "large"),
+    ]
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table.column("workers").to_pylist() == ["2", "many"]
+    assert {p.name for p in tmp_path.glob("*.csv")} == {
+        "results.csv", "cells.csv", "claims.csv", "fit.csv",
+    }  # fmt: skip
+
+
+def test_one_study_alone_is_its_own_table(tmp_path):
+    write_study(tmp_path, "a", {"workers": "integer"}, workers=2)
+    assert merge(arguments(tmp_path, "a")) == 0
+    assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
+
+
+def test_a_missing_file_is_one_sentence(tmp_path, capsys):
+    assert merge(arguments(tmp_path, "nowhere")) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def results(folder, *statuses):
+    rows = [
+        {"study": "a", "device": "cpu", "cell": "x", "repeat": k, "status": s, "cause": "Why."}
+        for k, s in enumerate(statuses, start=1)
+    ]
+    write_rows(folder / "results.csv", with_factors(RUNS, {}), rows)
+    return ["--results", str(folder / "results.csv"), "--out", str(folder / "confirmed.txt")]
+
+
+def test_results_are_confirmed_where_nothing_failed(tmp_path):
+    assert confirm(results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
+    assert (tmp_path / "confirmed.txt").exists()
+
+
+def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
+    assert confirm(results(tmp_path, "ok", "failed", "invalid")) == 1
+    told = capsys.readouterr().err
+    assert "2 of 3 runs did not end well" in told
+    assert "a cpu x rep 2: failed: Why." in told
+    assert "rep 1" not in told
+    assert not (tmp_path / "confirmed.txt").exists()

@@ -1,0 +1,130 @@
+"""A copy of the project with a small study, run as a user runs it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "config", "workflow", "profiles", "report", "envs")
+
+MINI = {
+    "title": "A small study",
+    "question": "Does the workflow work?",
+    "source": {"title": "none"},
+    "settings": {
+        "model": {"name": "bridgetower", "size": "tiny"},
+        "loader": {"max_tokens": 16},
+        "train": {"batch_size": 4, "precision": "fp32"},
+    },
+    "protocol": {"steps": 6, "warmup_steps": 2, "repeats": 1, "ceiling_s": 0.2},
+    "factors": {
+        "workers": {"sets": "loader.workers", "levels": [0, 1]},
+        "decode": {
+            "sets": "loader.decode",
+            "levels": ["host", "device"],
+            "requires": {"device": "decode_device"},
+        },
+    },
+    "baseline": {"workers": 0, "decode": "host"},
+    "tables": [{"name": "cells", "kind": "cells", "title": "Cells", "caption": "table_cells"}],
+    "figures": [
+        {
+            "name": "answer",
+            "kind": "answer",
+            "title": "Answer",
+            "caption": "figure_answer",
+            "x": "workers",
+        }
+    ],
+}
+DATA = {"source": "generated", "train": 48, "validation": 8, "test": 8}
+
+
+@dataclass
+class Project:
+    """A project folder and the commands that a user types in it."""
+
+    root: Path
+
+    def env(self) -> dict[str, str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")}
+        return env | {
+            "PYTHONPATH": str(self.root / "workflow"),
+            "PATH": f"{Path(sys.executable).parent}:{env['PATH']}",
+            "HOME": str(self.root / "home"),
+        }
+
+    def popen(self, *command: str, **options: object) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=self.root,
+            env=self.env(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **options,
+        )
+
+    def call(self, *command: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=self.root,
+            env=self.env(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+            check=False,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.call("feedrate", "run", *arguments)
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Jobs that the next call would run, by rule."""
+        done = self.call("snakemake", "--profile", "profiles/local", "-n", *arguments)
+        assert done.returncode == 0, done.stdout
+        table = re.findall(r"^(\w[\w-]*) +(\d+)$", done.stdout, flags=re.M)
+        return {rule: int(count) for rule, count in table if rule != "total"}
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        file = self.root / path
+        text = file.read_text()
+        assert old in text, f"{old!r} is not in {path}"
+        file.write_text(text.replace(old, new, 1))
+
+    def study(self, **changes: object) -> None:
+        """Write the small study with some keys changed."""
+        path = self.root / "config/studies/mini.yaml"
+        path.write_text(yaml.safe_dump(MINI | changes, sort_keys=False))
+
+    def config(self, **changes: object) -> None:
+        """Change keys of config.yaml."""
+        path = self.root / "config/config.yaml"
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
+
+    def record(self, cell: str, study: str = "mini") -> dict:
+        path = self.root / f"results/{study}/cpu/{cell}/rep1/record.json"
+        return json.loads(path.read_text())
+
+
+def make_project(root: Path) -> Project:
+    """Copy the project's own files and select the small study."""
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, root / part)
+    (root / "home").mkdir()
+    project = Project(root)
+    project.study()
+    project.config(studies=["mini"], dataset="small", datasets={"small": DATA}, repeats=None)
+    return project
