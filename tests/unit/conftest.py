@@ -16,7 +16,7 @@ from feedrate.files import digest_file, write_json
 
 ROWS = {"train": 24, "validation": 7, "test": 6}
 SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-WORDS = "a cat dog king desk meeting says that the moon was never budgeted for".split()
+WORDS = ["a", "cat", "dog", "king", "desk", "says", "that", "the", "moon", "was", "never", "late"]
 
 
 def draw(path: Path, rng: np.random.Generator, *, grey: bool) -> None:

@@ -123,6 +123,7 @@ def make_project(root: Path) -> Project:
             shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, root / part)
+    (root / "local").symlink_to("profiles/local")
     (root / "home").mkdir()
     project = Project(root)
     project.study()

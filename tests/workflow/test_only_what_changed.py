@@ -12,7 +12,7 @@ TRAIN = "train_cpu"
 @pytest.mark.parametrize(
     ("path", "old", "new"),
     [
-        ("workflow/feedrate/report/figures/answer.py", "import", "ANSWER = 42\nimport"),
+        ("workflow/feedrate/report/figures/answer.py", "\n\n\n", "\n\nANSWER = 42\n\n\n"),
         ("report/captions/figure_answer.rst", "\n", " Seen from afar.\n"),
         ("config/devices.yaml", "price_usd_per_hour: null", "price_usd_per_hour: 1.5"),
         ("config/devices.yaml", "label: ", "label: The "),
@@ -27,9 +27,9 @@ def test_cosmetic_edits_train_nothing(edited, path, old, new):
 
 
 def test_figure_code_redraws_the_figure(edited):
-    edited.edit("workflow/feedrate/report/figures/answer.py", "import", "ANSWER = 42\nimport")
+    edited.edit("workflow/feedrate/report/figures/answer.py", "\n\n\n", "\n\nANSWER = 42\n\n\n")
     planned = edited.planned()
-    assert planned["plot_figure"] == 1
+    assert planned["plot_answer"] == 1
     assert "parse_log" not in planned
 
 
@@ -56,6 +56,15 @@ def test_one_more_repeat_trains_only_the_new_repeats(edited):
     assert edited.planned()[TRAIN] == 2
 
 
+def test_a_published_number_or_a_claim_trains_nothing(edited):
+    claim = {"id": "c", "text": "t", "expression": "*[workers=1] / *[workers=0]", "at_least": 1.0}
+    edited.study(claims=[claim])
+    planned = edited.planned()
+    assert planned["check_claims"] == 1
+    assert TRAIN not in planned
+    assert "parse_log" not in planned
+
+
 def test_one_data_image_prepares_and_trains_all(edited):
     image = min((edited.root / "resources/datasets/small/raw").rglob("*.jpg"))
     other = max((edited.root / "resources/datasets/small/raw").rglob("*.jpg"))
@@ -66,7 +75,7 @@ def test_one_data_image_prepares_and_trains_all(edited):
 
 
 def test_training_code_trains(edited):
-    edited.edit("workflow/feedrate/train/meter.py", "import", "GREETING = 'hello'\nimport")
+    edited.edit("workflow/feedrate/train/meter.py", "\n\n\n", "\n\nGREETING = 'hello'\n\n\n")
     assert edited.planned()[TRAIN] == 2
 
 

@@ -40,6 +40,17 @@ def hold() -> None:
         _held = stream
 
 
+def equip_jobs(package: Path) -> None:
+    """Set what the jobs of this driver find in their environment.
+
+    A training job ends with the driver, even where that is killed without a word; and jobs in
+    environments of their own find the package in the folder `package`.
+    """
+    os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
+    found = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package), found]))
+
+
 def other_driver() -> str:
     """Who drives a workflow in this folder now, as `process 123 on node7 since 10:42`; else ""."""
     try:

@@ -1,6 +1,5 @@
 """What all rules share: the checked configuration, the plan, and what belongs to one driver."""
 
-import os
 import re
 from pathlib import Path
 
@@ -21,14 +20,7 @@ VIEW = PlanView(PROJECT, Path(workflow.basedir))
 STUDIES = list(PROJECT.studies)
 
 driver.hold()
-# A training job ends with the process that started it, even where that is killed without a word.
-os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
-# Jobs in environments of their own find the package too.
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(
-        None, [str(Path(workflow.basedir) / "workflow"), os.environ.get("PYTHONPATH")]
-    )
-)
+driver.equip_jobs(Path(workflow.basedir) / "workflow")
 
 
 wildcard_constraints:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feedrate.config.base import level_text
 from feedrate.config.device import Device
 from feedrate.config.plan import Project, cell_name, make_plan
-from feedrate.config.settings import LoaderSettings, ModelSettings, Protocol, Settings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, StudyProtocol
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import Generated, WorkflowConfig
@@ -49,7 +49,7 @@ def studies(draw):
         question="q",
         source=Source(title="s"),
         settings=Settings(model=ModelSettings(name="bridgetower", size="tiny")),
-        protocol=Protocol(steps=5, warmup_steps=1, repeats=draw(st.integers(1, 4))),
+        protocol=StudyProtocol(steps=5, warmup_steps=1, repeats=draw(st.integers(1, 4))),
         adapt=draw(st.sampled_from([{}, {"hpu": {"protocol": {"repeats": 2}}}])),
         factors=factors,
         baseline={name: factor.levels[0] for name, factor in factors.items()},
@@ -183,7 +183,7 @@ def small():
         question="q",
         source=Source(title="s"),
         settings=Settings(model=ModelSettings(name="bridgetower", size="large")),
-        protocol=Protocol(steps=100, warmup_steps=10),
+        protocol=StudyProtocol(steps=100, warmup_steps=10),
         adapt={
             "cuda": {"settings": {"model": {"size": "base"}}, "protocol": {"steps": 50}},
             "gpu": {"settings": {"train": {"batch_size": 7}}},
@@ -237,7 +237,7 @@ def test_repeats_and_checkpoint_of_the_workflow_go_over_those_of_the_study(small
     plan = make_plan(msgspec.structs.replace(small, config=config))
     assert len(plan.runs) == 2 * 3
     for spec in plan.runs.values():
-        assert (spec.protocol.repeats, spec.repeat) == (1, 1)
+        assert spec.repeat == 1
         assert (spec.settings.model.checkpoint, spec.settings.model.revision) == (
             "org/model",
             "abc",

@@ -8,7 +8,7 @@ from feedrate import paths
 from feedrate.config.device import Device
 from feedrate.config.plan import Project, cell_name, make_plan
 from feedrate.config.published import Published
-from feedrate.config.settings import ModelSettings, Protocol, Settings, TrainSettings
+from feedrate.config.settings import ModelSettings, Settings, StudyProtocol, TrainSettings
 from feedrate.config.study import Factor, Figure, Source, Study, Table
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.files import write_json
@@ -55,7 +55,7 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
             model=ModelSettings(name="bridgetower", size="large"),
             train=TrainSettings(batch_size=48),
         ),
-        protocol=Protocol(steps=40, warmup_steps=5, repeats=3),
+        protocol=StudyProtocol(steps=40, warmup_steps=5, repeats=3),
         adapt={"cpu": {"settings": {"model": {"size": "tiny"}, "train": {"batch_size": 8}}}},
         factors={
             "workers": Factor(

@@ -25,7 +25,7 @@ def points(project, inputs):
 def test_the_answer_is_a_setting_with_its_gain_and_limit(project, inputs):
     answer = findings.answer(shown(project), inputs.cells(STUDY), "cpu")
     assert answer.found
-    assert answer.headline == "CPU: use workers = 1."
+    assert answer.headline == "CPU: use data-loader workers = 1."
     assert answer.detail == (
         f"It trains 14.10 samples/s (interval 13.96 to 14.24), {TIMES}1.26 (1.23 to 1.28) the rate "
         "with workers = 0. It is compute-bound there: faster loading would gain little."
@@ -35,7 +35,7 @@ def test_the_answer_is_a_setting_with_its_gain_and_limit(project, inputs):
 def test_the_baseline_as_the_answer(tmp_path, project):
     inputs = Inputs(write_results(tmp_path, project, recommended=0))
     answer = findings.answer(shown(project), inputs.cells(STUDY), "cpu")
-    assert answer.headline == "CPU: use workers = 0."
+    assert answer.headline == "CPU: use data-loader workers = 0."
     assert "it is the baseline, and no setting is measurably faster" in answer.detail
     assert "loading holds it back" in answer.detail
 

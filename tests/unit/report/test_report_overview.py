@@ -57,10 +57,10 @@ def broken(tmp_path, monkeypatch):
 
 
 def test_the_answer_stands_at_the_top_with_its_picture(article):
-    assert article.index("How fast, and why?") < article.index("CPU: use workers = 1.")
-    assert article.index("CPU: use workers = 1.") < article.index("<img")
+    assert article.index("How fast, and why?") < article.index("CPU: use data-loader workers = 1.")
+    assert article.index("CPU: use data-loader workers = 1.") < article.index("<img")
     assert article.index("<img") < article.index("What limits each setting")
-    assert 'alt="CPU: use workers = 1."' in article
+    assert 'alt="CPU: use data-loader workers = 1."' in article
 
 
 def test_all_tables_and_figures_are_in_it_with_anchors(article):
@@ -99,7 +99,7 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
 
 def test_failures_stand_before_the_answer(broken):
     failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
-    assert failed < answered < broken.index("Gaudi2: use workers = 1.")
+    assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "and 1 more, under all cells" in broken
 
 

@@ -31,8 +31,8 @@ CODE = {
         ("train/worker.py", "devices/*.py", "models/*.py"),
         ("train", "devices", "models", "data/loading"),
     ),
-    "fetched": Code(("data/fetch.py",)),
-    "prepared": Code(("data/prepare.py",)),
+    "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
+    "prepared": Code(("data/prepare.py",), ("data",)),
     "parsed": Code(("logs/__main__.py",)),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
@@ -56,7 +56,7 @@ class DigestCache:
             self._known = {}
 
     def digest(self, path: Path, compute: Callable[[Path], Any]) -> Any:
-        """`compute(path)`, a JSON value, computed only where the file's size or time has changed."""
+        """`compute(path)`, a JSON value; computed only where the size or time has changed."""
         stat = path.stat()
         state = [stat.st_mtime_ns, stat.st_size]
         known = self._known.get(str(path))

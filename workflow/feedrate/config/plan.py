@@ -14,7 +14,7 @@ from feedrate.config.device import Device
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapted, setting_type
-from feedrate.config.settings import Protocol, RunSpec, Settings
+from feedrate.config.settings import Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import WorkflowConfig
@@ -102,11 +102,12 @@ def make_plan(project: Project) -> Plan:
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     for name, device in itertools.product(project.studies, project.config.devices):
-        common = _common(project, name, device)
+        protocol = _protocol(project, name, device)
+        common = _common(project, name, device, protocol)
         cells, lacking = _cells(project.studies[name], project.devices[device], common)
         unsupported += lacking
-        for repeat, cell in itertools.product(range(1, common.protocol.repeats + 1), cells):
-            seed = common.protocol.seed + repeat - 1
+        for repeat, cell in itertools.product(range(1, protocol.repeats + 1), cells):
+            seed = protocol.seed + repeat - 1
             runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
     return Plan(runs=runs, unsupported=unsupported)
 
@@ -137,13 +138,20 @@ def _cells(
     return cells, unsupported
 
 
-def _common(project: Project, name: str, device: str) -> RunSpec:
+def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
+    """A study's protocol, adapted for a device."""
+    study, entry = project.studies[name], project.devices[device]
+    protocol = adapted(study.protocol, study, "protocol", (entry.kind, device))
+    if project.config.repeats is not None:
+        protocol["repeats"] = project.config.repeats
+    origin = f"config/studies/{name}.yaml, adapted for {device}"
+    return convert(protocol, StudyProtocol, origin)
+
+
+def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """What all runs of a study on a device share: its settings and protocol, adapted."""
     config, study, entry = project.config, project.studies[name], project.devices[device]
     settings = adapted(study.settings, study, "settings", (entry.kind, device))
-    protocol = adapted(study.protocol, study, "protocol", (entry.kind, device))
-    if config.repeats is not None:
-        protocol["repeats"] = config.repeats
     if config.checkpoint is not None:
         revision = config.checkpoint_revision
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
@@ -157,10 +165,10 @@ def _common(project: Project, name: str, device: str) -> RunSpec:
         cell="",
         levels={},
         repeat=1,
-        seed=protocol["seed"],
+        seed=protocol.seed,
         dataset=config.dataset,
         settings=convert(settings, Settings, origin),
-        protocol=convert(protocol, Protocol, origin),
+        protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )
 
 

@@ -40,7 +40,7 @@ def schema(name: str) -> dict[str, Any]:
             "type": "object",
             "properties": {
                 "settings": _partial("Settings", made["$defs"]),
-                "protocol": _partial("Protocol", made["$defs"]),
+                "protocol": _partial("StudyProtocol", made["$defs"]),
             },
             "additionalProperties": False,
         }

@@ -60,14 +60,13 @@ class TrainSettings(Strict, kw_only=True):
 
 
 class Protocol(Strict, kw_only=True):
-    """How a run is measured; the same for all devices of a study unless adapted."""
+    """How a run is measured."""
 
     steps: Annotated[Count, Meta(description="Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[
         Count,
         Meta(description="Optimizer steps left out at the start (the first step among them)."),
     ]
-    repeats: Annotated[Count, Meta(description="Runs of every cell, interleaved.")] = 3
     ceiling_s: Annotated[
         Positive, Meta(description="Seconds each for the loader alone and the model alone.")
     ] = 2.0
@@ -77,10 +76,17 @@ class Protocol(Strict, kw_only=True):
     save_checkpoints: Annotated[
         bool, Meta(description="Keep the final weights and a checkpoint to resume from.")
     ] = False
-    seed: Annotated[Natural, Meta(description="Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
     timeout_min: Annotated[
         Positive, Meta(description="A job that takes longer is stopped and recorded as failed.")
     ] = 240.0
+
+
+class StudyProtocol(Protocol, kw_only=True):
+    """How a study is measured; the same for all devices unless adapted. What is added here is not
+    part of a run's identity: one more repeat leaves the others as they are."""
+
+    repeats: Annotated[Count, Meta(description="Runs of every cell, interleaved.")] = 3
+    seed: Annotated[Natural, Meta(description="Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
 
 
 class Settings(Strict, kw_only=True):

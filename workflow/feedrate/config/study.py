@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from feedrate.config.base import Level, Name, Positive, Strict
-from feedrate.config.settings import Protocol, Settings
+from feedrate.config.settings import Settings, StudyProtocol
 
 
 class Source(Strict, kw_only=True):
@@ -119,7 +119,7 @@ class Study(Strict, kw_only=True):
     question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
     source: Source
     settings: Settings
-    protocol: Protocol
+    protocol: StudyProtocol
     adapt: Annotated[
         dict[Name, dict[str, Any]],
         Meta(description="Device or kind to settings and protocol that differ there."),

@@ -9,7 +9,7 @@ from feedrate.config.device import Device
 from feedrate.config.findings import Findings, numbered
 from feedrate.config.load import parse_level, problems
 from feedrate.config.resolve import adapted, all_settings, setting_type
-from feedrate.config.settings import Protocol, Settings
+from feedrate.config.settings import Settings, StudyProtocol
 from feedrate.config.study import Factor, Study
 
 KINDS = ("cpu", "cuda", "hpu")
@@ -113,7 +113,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
     """What is adapted must fit alone, and the protocol that results for each device too."""
     parts: dict[str, Any] = {
         "settings": (study.settings, Settings),
-        "protocol": (study.protocol, Protocol),
+        "protocol": (study.protocol, StudyProtocol),
     }
     for key, change in study.adapt.items():
         found.known("adapt", key, [*KINDS, *devices], "kinds and devices")

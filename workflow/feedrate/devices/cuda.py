@@ -112,7 +112,7 @@ class DeviceAdapter(Adapter):
 def read_driver(path: Path) -> str:
     """The version in the driver's own file; empty where it cannot be read."""
     try:
-        found = re.search(r"Kernel Module\D*?\s(\d+\.[\d.]+)", path.read_text(errors="replace"))
+        found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", path.read_text(errors="replace"))
     except OSError:
         return ""
     return found[1] if found else ""

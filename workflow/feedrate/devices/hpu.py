@@ -46,7 +46,7 @@ class DeviceAdapter(Adapter):
         self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
-            raise DeviceError(f"the job needs {local_ranks} HPUs here, found {found}")
+            raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
         self._latest = [0]
 
     @property

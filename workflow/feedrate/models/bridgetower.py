@@ -125,7 +125,11 @@ def _load(settings: ModelSettings) -> tuple[Any, Any]:
     model = load_part(
         BridgeTowerForContrastiveLearning, settings, config=config, use_safetensors=True
     )
-    return model.float(), load_part(AutoTokenizer, settings, trust_remote_code=False)
+    tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
+    return model.float(), tokenizer
 
 
 def _prepared_tokenizer(prepared: Path) -> Any:

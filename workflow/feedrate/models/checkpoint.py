@@ -25,6 +25,8 @@ def find_checkpoint(settings: ModelSettings) -> str:
             f"model.checkpoint: {name}: no *.safetensors file there ({found}); "
             "only safetensors are read"
         )
+    if not (folder / "config.json").is_file():  # transformers 5 takes its defaults instead
+        raise ModelError(f"model.checkpoint: {name}: no config.json there")
     return str(folder)
 
 
@@ -36,7 +38,7 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     name = find_checkpoint(settings)
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         if Path(name).is_dir():
             raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error

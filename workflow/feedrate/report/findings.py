@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from feedrate.config.base import Level, level_text
 from feedrate.report import text
-from feedrate.report.grid import headline, level_key, recommended_cell, unsupported_groups
+from feedrate.report.grid import (
+    factor_label,
+    headline,
+    level_key,
+    recommended_cell,
+    unsupported_groups,
+)
 from feedrate.report.rows import CellRow, ClaimRow, FitRow
 from feedrate.report.settings import StudySettings
 
@@ -45,7 +51,8 @@ def answer(settings: StudySettings, cells: Sequence[CellRow], device: str) -> An
         if good:
             return Answer(f"{label}: no setting is recommended.", _rates(settings, good), True)
         return Answer(f"{label}: no answer yet.", _no_answer(cells, device), False)
-    use = text.levels_text(_told(settings, best.levels))
+    labels = {name: factor_label(settings, name) for name in settings.factors}
+    use = text.levels_text(_told(settings, best.levels), labels)
     return Answer(f"{label}: use {use}.", _detail(settings, best), True)
 
 
@@ -102,7 +109,7 @@ def _no_answer(cells: Sequence[CellRow], device: str) -> str:
     mine = [cell for cell in cells if cell.device == device]
     tried = [cell for cell in mine if cell.status != "unsupported"]
     if tried:
-        return f"None of {text.count(len(tried), 'cell')} ended well; the causes stand below."
+        return f"None of {text.count(len(tried), 'cell')} ended well; the causes stand above."
     if mine:
         return f"It supports no cell of the study. {next(iter(unsupported_groups(mine)))}"
     return "No cell was run on it."
@@ -139,7 +146,8 @@ def _limits(settings: StudySettings, cells: Sequence[CellRow], where: str) -> li
         bound = "up to " if len(waits) > 1 else ""
         said = f" (waiting {bound}{text.share(max(waits))} of the time)" if waits else ""
         verb = "is" if len(group) == 1 else "are"
-        parts.append(f"{_names(settings, group)} {verb} {verdict}{said}")
+        name = "held back by no single thing" if verdict == "mixed" else verdict
+        parts.append(f"{_names(settings, group)} {verb} {name}{said}")
     return [Point(f"What limits each setting{where}", "; ".join(parts) + ".")] if parts else []
 
 
@@ -237,8 +245,11 @@ def _taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Point]:
     ]
     said += dict.fromkeys(fit.across_devices for fit in theirs if fit.across_devices)
     found = [Point("What the published numbers say", " ".join(said))] if said else []
-    ours = dict.fromkeys(f.reading for f in fits if f.origin == "here" and f.reading)
-    return found + [Point("What ours say", reading) for reading in ours]
+    ours: dict[str, str] = {}
+    for fit in fits:
+        if fit.origin == "here" and fit.reading:
+            ours.setdefault(fit.device, fit.reading)
+    return found + [Point("What ours say", reading) for reading in ours.values()]
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Point]:

@@ -1,7 +1,7 @@
 """Cells put in order: lines along one factor, for measured and published numbers alike."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from feedrate.config.base import Level, level_text
@@ -15,7 +15,7 @@ METRIC = "samples_per_s"
 
 @dataclass(frozen=True)
 class Spot:
-    """One cell of a grid; `status` is a status of a record, or `absent`."""
+    """One cell of a grid; `status` is a status of a record, `absent` or `excluded`."""
 
     levels: dict[str, Level]
     status: str
@@ -23,6 +23,11 @@ class Spot:
     low: float | None = None
     high: float | None = None
     row: CellRow | None = None
+
+    @property
+    def broke(self) -> bool:
+        """Whether it was tried and has no valid number."""
+        return self.value is None and self.status not in ("unsupported", "absent", "excluded")
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,16 @@ def rest_text(shown: Shown, rest: dict[str, Level], always: bool = False) -> str
 def measured_lines(shown: Shown, cells: Iterable[CellRow], factor: str) -> list[Line]:
     """Lines of our cells along `factor`, devices and levels in the order of the configuration."""
     known = {(cell.device, level_key(cell.levels)): cell for cell in cells}
-    return [
-        Line(device, rest, False, [_measured(known, device, rest, factor, v) for v in levels])
-        for device in shown.measured
-        for rest in _rests(shown, factor)
-        for levels in [shown.factors[factor].levels]
-    ]
+
+    def spot(device: str, levels: dict[str, Level]) -> Spot:
+        row = known.get((device, level_key(levels)))
+        if row is None:
+            left_out = any(e.levels.items() <= levels.items() for e in shown.exclude)
+            return Spot(levels, "excluded" if left_out else "absent")
+        value = row.samples_per_s if row.status == "ok" else None
+        return Spot(levels, row.status, value, row.ci_low, row.ci_high, row)
+
+    return _lines(shown, factor, shown.measured, False, spot)
 
 
 def level_key(levels: dict[str, Level]) -> str:
@@ -89,14 +98,14 @@ def headline(shown: Shown) -> dict[tuple[str, str], Published]:
 def published_lines(shown: Shown, factor: str) -> list[Line]:
     """Lines of the published numbers along `factor`, the edition that comparisons use."""
     known = headline(shown)
-    return [
-        Line(
-            device, rest, True, [_published(shown, known, device, rest, factor, v) for v in levels]
-        )
-        for device in dict.fromkeys(device for device, _ in known)
-        for rest in _rests(shown, factor)
-        for levels in [shown.factors[factor].levels]
-    ]
+
+    def spot(device: str, levels: dict[str, Level]) -> Spot:
+        row = known.get((device, level_key(levels)))
+        if row is None:
+            return Spot(levels, "unsupported" if lacks(shown, device, levels) else "absent")
+        return Spot(levels, "ok", row.value)
+
+    return _lines(shown, factor, dict.fromkeys(device for device, _ in known), True, spot)
 
 
 def lacks(shown: Shown, device: str, levels: dict[str, Level]) -> list[str]:
@@ -114,35 +123,19 @@ def _rests(shown: Shown, factor: str) -> list[dict[str, Level]]:
     return sorted(rests, key=lambda rest: any(v != shown.baseline.get(k) for k, v in rest.items()))
 
 
-def _measured(
-    known: dict[tuple[str, str], CellRow],
-    device: str,
-    rest: dict[str, Level],
-    factor: str,
-    level: Level,
-) -> Spot:
-    levels = {**rest, factor: level}
-    row = known.get((device, level_key(levels)))
-    if row is None:
-        return Spot(levels, "absent")
-    ok = row.status == "ok"
-    value = row.samples_per_s if ok else None
-    return Spot(levels, row.status, value, row.ci_low, row.ci_high, row)
-
-
-def _published(
+def _lines(
     shown: Shown,
-    known: dict[tuple[str, str], Published],
-    device: str,
-    rest: dict[str, Level],
     factor: str,
-    level: Level,
-) -> Spot:
-    levels = {**rest, factor: level}
-    row = known.get((device, level_key(levels)))
-    if row is None:
-        return Spot(levels, "unsupported" if lacks(shown, device, levels) else "absent")
-    return Spot(levels, "ok", row.value)
+    devices: Iterable[str],
+    published: bool,
+    spot: Callable[[str, dict[str, Level]], Spot],
+) -> list[Line]:
+    levels = shown.factors[factor].levels
+    return [
+        Line(device, rest, published, [spot(device, {**rest, factor: level}) for level in levels])
+        for device in devices
+        for rest in _rests(shown, factor)
+    ]
 
 
 def lacking_text(shown: Shown, device: str) -> str:

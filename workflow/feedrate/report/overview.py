@@ -46,14 +46,16 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     captions = read_captions(inputs.with_suffix(".rst"))
     parts: list[str] = []
     for study in settings.studies:
-        parts.append(_summary(study, inputs, alone=len(settings.studies) == 1))
+        parts.append(_summary(study, inputs, captions, len(settings.studies) == 1))
     parts.append(_contents(settings))
     for study in settings.studies:
         parts.append(_details(study, inputs, captions))
     return el("div", el("style", Markup(STYLE)), *parts, class_="feedrate")
 
 
-def _summary(study: StudySettings, inputs: Inputs, alone: bool) -> Markup:
+def _summary(
+    study: StudySettings, inputs: Inputs, captions: dict[str, Markup], alone: bool
+) -> Markup:
     """The question, the answer for each device, what else the numbers say, and the picture."""
     cells = inputs.cells(study.study)
     answers = [findings.answer(study, cells, device) for device in study.measured]
@@ -68,6 +70,7 @@ def _summary(study: StudySettings, inputs: Inputs, alone: bool) -> Markup:
         _failures(findings.failures(study, cells)),
         *(_box(answer.headline, el("p", answer.detail), answer.found) for answer in answers),
         _picture(study, picture, inputs, said) if picture else None,
+        _caption(picture, captions) if picture else None,
         el("ul", *(el("li", el("b", f"{point.lead}: "), point.said) for point in found)),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
@@ -104,8 +107,7 @@ def _details(study: StudySettings, inputs: Inputs, captions: dict[str, Markup]) 
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for item in _items(study):
         parts.append(el("h3", item.title, id=_anchor(study, item)))
-        if item.caption in captions:
-            parts.append(el("div", captions[item.caption], class_="caption"))
+        parts.append(_caption(item, captions))
         if isinstance(item, Table):
             parts.append(content_of(_page(inputs, paths.TABLE, study, item)))
         else:
@@ -118,6 +120,13 @@ def _details(study: StudySettings, inputs: Inputs, captions: dict[str, Markup]) 
         el("h3", "Every run"),
         provenance.every_run(study, runs),
     )
+
+
+def _caption(item: Table | Figure, captions: dict[str, Markup]) -> Markup:
+    """What is seen in an item and how it was measured; empty where no caption was given."""
+    if item.caption not in captions:
+        return Markup()
+    return el("div", captions[item.caption], class_="caption")
 
 
 def _items(study: StudySettings) -> Sequence[Table | Figure]:

@@ -16,7 +16,7 @@ from feedrate.config.load import convert, convert_text
 from feedrate.config.plan import Plan, Project
 from feedrate.config.published import Published
 from feedrate.config.settings import RunSpec
-from feedrate.config.study import Factor, Figure, Source, Table
+from feedrate.config.study import Exclude, Factor, Figure, Source, Table
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Shown(Strict, kw_only=True):
     devices: dict[Name, DeviceInfo]
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
-    confidence: float
+    exclude: list[Exclude]
     published: list[Published] = []
 
     def label(self, device: str) -> str:
@@ -125,9 +125,8 @@ def figure_settings(project: Project, study: str, figure: str) -> dict[str, Any]
 def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     """The `--settings` of the overview of all studies."""
     setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
-    for spec in plan.runs.values():
-        if spec.device not in setups[spec.study]:
-            setups[spec.study][spec.device] = _setup(spec)
+    for spec in plan.runs.values():  # repeat 1 of all cells first: the last one tells how many
+        setups[spec.study][spec.device] = _setup(spec)
     studies = [
         StudySettings(
             **_shown(project, name, "published"),
@@ -177,7 +176,7 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         },
         "factors": entry.factors,
         "baseline": entry.baseline,
-        "confidence": entry.thresholds.confidence,
+        "exclude": entry.exclude,
         "published": published if kind in _WITH_PUBLISHED else [],
     }
 
@@ -192,7 +191,7 @@ def _setup(spec: RunSpec) -> Setup:
         precision=settings.train.precision,
         steps=protocol.steps,
         warmup_steps=protocol.warmup_steps,
-        repeats=protocol.repeats,
+        repeats=spec.repeat,
     )
 
 

@@ -39,7 +39,7 @@ STYLE = """
  border-bottom:1px solid var(--line);color:var(--ink)}
 .feedrate thead th{font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--ink)}
 .feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
- position:sticky;left:0;background:#fff;min-width:6.5rem}
+ position:sticky;left:0;background:#fff;min-width:7.5rem}
 .feedrate td{white-space:nowrap}
 .feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
 .feedrate .last-text thead th:last-child{text-align:left;white-space:normal}

@@ -15,8 +15,10 @@ STATUS_WORDS = {
     "invalid": "rejected by a check",
     "unsupported": "not supported",
     "absent": "not run",
+    "excluded": "left out",
 }
-"""A cell's status in words; `absent` is a cell that the results do not have."""
+"""A cell's status in words; `absent` is a cell that the results do not have, `excluded` one that
+the study leaves out on purpose."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -63,8 +65,8 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def ratio_interval(low: float | None, high: float | None) -> str:
-    """An interval of a ratio as `1.05 to 1.12`; empty where there is none."""
-    return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+    """An interval of a ratio as `1.05 to 1.12`; empty where there is none (a cell over itself)."""
+    return "" if low is None or high is None or low == high else f"{low:.2f} to {high:.2f}"
 
 
 def levels_text(levels: Mapping[str, Level], labels: Mapping[str, str] | None = None) -> str:

@@ -32,7 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, required=True, help="results.csv")
     parser.add_argument("--out", type=Path, required=True, help="written where nothing failed")
     options = parser.parse_args(arguments)
-    rows = read_rows(options.results, RUNS)
+    try:
+        rows = read_rows(options.results, RUNS)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
     lines = problems(rows)
     if lines:
         more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []

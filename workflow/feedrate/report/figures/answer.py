@@ -51,7 +51,7 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     for axes, line in zip(panels, shown, strict=True):
         axes.set_xlabel(factor_label(settings, factor))
         axes.set_ylabel("samples/s")
-        axes.set_title(_title(settings, line, use[line.device]))
+        axes.set_title(canvas.wrap(_title(settings, line, use[line.device]), 60))
         _panel(axes, line, factor, use[line.device])
         for place, spot in enumerate(line.spots):
             canvas.dots(axes, place, repeats(runs, spot), canvas.BLACK)
@@ -109,8 +109,9 @@ def _ceiling(
 def _spot(axes: Axes, place: int, spot: Spot, crowd: Sequence[float]) -> None:
     """The number at a point, its interval, the mark of the recommendation, or a cross."""
     top = axes.get_ylim()[1]
-    if spot.value is None:
+    if spot.broke:
         axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
+    if spot.value is None:
         return
     canvas.whiskers(axes, place, spot.low, spot.high, TRAINED["color"])
     below = any(0 < rate - spot.value < 0.14 * top for rate in crowd)

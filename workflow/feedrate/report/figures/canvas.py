@@ -140,7 +140,7 @@ def path(line: Line) -> tuple[list[int], list[float]]:
     points = [
         (place, math.nan if spot.value is None else spot.value)
         for place, spot in enumerate(line.spots)
-        if spot.value is not None or spot.status not in ("absent", "unsupported")
+        if spot.value is not None or spot.broke
     ]
     return [place for place, _ in points], [value for _, value in points]
 

@@ -30,18 +30,27 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     runs = inputs.runs(settings.study)
     ours = tried(measured_lines(settings, cells, factor))
     theirs = [line for line in published_lines(settings, factor) if line.has_numbers]
-    devices = [d for d in settings.measured if any(line.device == d for line in ours)]
-    panels = [(f"Here: {settings.label(d)}", [x for x in ours if x.device == d]) for d in devices]
+    panels = []
+    gone = []
+    for device in settings.measured:
+        lines = [line for line in ours if line.device == device]
+        if any(line.has_numbers for line in lines):
+            panels.append((f"Here: {settings.label(device)}", lines))
+        else:
+            gone.append(f"No cell ended well on {settings.label(device)}.")
     if theirs:
         panels.append((f"Published: {settings.origin.title}", theirs))
     if not panels:
-        return canvas.statement("No cell was tried and nothing is published: nothing to draw.")
+        return canvas.statement(
+            "No cell ended well and nothing is published, so there is nothing to draw."
+        )
     figure, all_axes = canvas.new(0.4 + 2.9 * len(panels), len(panels))
     for axes, (title, lines) in zip(all_axes, panels, strict=True):
-        axes.set_title(canvas.wrap(title, 62))
+        axes.set_title(canvas.wrap(title, 52))
         axes.set_xlabel(factor_label(settings, factor))
         _panel(axes, settings, lines, factor, runs)
-    canvas.note(figure, [lacking_text(settings, device) for device in devices])
+    lacking = [lacking_text(settings, device) for device in settings.measured]
+    canvas.note(figure, [*gone, *lacking])
     return figure
 
 
@@ -71,10 +80,11 @@ def _panel(
         for place, spot in enumerate(line.spots):
             canvas.whiskers(axes, place, spot.low, spot.high, look.color)
             canvas.dots(axes, place, repeats(runs, spot), look.color)
-            if spot.value is None and spot.status not in ("absent", "unsupported"):
+            if spot.broke:
                 _cross(axes, place, index, text.STATUS_WORDS[spot.status], look.color)
         if line.has_numbers:
-            labels.append((line.last, _name(settings, line), look.color))
+            name = _name(settings, line) if len(lines) > 1 else "measured"
+            labels.append((line.last, name, look.color))
     canvas.end_labels(axes, len(levels) - 0.7, labels)
 
 
@@ -94,8 +104,7 @@ def _cross(axes: Axes, place: int, index: int, word: str, color: str) -> None:
 
 
 def _name(settings: FigureSettings, line: Line) -> str:
-    rest = rest_text(settings, line.rest)
+    rest = rest_text(settings, line.rest).replace(", ", ",\n")
     if line.published:
-        name = settings.label(line.device)
-        return f"{name},\n{rest}" if rest else name
+        return ",\n".join(filter(None, (settings.label(line.device), rest)))
     return rest or "baseline settings"

@@ -11,14 +11,14 @@ from feedrate.report.settings import TableSettings
 _COLUMNS = (
     "Throughput (samples/s)",
     "Over the baseline",
+    "Limited by",
+    "Waits for data",
     "Step: median",
     "95% of steps within",
-    "Waits for data",
     "Peak memory (GiB)",
     "MFU",
     "The Trainer's own figure (samples/s)",
     "Good runs",
-    "Limited by",
 )
 
 
@@ -49,14 +49,14 @@ def _row(cell: CellRow, width: int) -> Markup:
             text.ratio(cell.speedup),
             small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
         ),
+        join(cell.verdict or text.DASH, small("use this" * cell.recommended)),
+        text.share(cell.data_wait_share),
         text.seconds(cell.step_time_median_s),
         text.seconds(cell.step_time_p95_s),
-        text.share(cell.data_wait_share),
         text.number(cell.peak_memory_gib, 3),
         text.share(cell.mfu),
         text.number(cell.trainer_samples_per_s),
         join(f"{cell.ok_runs} of {cell.runs}", small(_spread(cell))),
-        join(cell.verdict or text.DASH, small("use this" * cell.recommended)),
     ]
     return row([name, *numbers], "use" * cell.recommended)
 

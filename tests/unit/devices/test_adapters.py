@@ -1,0 +1,160 @@
+"""Adapters: cpu as it is, cuda and hpu as far as a machine without them can tell."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from feedrate.config.settings import TrainSettings
+from feedrate.devices import cpu, cuda, hpu
+from feedrate.devices.base import DeviceError, UnsupportedError, adapter
+
+FP32 = TrainSettings(precision="fp32")
+
+
+def test_cpu_memory_is_this_process_and_the_peak_can_be_reset():
+    device = adapter("cpu")
+    before = device.memory()
+    ballast = torch.ones(40 * 2**20)  # 160 MiB
+    grown = device.memory()
+    assert grown.now_gib - before.now_gib > 0.12
+    assert grown.peak_gib >= grown.now_gib - 1e-3
+    del ballast
+    device.reset_peak()
+    assert device.memory().peak_gib < grown.peak_gib - 0.1
+
+
+def test_cpu_numbers_are_there_at_once():
+    device = adapter("cpu")
+    number = device.defer(torch.tensor(1.5))
+    assert number.ready()
+    assert number.value() == 1.5
+    assert device.device == torch.device("cpu")
+    assert device.device_model()
+
+
+def test_cpu_names_the_processor(tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor : 0\nmodel name\t: Made Up 9000 @ 3 GHz\n")
+    assert cpu.read_model(file) == "Made Up 9000 @ 3 GHz"
+    file.write_text("processor : 0\nBogoMIPS : 50\n")
+    assert cpu.read_model(file)
+
+
+def test_memory_is_unknown_where_the_kernel_hides_it(tmp_path):
+    assert cpu.read_status(tmp_path / "none") == (None, None)
+    (tmp_path / "status").write_text("Name:\tx\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n")
+    assert cpu.read_status(tmp_path / "status") == (1.0, 2.0)
+
+
+def test_cpu_arguments_keep_to_the_cpu(tmp_path):
+    common = {"output_dir": str(tmp_path), "dataloader_pin_memory": True, "report_to": []}
+    arguments = adapter("cpu").training_arguments(common, FP32, 1)
+    assert arguments.use_cpu
+    assert not arguments.bf16
+    assert not arguments.dataloader_pin_memory
+    assert adapter("cpu").training_arguments(common, TrainSettings(precision="bf16"), 1).bf16
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_fast_ddp_is_refused_off_hpu(kind):
+    train = TrainSettings(strategy="fast_ddp")
+    module = {"cpu": cpu, "cuda": cuda}[kind]
+    bare = object.__new__(module.DeviceAdapter)
+    with pytest.raises(UnsupportedError, match=f"fast_ddp is a strategy of hpu.*{kind}; use ddp"):
+        bare.training_arguments({}, train, 0)
+
+
+def test_cuda_is_never_replaced_by_another_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match="no CUDA device"):
+        adapter("cuda")
+
+
+def test_cuda_wants_a_device_a_rank(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    with pytest.raises(DeviceError, match="needs 8 CUDA devices on this host, found 4"):
+        adapter("cuda", 0, 8)
+
+
+def test_cuda_refuses_to_run_one_process_over_several_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _index: None)
+    with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES"):
+        adapter("cuda").training_arguments({}, FP32, 0)
+
+
+def test_version_of_the_nvidia_driver(tmp_path):
+    file = tmp_path / "version"
+    assert cuda.read_driver(file) == ""
+    file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC\n")
+    assert cuda.read_driver(file) == "550.54.15"
+    file.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
+    )
+    assert cuda.read_driver(file) == "570.86.15"
+
+
+def test_hpu_without_its_software_is_told():
+    with pytest.raises(DeviceError, match="habana-torch-plugin"):
+        adapter("hpu")
+
+
+@pytest.fixture
+def gaudi(monkeypatch):
+    """The parts of the Gaudi software that the adapter calls; what they were given is kept."""
+    calls = []
+    device = ModuleType("habana_frameworks.torch.hpu")
+    device.is_available = lambda: True
+    device.device_count = lambda: 8
+    device.memory_stats = lambda: {"Limit": 96 * 2**30, "InUse": 2**30, "MaxInUse": 3 * 2**30}
+    device.synchronize = lambda: calls.append("synchronize")
+    core = ModuleType("habana_frameworks.torch.core")
+    core.mark_step = lambda: calls.append("mark_step")
+    optimum = ModuleType("optimum.habana")
+    optimum.GaudiTrainingArguments = lambda **kwargs: SimpleNamespace(**kwargs)
+    optimum.GaudiConfig = lambda **kwargs: SimpleNamespace(**kwargs)
+    optimum.GaudiTrainer = type("GaudiTrainer", (), {})
+    for module in (device, core, optimum):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(hpu, "_importable", lambda _module: True)
+    monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
+    return calls
+
+
+def test_hpu_takes_gaudis_trainer_and_leaves_out_the_same_steps(gaudi):
+    device = adapter("hpu", 0, 8)
+    train = TrainSettings(precision="bf16", strategy="fast_ddp")
+    arguments = device.training_arguments({"max_steps": 9}, train, 3)
+    assert (arguments.use_habana, arguments.use_lazy_mode, arguments.bf16) == (True, True, True)
+    assert arguments.distribution_strategy == "fast_ddp"
+    assert arguments.throughput_warmup_steps == 3
+    assert device.trainer_class().__name__ == "GaudiTrainer"
+    assert device.trainer_kwargs(train)["gaudi_config"].use_torch_autocast
+    assert not device.trainer_kwargs(FP32)["gaudi_config"].use_torch_autocast
+
+
+def test_hpu_memory_and_synchronisation(gaudi):
+    device = adapter("hpu", 0, 8)
+    assert device.memory() == (1.0, 3.0)
+    device.synchronize()
+    assert gaudi == ["mark_step", "synchronize"]
+
+
+def test_hpu_reads_a_loss_only_when_later_ones_were_asked_for(gaudi):
+    device = adapter("hpu", 0, 8)
+    first = device.defer(torch.tensor(1.0))
+    assert not first.ready()
+    device.defer(torch.tensor(2.0))
+    assert not first.ready()
+    device.defer(torch.tensor(3.0))
+    assert first.ready()
+    assert first.value() == 1.0
+
+
+def test_hpu_wants_a_device_a_rank(gaudi):
+    with pytest.raises(DeviceError, match="needs 16 HPUs on this host, found 8"):
+        adapter("hpu", 0, 16)

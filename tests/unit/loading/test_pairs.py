@@ -1,0 +1,116 @@
+"""Pairs of a prepared dataset, their batches and their workers."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from transformers import PreTrainedTokenizerFast
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.pairs import PairDataset, WorkerStart, check_decode, collate
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import UnsupportedError
+from feedrate.train.failure import classify
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_prepared):
+    return make(tiny_prepared, "train")
+
+
+def make(prepared, split):
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(prepared / "tokenizer")
+    return PairDataset(
+        prepared,
+        split,
+        tokenizer,
+        max_tokens=10,
+        image_px=32,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.25, 0.25, 0.25),
+    )
+
+
+def test_a_sample_has_the_shapes_that_the_model_takes(pairs):
+    sample = pairs[3]
+    assert sample["pixel_values"].shape == (3, 32, 32)
+    assert sample["pixel_values"].dtype == torch.float32
+    assert sample["input_ids"].shape == sample["attention_mask"].shape == (10,)
+    assert sample["pixel_values"].abs().max() < 3
+
+
+def test_captions_are_padded_to_the_length_asked_for(pairs):
+    assert sorted(set(pairs.attention_mask.sum(dim=1).tolist())) == [6]
+    assert (pairs.input_ids[:, 6:] == 1).all()  # <pad>
+
+
+def test_splits_are_kept_apart(tiny_prepared, pairs):
+    assert len(pairs) == 24
+    assert len(make(tiny_prepared, "test")) == 6
+
+
+def test_a_split_without_rows_is_told(tiny_prepared):
+    with pytest.raises(DataError, match=r"samples\.parquet: no rows in split 'other'"):
+        make(tiny_prepared, "other")
+
+
+def test_a_batch_asks_for_the_loss(pairs):
+    batch = collate([pairs[0], pairs[1], pairs[2]])
+    assert batch["return_loss"] is True
+    assert batch["pixel_values"].shape == (3, 3, 32, 32)
+    assert batch["input_ids"].shape == (3, 10)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "hpu"])
+def test_decoding_on_the_device_is_refused_and_never_replaced(kind):
+    check_decode(kind, LoaderSettings(decode="host"))
+    with pytest.raises(UnsupportedError, match=r"loader\.decode: device: .*; use host"):
+        check_decode(kind, LoaderSettings(decode="device"))
+
+
+class Threads:
+    """A dataset whose samples tell of the worker that made them."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return {"threads": torch.tensor([torch.get_num_threads(), os.getpid()])}
+
+
+def test_workers_have_one_thread_and_keep_the_trainers_seeding(capfd):
+    start = WorkerStart(lambda worker: print(f"seeded {worker}", flush=True))
+    loader = DataLoader(Threads(), batch_size=2, num_workers=2, worker_init_fn=start)
+    seen = torch.cat([batch["threads"] for batch in loader])
+    assert set(seen[:, 0].tolist()) == {1}
+    assert os.getpid() not in seen[:, 1].tolist()
+    assert {"seeded 0", "seeded 1"} <= set(capfd.readouterr().out.split("\n"))
+
+
+class Dying(Threads):
+    """A dataset whose worker is killed."""
+
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_dies_is_reported_with_its_cause():
+    loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=WorkerStart())
+    with pytest.raises(RuntimeError) as error:
+        next(iter(loader))
+    assert "DataLoader worker" in classify(error.value).message
+
+
+def test_a_damaged_image_is_named_from_within_a_worker(tiny_prepared, tmp_path):
+    dataset = make(tiny_prepared, "train")
+    (tmp_path / "bad.jpg").write_bytes(b"nothing")
+    dataset.images = [str(tmp_path / "bad.jpg")] * 4
+    loader = DataLoader(dataset, batch_size=2, num_workers=1, collate_fn=collate)
+    with pytest.raises(DataError) as error:
+        next(iter(loader))
+    failure = classify(error.value)
+    assert failure.infrastructure
+    assert "bad.jpg: cannot be decoded" in failure.message

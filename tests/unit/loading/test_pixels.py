@@ -1,0 +1,89 @@
+"""The host path from a file to pixels."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from feedrate.data.loading.pixels import crop_centre, decode, normalise, resize
+from feedrate.data.manifest import DataError
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    rows = np.linspace(0, 255, height)[:, None] * np.ones(width)
+    columns = np.ones(height)[:, None] * np.linspace(0, 255, width)
+    return Image.fromarray(np.stack([rows, columns, rows / 2], axis=2).astype(np.uint8))
+
+
+def test_colour_is_read_as_float_channels_first(tmp_path):
+    gradient(40, 30).save(tmp_path / "a.png")
+    pixels = decode(tmp_path / "a.png")
+    assert pixels.shape == (3, 30, 40)
+    assert pixels.dtype == torch.float32
+    assert pixels.is_contiguous()
+    expected = np.asarray(gradient(40, 30), dtype=np.float32) / 255
+    assert np.allclose(pixels.permute(1, 2, 0).numpy(), expected, atol=1e-7)
+
+
+def test_grey_becomes_three_equal_channels(tmp_path):
+    gradient(20, 20).convert("L").save(tmp_path / "a.jpg")
+    red, green, blue = decode(tmp_path / "a.jpg")
+    assert torch.equal(red, green)
+    assert torch.equal(green, blue)
+
+
+@pytest.mark.parametrize("contents", [b"", b"not an image", b"\xff\xd8\xff\xe0 truncated"])
+def test_a_damaged_file_is_named(tmp_path, contents):
+    (tmp_path / "bad.jpg").write_bytes(contents)
+    with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
+        decode(tmp_path / "bad.jpg")
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    gradient(64, 64).save(tmp_path / "whole.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:-300])
+    with pytest.raises(DataError, match=r"cut\.jpg"):
+        decode(tmp_path / "cut.jpg")
+
+
+@settings(max_examples=40, deadline=None)
+@given(height=st.integers(8, 90), width=st.integers(8, 90), side=st.integers(1, 60))
+def test_sizes_follow_torchvisions_rule(height, width, side):
+    resized = resize(torch.rand(3, height, width), side)
+    longer = int(side * max(height, width) / min(height, width))
+    assert sorted(resized.shape[-2:]) == sorted((side, longer))
+    assert (resized.shape[-2] >= resized.shape[-1]) == (height >= width or longer == side)
+    assert crop_centre(resized, side).shape == (3, side, side)
+
+
+def test_resizing_is_pils_antialiased_bicubic_but_for_rounding():
+    image = gradient(200, 160)
+    pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float() / 255
+    ours = resize(pixels, 64)
+    theirs = image.resize((80, 64), Image.Resampling.BICUBIC)
+    expected = torch.from_numpy(np.asarray(theirs).copy()).permute(2, 0, 1).float() / 255
+    assert ours.shape == expected.shape
+    assert (ours - expected).abs().max() < 2 / 255
+
+
+def test_overshoot_is_kept_as_in_the_published_path():
+    edge = torch.zeros(3, 64, 64)
+    edge[:, :, 32:] = 1.0
+    resized = resize(edge, 24)
+    assert resized.min() < -0.001
+    assert resized.max() > 1.001
+
+
+def test_the_middle_is_cropped():
+    pixels = torch.arange(3 * 4 * 9, dtype=torch.float32).view(3, 4, 9)
+    assert torch.equal(crop_centre(pixels, 4), pixels[:, :, 2:6])
+
+
+def test_normalising_by_channel():
+    mean, std = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1.0, 2.0, 4.0])
+    pixels = torch.full((3, 2, 2), 0.5)
+    normal = normalise(pixels, mean.view(3, 1, 1), std.view(3, 1, 1))
+    assert torch.allclose(normal[:, 0, 0], torch.tensor([0.4, 0.15, 0.05]))
+    assert torch.equal(pixels, torch.full((3, 2, 2), 0.5))

@@ -1,0 +1,182 @@
+"""BridgeTower: its sizes, its work a sample, its weights and its tokenizer."""
+
+import pytest
+import torch
+from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models import bridgetower
+from feedrate.models.build import ModelError, build
+
+TINY = ModelSettings(name="bridgetower", size="tiny")
+LOADER = LoaderSettings(max_tokens=16)
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_prepared):
+    torch.manual_seed(1)
+    return build(TINY, LOADER, tiny_prepared)
+
+
+def batch(built, rows=4):
+    side = built.image_px
+    return {
+        "pixel_values": torch.randn(rows, 3, side, side),
+        "input_ids": torch.randint(4, 16, (rows, 16)),
+        "attention_mask": torch.ones(rows, 16, dtype=torch.long),
+        "return_loss": True,
+    }
+
+
+def count(size):
+    with torch.device("meta"):
+        model = BridgeTowerForContrastiveLearning(bridgetower.make_config(size))
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_large_has_the_published_number_of_parameters():
+    assert count("large") == 866_612_737
+
+
+def test_base_is_the_librarys_own_configuration():
+    config = bridgetower.make_config("base")
+    assert (config.hidden_size, config.num_hidden_layers) == (768, 6)
+    assert config.text_config.num_hidden_layers == config.vision_config.num_hidden_layers == 12
+    assert config.vision_config.image_size == 288
+    assert 320e6 < count("base") < 360e6
+
+
+def test_flops_of_large_at_128_tokens():
+    flops = bridgetower.count_flops(bridgetower.make_config("large"), 128)
+    assert flops == pytest.approx(1_488.86e9, rel=0.005)
+
+
+def test_flops_grow_with_the_tokens(tiny):
+    config = bridgetower.make_config("tiny")
+    short, long = (bridgetower.count_flops(config, n) for n in (16, 32))
+    assert tiny.count_flops() == short
+    assert 1.1 * short < long < 2 * short
+
+
+def test_tiny_learns_and_every_trained_parameter_has_a_gradient(tiny):
+    assert tiny.parameters < 4e6
+    assert tiny.image_px == 128
+    model = tiny.model.train()
+    loss = model(**batch(tiny)).loss
+    loss.backward()
+    without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert without == []
+    frozen = [n for n, p in model.named_parameters() if not p.requires_grad]
+    assert frozen
+    assert all(".text_model.pooler." in name for name in frozen)
+
+
+def test_random_weights_follow_the_seed(tiny_prepared):
+    def first(seed):
+        torch.manual_seed(seed)
+        return build(TINY, LOADER, tiny_prepared).model.itc_text_head.fc.weight.detach()
+
+    assert torch.equal(first(3), first(3))
+    assert not torch.equal(first(3), first(4))
+
+
+def test_the_prepared_tokenizers_special_tokens_are_the_models(tiny):
+    text = tiny.model.config.text_config
+    assert text.pad_token_id == tiny.tokenizer.pad_token_id == 1
+    assert text.eos_token_id == tiny.tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "bridgetower", "size": "giant"}, "model.size: 'giant' is not one of tiny, base"),
+        ({"name": "tower", "size": "tiny"}, "model.name: 'tower' is not one of bridgetower"),
+    ],
+)
+def test_unknown_names_are_told(tiny_prepared, settings, message):
+    with pytest.raises(ModelError, match=message):
+        build(ModelSettings(**settings), LOADER, tiny_prepared)
+
+
+def test_more_tokens_than_positions_is_told(tiny_prepared):
+    with pytest.raises(ModelError, match=r"loader\.max_tokens: 600 is more than the model's 512"):
+        build(TINY, LoaderSettings(max_tokens=600), tiny_prepared)
+
+
+def test_a_folder_without_tokenizer_is_told(tmp_path):
+    with pytest.raises(ModelError, match="no tokenizer there; prepare the data again"):
+        build(TINY, LOADER, tmp_path)
+
+
+def test_a_tokenizer_too_large_for_the_model_is_told(tiny_prepared, monkeypatch):
+    monkeypatch.setitem(bridgetower.SIZES["tiny"]["text_config"], "vocab_size", 8)
+    with pytest.raises(ModelError, match=r"has 16 tokens, model\.size tiny takes at most 8"):
+        build(TINY, LOADER, tiny_prepared)
+
+
+@pytest.fixture
+def checkpoint(tiny, tmp_path):
+    folder = tmp_path / "checkpoint"
+    tiny.model.save_pretrained(folder)
+    tiny.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def load(checkpoint, prepared):
+    settings = ModelSettings(name="bridgetower", size="tiny", checkpoint=str(checkpoint))
+    return build(settings, LOADER, prepared)
+
+
+def test_a_checkpoint_folder_gives_the_same_model(tiny, checkpoint, tiny_prepared):
+    loaded = load(checkpoint, tiny_prepared)
+    assert len(loaded.tokenizer) == len(tiny.tokenizer)
+    same = batch(tiny)
+    with torch.no_grad():
+        ours, theirs = (m.model.eval()(**same).loss for m in (tiny, loaded))
+    assert torch.allclose(ours, theirs)
+    assert next(loaded.model.parameters()).dtype == torch.float32
+
+
+def test_a_half_precision_checkpoint_is_trained_with_full_weights(tiny, tmp_path, tiny_prepared):
+    half = bridgetower.BridgeTowerForContrastiveLearning(tiny.model.config).to(torch.bfloat16)
+    half.save_pretrained(tmp_path / "half")
+    tiny.tokenizer.save_pretrained(tmp_path / "half")
+    loaded = load(tmp_path / "half", tiny_prepared)
+    assert {p.dtype for p in loaded.model.parameters()} == {torch.float32}
+
+
+def test_pickles_are_never_read(checkpoint, tiny_prepared):
+    (checkpoint / "model.safetensors").unlink()
+    (checkpoint / "pytorch_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(ModelError, match=r"only pytorch_model\.bin, which is a pickle"):
+        load(checkpoint, tiny_prepared)
+
+
+def test_a_missing_folder_is_told(tmp_path, tiny_prepared):
+    with pytest.raises(ModelError, match="no such folder"):
+        load(tmp_path / "none", tiny_prepared)
+
+
+def test_a_checkpoint_without_tokenizer_or_configuration_is_told(checkpoint, tiny_prepared):
+    for file in checkpoint.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ModelError, match=r"model\.checkpoint: .*: no tokenizer there"):
+        load(checkpoint, tiny_prepared)
+    (checkpoint / "config.json").unlink()
+    with pytest.raises(ModelError, match=r"model\.checkpoint: .*config\.json"):
+        load(checkpoint, tiny_prepared)
+
+
+def test_a_hub_that_is_not_reached_is_told_in_a_sentence(tiny_prepared, monkeypatch):
+    def offline(*_args, **_kwargs):
+        raise OSError("We couldn't connect to the hub.\nSecond line")
+
+    monkeypatch.setattr(bridgetower.BridgeTowerConfig, "from_pretrained", offline)
+    settings = ModelSettings(
+        name="bridgetower", size="large", checkpoint="group/model", revision="abc"
+    )
+    with pytest.raises(ModelError) as error:
+        build(settings, LOADER, tiny_prepared)
+    assert "group/model (revision abc) cannot be loaded from the hub" in str(error.value)
+    assert "without a network give a folder, or null for random weights" in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,85 @@
+"""What exceptions mean."""
+
+import errno
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import DeviceError, UnsupportedError
+from feedrate.train.failure import classify, first_sentence
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate "
+            "memory: you tried to allocate 4 bytes. Error code 12 (Cannot allocate memory)"
+        ),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"),
+        RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::100663296"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_out_of_memory_is_recognised(error):
+    failure = classify(error)
+    assert failure.out_of_memory
+    assert not failure.infrastructure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        RuntimeError("SafetensorError: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_is_the_machines_fault_and_said_so(error):
+    failure = classify(error)
+    assert failure.infrastructure
+    assert not failure.out_of_memory
+    assert failure.message.startswith("the disk is full: ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DeviceError("no CUDA device"),
+        DataError("images/1.jpg has other contents"),
+        RuntimeError("CUDA error: uncorrectable ECC error encountered"),
+        RuntimeError("all CUDA-capable devices are busy or unavailable"),
+        RuntimeError("synDeviceAcquireByModuleId failed"),
+    ],
+)
+def test_faults_of_the_machine(error):
+    assert classify(error).infrastructure
+
+
+@pytest.mark.parametrize(
+    "error", [UnsupportedError("no"), ValueError("out of bounds"), RuntimeError("shape mismatch")]
+)
+def test_the_cells_own_failures(error):
+    failure = classify(error)
+    assert not failure.infrastructure
+    assert not failure.out_of_memory
+    assert failure.type == type(error).__name__
+
+
+def test_what_a_loader_worker_passes_on_is_told_by_its_last_line():
+    text = (
+        "Caught DataError in DataLoader worker process 0.\nOriginal Traceback:\n  x\nDataError: y"
+    )
+    assert first_sentence(text) == "DataError: y"
+
+
+@given(st.text())
+def test_any_message_becomes_one_line_of_readable_length(text):
+    line = first_sentence(text)
+    assert len(line.splitlines()) <= 1
+    assert len(line) <= 400

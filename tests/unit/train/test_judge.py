@@ -1,0 +1,144 @@
+"""The supervisor's verdict."""
+
+import json
+import signal
+
+import pytest
+from conftest import make_spec
+
+from feedrate.train.judge import Ending, MachineFault, judge
+
+GOOD = [{"event": "window"}, {"event": "trainer"}, {"event": "end", "ok": True}]
+TORCHRUN_KILLED = """
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_09:00:00
+  host      : vm
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 4711)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 4711
+"""
+
+
+def write(folder, *ranks):
+    for rank, events in enumerate(ranks):
+        name = "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
+        lines = [json.dumps({"rank": rank, **event}) for event in events]
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def error(message="boom", kind="RuntimeError", **values):
+    return {"event": "error", "type": kind, "message": message, **values}
+
+
+def test_all_ranks_ended_well(tmp_path):
+    write(tmp_path, GOOD, [{"event": "window"}, {"event": "end", "ok": True}])
+    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=0))
+    assert (verdict.status, verdict.cause) == ("ok", "")
+
+
+def test_a_rank_without_a_window_spoils_the_run(tmp_path):
+    write(tmp_path, GOOD)
+    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1, tail=["Gloo: peer gone", ""]))
+    assert verdict.status == "failed"
+    assert verdict.cause == "exit code 1 without an error event; last line: Gloo: peer gone"
+
+
+def test_a_crash_on_the_way_out_takes_no_results_back(tmp_path):
+    write(tmp_path, GOOD[:2])
+    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-signal.SIGABRT))
+    assert verdict.status == "ok"
+    assert (
+        verdict.cause == "after its results were written: rank 0 was killed by signal 6 (Aborted)"
+    )
+
+
+def test_an_evaluation_that_was_asked_for_belongs_to_the_results(tmp_path):
+    write(tmp_path, [*GOOD[:2], {"event": "evaluation"}, error("no labels")])
+    verdict = judge(make_spec(evaluate=True), tmp_path, Ending(exit_code=1))
+    assert (verdict.status, verdict.cause) == ("failed", "RuntimeError: no labels")
+
+
+def test_out_of_memory_of_any_rank_counts(tmp_path):
+    lost = error("Connection closed by peer", "DistBackendError")
+    write(tmp_path, [lost], [error("CUDA out of memory", "OutOfMemoryError", out_of_memory=True)])
+    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1))
+    assert verdict.status == "out_of_memory"
+    assert verdict.cause == "OutOfMemoryError: CUDA out of memory"
+
+
+def test_the_rank_that_failed_is_told_not_the_one_that_lost_its_peer(tmp_path):
+    lost = error("Connection closed by peer [127.0.0.1]:123", "DistBackendError")
+    write(tmp_path, [lost], [error("index out of range", "IndexError")])
+    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1))
+    assert verdict.cause == "IndexError: index out of range"
+
+
+def test_a_killed_rank_is_told_with_its_signal(tmp_path):
+    ending = Ending(exit_code=-9)
+    verdict = judge(make_spec(), tmp_path, ending)
+    assert verdict.status == "failed"
+    assert verdict.cause == (
+        "rank 0 was killed by signal 9 (Killed; from outside: the kernel reports no want of memory)"
+    )
+
+
+def test_a_rank_killed_under_torchrun_is_found_in_its_report(tmp_path):
+    write(tmp_path, [error("Connection reset by peer", "DistBackendError")])
+    ending = Ending(exit_code=1, tail=TORCHRUN_KILLED.splitlines())
+    assert judge(make_spec(count=2), tmp_path, ending).cause.startswith(
+        "rank 1 was killed by signal 9 (Killed"
+    )
+
+
+def test_a_rank_killed_under_mpirun_is_found_in_its_report(tmp_path):
+    line = "mpirun noticed that process rank 5 with PID 0 on node n1 exited on signal 11 (Seg)."
+    cause = judge(make_spec(count=2), tmp_path, Ending(exit_code=139, tail=[line])).cause
+    assert cause == "rank 5 was killed by signal 11 (Segmentation fault)"
+
+
+@pytest.mark.parametrize(("kills", "status"), [(0, "failed"), (1, "out_of_memory")])
+def test_a_kill_by_the_kernel_is_out_of_memory(tmp_path, kills, status):
+    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-9, oom_kills=kills))
+    assert verdict.status == status
+    assert ("want of memory)" in verdict.cause) == (kills == 1) or "no want" in verdict.cause
+
+
+def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(tmp_path):
+    write(tmp_path, [error("DataLoader worker (pid 12) is killed by signal: Killed. ")])
+    assert judge(make_spec(), tmp_path, Ending(exit_code=1)).status == "failed"
+    killed = Ending(exit_code=1, oom_kills=1)
+    assert judge(make_spec(), tmp_path, killed).status == "out_of_memory"
+
+
+def test_out_of_memory_before_any_event_is_found_in_the_output(tmp_path):
+    ending = Ending(exit_code=-6, tail=["terminate called after throwing 'std::bad_alloc'"])
+    assert judge(make_spec(), tmp_path, ending).status == "out_of_memory"
+
+
+def test_a_fault_of_the_machine_has_no_verdict(tmp_path):
+    write(tmp_path, [error("no CUDA device", "DeviceError", infrastructure=True)])
+    with pytest.raises(MachineFault, match="no CUDA device"):
+        judge(make_spec(), tmp_path, Ending(exit_code=1))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(exit_code=1, disk_full=True),
+        Ending(exit_code=1, tail=["OSError: [Errno 28] No space left on device"]),
+    ],
+)
+def test_a_full_disk_is_told_with_its_place(tmp_path, ending):
+    with pytest.raises(MachineFault, match=f"the disk that holds {tmp_path} is full"):
+        judge(make_spec(), tmp_path, ending)
+
+
+def test_a_job_past_its_time_is_told_with_the_limit(tmp_path):
+    verdict = judge(make_spec(timeout_min=1.5), tmp_path, Ending(exit_code=-15, timed_out=True))
+    assert (verdict.status, verdict.cause) == (
+        "failed",
+        "stopped after 1.5 min (protocol.timeout_min)",
+    )

@@ -1,0 +1,243 @@
+"""The meter's arithmetic, on a clock that the test moves."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedrate.devices.base import Memory
+from feedrate.devices.cpu import Known
+from feedrate.train import meter as meter_module
+from feedrate.train.meter import Meter, batch_length
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class Late:
+    """A number that is ready once it is said to be."""
+
+    def __init__(self, value):
+        self._value, self.is_ready = value, False
+
+    def ready(self):
+        return self.is_ready
+
+    def value(self):
+        return float(self._value)
+
+
+class Device:
+    """An adapter that counts what it is asked."""
+
+    def __init__(self, *, late=False):
+        self.synchronised, self.peaks_reset, self.late, self.deferred = 0, 0, late, []
+
+    def synchronize(self):
+        self.synchronised += 1
+
+    def reset_peak(self):
+        self.peaks_reset += 1
+
+    def memory(self):
+        return Memory(1.0, 2.0)
+
+    def defer(self, value):
+        self.deferred.append(Late(value) if self.late else Known(float(value)))
+        return self.deferred[-1]
+
+
+class Log:
+    """Keeps events as they were written, through JSON."""
+
+    def __init__(self):
+        self.events = []
+
+    def write(self, event, **values):
+        self.events.append(json.loads(json.dumps({"event": event, **values})))
+
+    def named(self, name):
+        return [e for e in self.events if e["event"] == name]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(meter_module, "perf_counter", made)
+    return made
+
+
+def run(clock, *, steps, warmup, wait_s=lambda _step: 0.0, step_s=lambda _step: 0.1, first=0,
+        device=None, loss=lambda step: 1.0 / step, between=lambda _step, _meter: None):  # fmt: skip
+    """Drive the meter as the training loop does; its log."""
+    log = Log()
+    meter = Meter(device or Device(), log, steps, warmup)
+    meter.begin(first)
+    for step in range(first + 1, steps + 1):
+        meter.begin_fetch()
+        clock.now_s += wait_s(step)
+        meter.end_fetch([{"return_loss": True, "pixel_values": torch.zeros(8, 3)}])
+        meter.add_loss(torch.tensor(loss(step)))
+        clock.now_s += step_s(step)
+        meter.end_step(step)
+        between(step, meter)
+    return log
+
+
+def rate(log):
+    (window,) = log.named("window")
+    return window["samples"] / window["wall_s"]
+
+
+def test_the_window_runs_from_the_end_of_warm_up_to_the_last_step(clock):
+    log = run(clock, steps=10, warmup=3, step_s=lambda step: 9.0 if step <= 3 else 0.5)
+    (window,) = log.named("window")
+    assert (window["first_step"], window["last_step"], window["steps"]) == (4, 10, 7)
+    assert window["samples"] == 56
+    assert window["wall_s"] == pytest.approx(3.5)
+
+
+def test_a_bursty_loader_is_counted_as_the_stopwatch_counts_it(clock):
+    log = run(clock, steps=60, warmup=10, step_s=lambda _: 0.01,
+              wait_s=lambda step: 0.1 if step % 5 == 0 else 0.0)  # fmt: skip
+    assert rate(log) == pytest.approx(50 * 8 / (50 * 0.01 + 10 * 0.1))
+    steps = [e for e in log.named("step") if not e["warmup"]]
+    mean_of_rates = sum(e["samples"] / e["step_s"] for e in steps) / len(steps)
+    assert mean_of_rates > 2 * rate(log)  # what a mean of rates would have claimed
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(st.floats(0.001, 2.0), min_size=3, max_size=30),
+    waits=st.lists(st.floats(0.0, 2.0), min_size=30, max_size=30),
+    warmup=st.integers(1, 2),
+)
+def test_window_and_steps_agree_with_the_clock_for_any_times(steps, waits, warmup):
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(meter_module, "perf_counter", clock)
+        log = run(clock, steps=len(steps), warmup=warmup,
+                  step_s=lambda s: steps[s - 1], wait_s=lambda s: waits[s - 1])  # fmt: skip
+    inside = range(warmup, len(steps))
+    (window,) = log.named("window")
+    assert math.isclose(window["wall_s"], sum(steps[i] + waits[i] for i in inside), abs_tol=1e-9)
+    assert math.isclose(window["data_wait_s"], sum(waits[i] for i in inside), abs_tol=1e-9)
+    timed = [e for e in log.named("step") if not e["warmup"]]
+    assert math.isclose(sum(e["step_s"] for e in timed), window["wall_s"], abs_tol=1e-9)
+
+
+def test_ten_more_warm_up_steps_move_a_steady_run_by_less_than_one_percent(clock):
+    def slow_start(step):
+        return 3.0 if step == 1 else 0.2
+
+    short = rate(run(clock, steps=60, warmup=5, step_s=slow_start))
+    long = rate(run(clock, steps=60, warmup=15, step_s=slow_start))
+    assert abs(short / long - 1) < 0.01
+
+
+def test_pauses_are_taken_out_and_recorded(clock):
+    def save(step, meter):
+        if step in (2, 6):
+            with meter.paused():
+                clock.now_s += 30.0
+
+    log = run(clock, steps=10, warmup=3, between=save)
+    (window,) = log.named("window")
+    assert window["paused_s"] == pytest.approx(30.0)  # the pause in the warm-up is not in it
+    assert window["wall_s"] == pytest.approx(0.7)
+    assert max(e["step_s"] for e in log.named("step")) == pytest.approx(0.1)
+    assert log.named("step")[-1]["t_s"] == pytest.approx(61.0)
+
+
+def test_a_pause_after_the_last_step_changes_nothing(clock):
+    def save(step, meter):
+        if step == 10:
+            with meter.paused():
+                clock.now_s += 30.0
+
+    (window,) = run(clock, steps=10, warmup=3, between=save).named("window")
+    assert window["paused_s"] == 0.0
+
+
+def test_the_time_between_epochs_is_waiting_for_data(clock):
+    def restart(step, meter):
+        if step == 5:
+            meter.end_epoch()
+            with meter.paused():
+                clock.now_s += 7.0
+            clock.now_s += 0.4  # old workers are stopped, new ones started
+
+    log = run(clock, steps=10, warmup=3, wait_s=lambda _: 0.05, between=restart)
+    waits = {e["step"]: e["data_wait_s"] for e in log.named("step")}
+    assert waits[6] == pytest.approx(0.45)
+    assert waits[7] == pytest.approx(0.05)
+    assert log.named("window")[0]["data_wait_s"] == pytest.approx(7 * 0.05 + 0.4)
+
+
+def test_the_device_is_synchronised_at_both_ends_only(clock):
+    device = Device()
+    run(clock, steps=50, warmup=5, device=device)
+    assert device.synchronised == 3  # begin, window's start, window's end
+    assert device.peaks_reset == 1
+
+
+def test_events_wait_for_losses_that_are_not_there_yet_and_keep_their_order(clock):
+    device = Device(late=True)
+    seen = []
+
+    def look(step, meter):
+        if step == 4:
+            for number in device.deferred[:3]:
+                number.is_ready = True
+        seen.append(len(log.named("step")))
+
+    log = Log()
+    meter = Meter(device, log, 8, 1)
+    meter.begin()
+    for step in range(1, 9):
+        meter.begin_fetch()
+        meter.end_fetch([{"x": torch.zeros(2, 1)}])
+        meter.add_loss(torch.tensor(float(step)))
+        meter.end_step(step)
+        look(step, meter)
+    assert seen[:5] == [1, 1, 1, 1, 3]  # step 1 closes the warm-up, which waits
+    assert [e["loss"] for e in log.named("step")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert log.events[-1]["event"] == "window"
+
+
+def test_micro_steps_make_one_step(clock):
+    log = Log()
+    meter = Meter(Device(), log, 3, 1)
+    meter.begin()
+    for step in (1, 2, 3):
+        meter.begin_fetch()
+        meter.end_fetch([{"x": torch.zeros(4, 1)}, {"x": torch.zeros(4, 1)}])
+        meter.add_loss(torch.tensor(0.25))
+        meter.add_loss(torch.tensor(0.50))
+        clock.now_s += 1.0
+        meter.end_step(step)
+    assert [(e["samples"], e["loss"]) for e in log.named("step")] == [(8, 0.75)] * 3
+
+
+def test_a_loss_that_is_not_a_number_is_seen(clock):
+    log = run(clock, steps=3, warmup=1, loss=lambda step: math.nan if step == 3 else 1.0)
+    assert math.isnan(log.named("step")[-1]["loss"])
+
+
+def test_a_resumed_run_warms_up_anew(clock):
+    log = run(clock, steps=10, warmup=2, first=5)
+    (window,) = log.named("window")
+    assert (window["first_step"], window["last_step"]) == (8, 10)
+    assert [e["warmup"] for e in log.named("step")] == [True, True, False, False, False]
+
+
+def test_samples_are_counted_from_the_tensors_themselves():
+    assert batch_length({"return_loss": True, "a": torch.zeros(5, 2), "b": torch.zeros(5)}) == 5

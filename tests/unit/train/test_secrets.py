@@ -1,0 +1,34 @@
+"""Tokens never come out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.train.secrets import MASK, Masker
+
+TOKEN = "hf_abcdefghijklmnop"
+
+
+def test_tokens_of_the_environment_are_masked_wherever_they_stand():
+    mask = Masker({"HF_TOKEN": TOKEN, "AWS_SECRET_ACCESS_KEY": "s3cr3t-s3cr3t", "HOME": "/root"})
+    text = f"GET https://user:{TOKEN}@host {TOKEN} s3cr3t-s3cr3t /root"
+    assert mask(text) == f"GET https://user:{MASK}@host {MASK} {MASK} /root"
+
+
+def test_a_token_that_begins_as_another_is_masked_whole():
+    mask = Masker({"A_TOKEN": "12345678", "B_TOKEN": "1234567890"})
+    assert mask("1234567890") == MASK
+
+
+def test_paths_and_short_values_are_no_secrets(tmp_path):
+    environment = {"HF_TOKEN": "", "X_TOKEN": "1", "SSH_KEY_TOKEN": str(tmp_path)}
+    assert Masker(environment)(f"1 {tmp_path}") == f"1 {tmp_path}"
+
+
+def test_variables_with_other_names_are_left():
+    assert Masker({"TOKENIZERS_PARALLELISM": "false-false"})("false-false") == "false-false"
+
+
+@given(st.text(), st.text(min_size=8).filter(lambda s: "\0" not in s and "/" not in s))
+def test_no_text_gives_a_token_away(text, token):
+    masked = Masker({"HF_TOKEN": token})(f"{text}{token}{text}")
+    assert token not in masked or token in MASK * 20

@@ -1,0 +1,203 @@
+"""The supervisor's parts: lock, log, processes, progress."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from conftest import make_spec, processes_below
+
+from feedrate.train import processes, progress
+from feedrate.train.host_lock import host_lock, lock_path
+from feedrate.train.log_pump import LogPump
+from feedrate.train.processes import MemorySampler, descendants, read_pss_gib, stop_descendants
+from feedrate.train.progress import ProgressLine
+from feedrate.train.secrets import Masker
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from feedrate.train.host_lock import host_lock
+with host_lock(Path(sys.argv[1]), print):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def hold(path, seconds):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_job_waits_and_says_once_for_whom(tmp_path):
+    path, told = tmp_path / "lock", []
+    with hold(path, 1.2) as first, host_lock(path, told.append):
+        assert first.wait(10) == 0
+    assert told == [f"waiting: another training job runs on this host (pid {first.pid})"]
+
+
+def test_a_free_lock_is_taken_without_a_word(tmp_path):
+    told = []
+    with host_lock(tmp_path / "lock", told.append):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    assert told == []
+
+
+def test_waiting_can_be_given_up(tmp_path):
+    def give_up():
+        raise KeyboardInterrupt
+
+    path = tmp_path / "lock"
+    with hold(path, 30) as first:
+        with pytest.raises(KeyboardInterrupt), host_lock(path, lambda _text: None, give_up):
+            pass
+        first.kill()
+
+
+def test_a_lock_held_by_a_killed_process_is_free(tmp_path):
+    path, told = tmp_path / "lock", []
+    with hold(path, 30) as first:
+        first.kill()
+    with host_lock(path, told.append):
+        pass
+    assert told == []
+
+
+def test_a_lock_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="lock"), host_lock(tmp_path / "lock", print):
+        pass
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_lock_is_the_users_own():
+    assert lock_path().parent == Path(tempfile.gettempdir())
+    assert str(os.getuid()) in lock_path().name
+
+
+def pump(tmp_path, text, mask=None, path=None):
+    source, sink = os.pipe()
+    os.write(sink, text)
+    os.close(sink)
+    with os.fdopen(source, "rb") as stream:
+        made = LogPump(stream, path or tmp_path / "log", mask or Masker({}))
+        made.finish()
+    return made
+
+
+def test_output_is_copied_without_secrets(tmp_path):
+    made = pump(tmp_path, b"one hf_12345678\ntwo\xff\nthree", Masker({"HF_TOKEN": "hf_12345678"}))
+    assert (tmp_path / "log").read_text() == "one ***\ntwo\ufffd\nthree"
+    assert list(made.tail) == ["one ***", "two\ufffd", "three"]
+    assert not made.disk_full
+
+
+def test_a_full_disk_stops_no_reading(tmp_path):
+    made = pump(tmp_path, b"one\ntwo\n", path=Path("/dev/full"))
+    assert made.disk_full
+    assert list(made.tail) == ["one", "two"]
+
+
+@pytest.fixture
+def stubborn():
+    """A process that ignores SIGTERM, and a grandchild in another session whose parent is gone."""
+    from feedrate.devices.leash import adopt_orphans
+
+    adopt_orphans()
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+
+
+def test_all_descendants_are_found_and_none_survives(stubborn):
+    found = descendants(os.getpid())
+    assert stubborn.pid in found
+    assert set(found) == set(processes_below(os.getpid()))
+    assert len(found) == 2
+    start_s = time.monotonic()
+    stop_descendants(grace_s=0.3)
+    assert time.monotonic() - start_s < 5
+    assert descendants(os.getpid()) == []
+
+
+def test_memory_of_all_processes_is_sampled(stubborn, monkeypatch):
+    sampler = MemorySampler()
+    sampler.sample()
+    first = sampler.peak_gib
+    expected = sum(read_pss_gib(pid) for pid in descendants(os.getpid()))
+    assert first == pytest.approx(expected, rel=0.2)
+    monkeypatch.setattr(processes, "read_pss_gib", lambda _pid: 9.0)
+    sampler.sample()
+    assert sampler.peak_gib == first  # not due yet
+    sampler._due_s = 0.0
+    sampler.sample()
+    assert sampler.peak_gib == 18.0
+
+
+def test_dear_sampling_becomes_seldom(monkeypatch):
+    ticks = iter([100.0, 100.2])
+    monkeypatch.setattr(processes.time, "monotonic", lambda: next(ticks))
+    sampler = MemorySampler()
+    sampler.sample()
+    assert sampler._due_s == pytest.approx(140.0)
+
+
+def test_a_process_that_is_gone_has_no_memory(tmp_path):
+    assert read_pss_gib(1, tmp_path) is None
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/status").write_text("VmRSS:\t1048576 kB\n")
+    assert read_pss_gib(1, tmp_path) == 1.0
+    (tmp_path / "1/smaps_rollup").write_text("Rss: 9 kB\nPss:  524288 kB\n")
+    assert read_pss_gib(1, tmp_path) == 0.5
+
+
+def step(number, *, warmup=False):
+    return {"event": "step", "step": number, "samples": 8, "step_s": 0.5, "warmup": warmup}
+
+
+def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    line = ProgressLine(make_spec(workers=2, count=2, steps=45, warmup_steps=5), quiet=False)
+    line.update([step(1, warmup=True)])
+    assert capsys.readouterr().err == ""
+    now[0] = 5.0
+    line.update([])
+    assert capsys.readouterr().err == "cpu workers=2 rep 1: step 1/45, warming up\n"
+    now[0] = 9.0
+    line.update([step(n) for n in range(6, 21)])
+    assert capsys.readouterr().err == ""
+    now[0] = 10.0
+    line.update([])
+    expected = "cpu workers=2 rep 1: step 20/45, 32.0 samples/s, 12 s left\n"
+    assert capsys.readouterr().err == expected
+    now[0] = 15.0
+    line.update([{"event": "window"}])
+    assert "loader and model alone" in capsys.readouterr().err
+
+
+def test_quiet_progress_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 99.0)
+    line = ProgressLine(make_spec(), quiet=True)
+    line._due_s = 0.0
+    line.update([step(1)])
+    line.tell("anything")
+    assert capsys.readouterr() == ("", "")
