@@ -4,12 +4,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.manifest import CHECKSUMS, MANIFEST, Manifest, SplitCount, images_digest
 from feedrate.files import digest_file, write_json
@@ -32,6 +28,9 @@ def draw(path: Path, rng: np.random.Generator, *, grey: bool) -> None:
 
 def make_tokenizer(folder: Path) -> None:
     """A word-level tokenizer with RoBERTa's special tokens, padding not at 0."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast  # slow: not for rooms without a model
+
     vocabulary = {word: i for i, word in enumerate([*SPECIAL.values(), *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -40,6 +39,9 @@ def make_tokenizer(folder: Path) -> None:
 
 def make_prepared(folder: Path) -> Path:
     """Write a prepared dataset into `folder`; two rows share each image."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     rng = np.random.default_rng(5)
     (folder / "images").mkdir(parents=True)
     rows: list[dict[str, object]] = []

@@ -97,7 +97,8 @@ def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
 
 def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
     batch = {"sets": "train.batch_size", "levels": [4, 4000]}
-    project.study(factors={"batch": batch}, baseline={"batch": 4})
+    answer = MINI["figures"][0] | {"x": "batch"}
+    project.study(factors={"batch": batch}, baseline={"batch": 4}, figures=[answer])
     done = project.run()
     assert done.returncode != 0
     assert project.record("batch=4")["status"] == "ok"

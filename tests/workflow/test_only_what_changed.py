@@ -104,6 +104,8 @@ def test_a_failed_run_is_tried_again_and_out_of_memory_is_not(edited):
     outcome.write_text(text.replace('"status": "ok"', '"status": "failed"'))
     os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert edited.planned()[TRAIN] == 1
+    outcome.write_text(text.replace('"other_training_jobs": 0', '"other_training_jobs": 1'))
+    assert edited.planned()[TRAIN] == 1
     outcome.write_text(text.replace('"status": "ok"', '"status": "out_of_memory"'))
     os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert TRAIN not in edited.planned()

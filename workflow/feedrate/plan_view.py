@@ -167,7 +167,8 @@ class PlanView:
     def _attempt(self, key: Key) -> int:
         """1 at first; a failed run has its next number, which is a changed param: tried again.
 
-        Out of memory is a result and is not tried again. The number is taken once per plan, so
+        So is a run beside which another training job was seen. Out of memory is a result and is
+        not tried again. The number is taken once per plan, so
         that what a job leaves behind does not change the plan that it belongs to.
         """
         if key not in self._attempts:
@@ -191,6 +192,7 @@ def _next_attempt(outcome: str) -> int:
     try:
         with open(outcome, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them at a plan)
             last = json.load(stream)
-        return int(last["attempt"]) + (last["status"] == "failed")
-    except (OSError, ValueError, KeyError, TypeError):
+        disturbed = bool((last.get("machine_before") or {}).get("other_training_jobs"))
+        return int(last["attempt"]) + (last["status"] == "failed" or disturbed)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 1

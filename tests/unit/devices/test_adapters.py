@@ -118,7 +118,9 @@ def gaudi(monkeypatch):
     optimum.GaudiTrainingArguments = lambda **kwargs: SimpleNamespace(**kwargs)
     optimum.GaudiConfig = lambda **kwargs: SimpleNamespace(**kwargs)
     optimum.GaudiTrainer = type("GaudiTrainer", (), {})
-    for module in (device, core, optimum):
+    modeling = ModuleType("optimum.habana.transformers.modeling_utils")
+    modeling.adapt_transformers_to_gaudi = lambda: calls.append("adapt")
+    for module in (device, core, optimum, modeling):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(hpu, "_importable", lambda _module: True)
     monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
@@ -141,7 +143,7 @@ def test_hpu_memory_and_synchronisation(gaudi):
     device = adapter("hpu", 0, 8)
     assert device.memory() == (1.0, 3.0)
     device.synchronize()
-    assert gaudi == ["mark_step", "synchronize"]
+    assert gaudi == ["adapt", "mark_step", "synchronize"]
 
 
 def test_hpu_reads_a_loss_only_when_later_ones_were_asked_for(gaudi):

@@ -24,7 +24,7 @@ def test_torchrun_on_one_node():
         "--standalone",
         "--nproc_per_node=8",
     ]
-    assert command[-4:] == ["--module", *MODULE]
+    assert command[5:] == ["--module", "--", *MODULE]
 
 
 def test_mpirun_has_the_published_form():

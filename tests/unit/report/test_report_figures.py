@@ -1,3 +1,4 @@
+import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -7,6 +8,7 @@ from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_resu
 
 from feedrate.report import figure, settings
 from feedrate.report.figures import canvas
+from feedrate.report.grid import Line, Spot
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
 
@@ -145,6 +147,19 @@ def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
     events = next(p for p in inputs.path("results.csv").parent.rglob("events.jsonl"))
     events.write_text('{"event": "step"}\n{"event"\nnot json\n')
     assert rendered(project, inputs, "loss") != whole
+
+
+def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_asked_for():
+    spots = [
+        Spot({}, "ok", 1.0),
+        Spot({}, "failed"),
+        Spot({}, "absent"),
+        Spot({}, "excluded"),
+        Spot({}, "ok", 3.0),
+    ]
+    places, values = canvas.path(Line("cpu", {}, False, spots))
+    assert places == [0, 1, 4]
+    assert values == pytest.approx([1.0, math.nan, 3.0], nan_ok=True)
 
 
 def test_colour_never_stands_alone():

@@ -124,3 +124,21 @@ def test_a_published_device_that_was_measured_is_held_to_its_number(tmp_path):
 @pytest.mark.parametrize("fits", [[], None])
 def test_nothing_is_said_of_what_is_not_there(project, fits):
     assert findings.points(shown(project), [], fits or [], []) == []
+
+
+def test_a_single_run_has_no_interval(project, inputs):
+    cells = [
+        msgspec.structs.replace(c, ok_runs=1, ci_low=None, ci_high=None)
+        for c in inputs.cells(STUDY)
+    ]
+    detail = findings.answer(shown(project), cells, "cpu").detail
+    assert detail.startswith("It trains 14.10 samples/s (a single run, so no interval), ")
+
+
+def test_a_poor_fit_is_not_read_out(project, inputs):
+    fits = inputs.rows("fit.csv", FitRow, STUDY)
+    good = findings.points(shown(project), [], fits, [])[-1]
+    assert good == findings.Point("What ours say", "cpu: a worker hides 10.5 ms of loading.")
+    poor = [msgspec.structs.replace(fit, max_error=0.181) for fit in fits]
+    said = findings.points(shown(project), [], poor, [])[-1].said
+    assert "is off by up to 18%" in said

@@ -1,5 +1,7 @@
 """Pushing to the hub, against a stand-in for it."""
 
+from types import SimpleNamespace
+
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
@@ -57,9 +59,7 @@ def test_without_a_token_it_is_refused_in_a_sentence(monkeypatch, token, tmp_pat
 
 
 def test_a_refusal_is_told_without_the_token(hub, monkeypatch, tmp_path):
-    import httpx2
-
-    response = httpx2.Response(401, request=httpx2.Request("POST", "http://hub.invalid"))
+    response = SimpleNamespace(headers={}, request=None)
     refusal = HfHubHTTPError(f"401 for {TOKEN}", response=response)
     monkeypatch.setattr(hub, "refuse", refusal)
     with pytest.raises(PushError) as error:

@@ -4,12 +4,21 @@ import json
 import signal
 
 import pytest
-from conftest import make_spec
+from training_jobs import make_spec
 
 from feedrate.train.judge import Ending, MachineFault, judge
 
 GOOD = [{"event": "window"}, {"event": "trainer"}, {"event": "end", "ok": True}]
 TORCHRUN_KILLED = """
+Failures:
+[1]:
+  time      : 2026-11-21_09:00:00
+  host      : vm
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 4710)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 4710
+------------------------------------------------------
 Root Cause (first observed failure):
 [0]:
   time      : 2026-11-21_09:00:00

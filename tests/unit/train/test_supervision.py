@@ -1,19 +1,19 @@
 """The supervisor's parts: lock, log, processes, progress."""
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
-from conftest import make_spec, processes_below
+from training_jobs import make_spec, processes_below, survivors
 
 from feedrate.train import processes, progress
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.log_pump import LogPump
-from feedrate.train.processes import MemorySampler, descendants, read_pss_gib, stop_descendants
+from feedrate.train.processes import MemorySampler, read_pss_gib
 from feedrate.train.progress import ProgressLine
 from feedrate.train.secrets import Masker
 
@@ -116,40 +116,36 @@ def test_a_full_disk_stops_no_reading(tmp_path):
     assert list(made.tail) == ["one", "two"]
 
 
-@pytest.fixture
-def stubborn():
-    """A process that ignores SIGTERM, and a grandchild in another session whose parent is gone."""
-    from feedrate.devices.leash import adopt_orphans
-
-    adopt_orphans()
-    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield process
-
-
-def test_all_descendants_are_found_and_none_survives(stubborn):
-    found = descendants(os.getpid())
-    assert stubborn.pid in found
-    assert set(found) == set(processes_below(os.getpid()))
-    assert len(found) == 2
-    start_s = time.monotonic()
-    stop_descendants(grace_s=0.3)
-    assert time.monotonic() - start_s < 5
-    assert descendants(os.getpid()) == []
+TREE = f"""
+import json, os, subprocess, sys
+from feedrate.devices.leash import adopt_orphans
+from feedrate.train.processes import MemorySampler, descendants, read_pss_gib, stop_descendants
+adopt_orphans()
+child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE)
+child.stdout.readline()
+sampler = MemorySampler()
+sampler.sample()
+found = descendants(os.getpid())
+expected = sum(read_pss_gib(pid) for pid in found)
+print(json.dumps([found, sampler.peak_gib, expected]), flush=True)
+sys.stdin.readline()
+stop_descendants(grace_s=0.3)
+print(json.dumps(descendants(os.getpid())), flush=True)
+"""
 
 
-def test_memory_of_all_processes_is_sampled(stubborn, monkeypatch):
-    sampler = MemorySampler()
-    sampler.sample()
-    first = sampler.peak_gib
-    expected = sum(read_pss_gib(pid) for pid in descendants(os.getpid()))
-    assert first == pytest.approx(expected, rel=0.2)
-    monkeypatch.setattr(processes, "read_pss_gib", lambda _pid: 9.0)
-    sampler.sample()
-    assert sampler.peak_gib == first  # not due yet
-    sampler._due_s = 0.0
-    sampler.sample()
-    assert sampler.peak_gib == 18.0
+def test_a_stubborn_job_and_its_orphans_are_found_measured_and_stopped():
+    with subprocess.Popen(
+        [sys.executable, "-c", TREE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as root:
+        found, peak_gib, expected_gib = json.loads(root.stdout.readline())
+        below = processes_below(root.pid)
+        assert len(below) == 2  # one ignores SIGTERM; the other has left its session and parent
+        assert sorted(found) == below
+        assert peak_gib == pytest.approx(expected_gib, rel=0.2)
+        left = root.communicate("go\n", timeout=30)[0]
+    assert json.loads(left) == []
+    assert survivors(below) == []
 
 
 def test_dear_sampling_becomes_seldom(monkeypatch):

@@ -47,6 +47,10 @@ class DeviceAdapter(Adapter):
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
+        # As the published script does: the library's own versions of what Gaudi runs badly.
+        importlib.import_module(
+            "optimum.habana.transformers.modeling_utils"
+        ).adapt_transformers_to_gaudi()
         self._latest = [0]
 
     @property

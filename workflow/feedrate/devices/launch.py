@@ -33,6 +33,7 @@ def launch_command(launcher: Launcher, count: int, cores: int, module: list[str]
             "--standalone",
             f"--nproc_per_node={count}",
             "--module",
+            "--",  # else torchrun takes `--run` for an option of its own
             *module,
         ]
     if launcher == "mpirun":

@@ -9,6 +9,7 @@ from transformers.models.bridgetower.configuration_bridgetower import BridgeTowe
 from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.data.manifest import TOKENIZER
 from feedrate.models.build import Built, ModelError
 from feedrate.models.checkpoint import load_part
 from feedrate.models.flops import flops_per_sample
@@ -133,7 +134,7 @@ def _load(settings: ModelSettings) -> tuple[Any, Any]:
 
 
 def _prepared_tokenizer(prepared: Path) -> Any:
-    folder = prepared / "tokenizer"
+    folder = prepared / TOKENIZER
     if not (folder / "tokenizer.json").is_file():
         raise ModelError(f"{folder}: no tokenizer there; prepare the data again")
     return PreTrainedTokenizerFast.from_pretrained(str(folder))

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedrate.config.base import Level, level_text
+from feedrate.config.base import level_text
 from feedrate.report import text
-from feedrate.report.grid import (
-    factor_label,
-    headline,
-    level_key,
-    recommended_cell,
-    unsupported_groups,
-)
+from feedrate.report.beside import beside_published
+from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
 from feedrate.report.rows import CellRow, ClaimRow, FitRow
 from feedrate.report.settings import StudySettings
+from feedrate.results.loader_model import POOR_FIT
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def answer(settings: StudySettings, cells: Sequence[CellRow], device: str) -> An
             return Answer(f"{label}: no setting is recommended.", _rates(settings, good), True)
         return Answer(f"{label}: no answer yet.", _no_answer(cells, device), False)
     labels = {name: factor_label(settings, name) for name in settings.factors}
-    use = text.levels_text(_told(settings, best.levels), labels)
+    use = text.levels_text(told(settings, best.levels), labels)
     return Answer(f"{label}: use {use}.", _detail(settings, best), True)
 
 
@@ -73,7 +69,7 @@ def points(
             found.append(Point(f"Why this one{where}", best.recommendation))
         found += _limits(settings, mine, where)
         found += _noise(settings, mine, where)
-        beside = " ".join(_published(settings, mine, device))
+        beside = " ".join(beside_published(settings, mine, device))
         found += [Point(f"Beside the published devices{where}", beside)] if beside else []
     return found + _taught(settings, fits) + _claims(claims)
 
@@ -82,7 +78,7 @@ def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     """Cells that were tried and have no number, or lost some of their runs."""
     found = []
     for cell in cells:
-        name = f"{settings.label(cell.device)}, {text.levels_text(_told(settings, cell.levels))}"
+        name = f"{settings.label(cell.device)}, {text.levels_text(told(settings, cell.levels))}"
         if cell.status not in ("ok", "unsupported"):
             found.append(f"{name}: {text.STATUS_WORDS[cell.status]}. {cell.cause}".strip())
         elif cell.status == "ok" and cell.ok_runs < cell.runs:
@@ -91,15 +87,9 @@ def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     return found
 
 
-def _told(settings: StudySettings, levels: dict[str, Level]) -> dict[str, Level]:
-    """The levels worth telling: the first factor's, and those that differ from the baseline."""
-    first = next(iter(settings.factors))
-    return {k: v for k, v in levels.items() if k == first or v != settings.baseline.get(k)}
-
-
 def _rates(settings: StudySettings, cells: Sequence[CellRow]) -> str:
     rates = (
-        f"{text.levels_text(_told(settings, cell.levels))}: {text.rate(cell.samples_per_s)}"
+        f"{text.levels_text(told(settings, cell.levels))}: {text.rate(cell.samples_per_s)}"
         for cell in cells
     )
     return "; ".join(rates) + "."
@@ -117,13 +107,14 @@ def _no_answer(cells: Sequence[CellRow], device: str) -> str:
 
 def _detail(settings: StudySettings, best: CellRow) -> str:
     interval = text.interval(best.ci_low, best.ci_high)
-    spread = f" (interval {interval})" if interval else ""
+    alone = " (a single run, so no interval)" if best.ok_runs == 1 else ""
+    spread = f" (interval {interval})" if interval else alone
     rate = f"It trains {text.rate(best.samples_per_s)}{spread}{_gain(settings, best)}."
     return f"{rate} {_MEANING.get(best.verdict, '')}".strip()
 
 
 def _gain(settings: StudySettings, best: CellRow) -> str:
-    base = text.levels_text(_told(settings, settings.baseline))
+    base = text.levels_text(told(settings, settings.baseline))
     if best.levels == settings.baseline:
         return "; it is the baseline, and no setting is measurably faster"
     if best.speedup is None:
@@ -153,16 +144,16 @@ def _limits(settings: StudySettings, cells: Sequence[CellRow], where: str) -> li
 
 def _names(settings: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 1, 2 and 16` where cells differ in nothing else, else each in full."""
-    told = [_told(settings, cell.levels) for cell in cells]
-    if all(len(levels) == 1 for levels in told):
-        (name,) = told[0]
-        return f"{name} = {text.listed(level_text(levels[name]) for levels in told)}"
-    return "; ".join(text.levels_text(levels) for levels in told)
+    named = [told(settings, cell.levels) for cell in cells]
+    if all(len(levels) == 1 for levels in named):
+        (name,) = named[0]
+        return f"{name} = {text.listed(level_text(levels[name]) for levels in named)}"
+    return "; ".join(text.levels_text(levels) for levels in named)
 
 
 def _noise(settings: StudySettings, cells: Sequence[CellRow], where: str) -> list[Point]:
     noisy = [
-        f"{text.levels_text(_told(settings, cell.levels))} ({text.share(cell.spread)})"
+        f"{text.levels_text(told(settings, cell.levels))} ({text.share(cell.spread)})"
         for cell in cells
         if cell.noisy
     ]
@@ -170,64 +161,6 @@ def _noise(settings: StudySettings, cells: Sequence[CellRow], where: str) -> lis
         return []
     said = f"the repeats differ widely at {text.listed(noisy)}; smaller gaps there say nothing."
     return [Point(f"Noise{where}", said[0].upper() + said[1:])]
-
-
-def _published(settings: StudySettings, cells: Sequence[CellRow], device: str) -> list[str]:
-    """How the machine stands beside the published devices: by rate where a device is the same,
-    by what the same change of settings brings where it is not."""
-    ours = {level_key(c.levels): c for c in cells if c.samples_per_s}
-    found = [*_same_device(settings, ours, device), *_same_step(settings, ours, device)]
-    return found + _unlike(settings, device) if found else []
-
-
-def _same_device(settings: StudySettings, ours: dict[str, CellRow], device: str) -> list[str]:
-    known = headline(settings)
-    keys = [key for key in ours if (device, key) in known]
-    if not keys:
-        return []
-    key = max(keys, key=lambda key: known[device, key].value)
-    cell, theirs = ours[key], known[device, key].value
-    levels = text.levels_text(_told(settings, cell.levels))
-    over = text.ratio((cell.samples_per_s or 0.0) / theirs)
-    return [
-        f"Published for {settings.label(device)} at {levels}: {text.exact(theirs)} samples/s; "
-        f"here {text.rate(cell.samples_per_s)}, which is {over} that."
-    ]
-
-
-def _same_step(settings: StudySettings, ours: dict[str, CellRow], device: str) -> list[str]:
-    known, base = headline(settings), level_key(settings.baseline)
-    devices = {key: [d for d, k in known if k == key and (d, base) in known] for key in ours}
-    keys = [key for key in ours if key != base and devices[key] and ours[key].speedup]
-    if not keys:
-        return []
-    key = max(keys, key=lambda key: (len(devices[key]), ours[key].speedup or 0.0))
-    theirs = text.listed(
-        f"{text.ratio(known[d, key].value / known[d, base].value)} on {settings.label(d)}"
-        for d in devices[key]
-    )
-    start = text.levels_text(_told(settings, settings.baseline))
-    end = text.levels_text(_told(settings, ours[key].levels))
-    return [
-        f"From {start} to {end} throughput goes {text.ratio(ours[key].speedup)} on "
-        f"{settings.label(device)} here. Published: {theirs}."
-    ]
-
-
-def _unlike(settings: StudySettings, device: str) -> list[str]:
-    """What sets our runs apart from the published ones, so that rates are not compared blindly."""
-    setup, first = settings.setups.get(device), next(iter(headline(settings).values()), None)
-    if not setup or not first:
-        return []
-    theirs = (settings.size, first.count, first.batch_size)
-    if (setup.size, setup.count, setup.batch_size) == theirs:
-        return []
-    return [
-        f"Compare shapes, not rates: the published runs trained {setup.model} {settings.size} on "
-        f"{text.count(first.count, 'device')} with batch {first.batch_size}; "
-        f"{settings.label(device)} here trained {setup.model} {setup.size} on "
-        f"{text.count(setup.count, 'device')} with batch {setup.batch_size}, {setup.precision}."
-    ]
 
 
 def _taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Point]:
@@ -245,11 +178,22 @@ def _taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Point]:
     ]
     said += dict.fromkeys(fit.across_devices for fit in theirs if fit.across_devices)
     found = [Point("What the published numbers say", " ".join(said))] if said else []
-    ours: dict[str, str] = {}
+    ours: dict[str, FitRow] = {}
     for fit in fits:
         if fit.origin == "here" and fit.reading:
-            ours.setdefault(fit.device, fit.reading)
-    return found + [Point("What ours say", reading) for reading in ours.values()]
+            ours.setdefault(fit.device, fit)
+    return found + [Point("What ours say", _reading(settings, fit)) for fit in ours.values()]
+
+
+def _reading(settings: StudySettings, fit: FitRow) -> str:
+    """The fit's own words, unless it is so far off that they would mislead."""
+    if fit.max_error is None or fit.max_error <= POOR_FIT:
+        return fit.reading
+    return (
+        f"On {settings.label(fit.device)} the model of two constants, which explains the published "
+        f"numbers, is off by up to {text.share(fit.max_error)}: something else counts there, such "
+        "as cores that workers and training share."
+    )
 
 
 def _claims(claims: Sequence[ClaimRow]) -> list[Point]:

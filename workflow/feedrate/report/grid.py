@@ -221,3 +221,9 @@ def unsupported_groups(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
         if cell.status == "unsupported":
             groups.setdefault(cell.cause, []).append(cell)
     return groups
+
+
+def told(shown: Shown, levels: dict[str, Level]) -> dict[str, Level]:
+    """The levels worth telling: the first factor's, and those that differ from the baseline."""
+    first = next(iter(shown.factors))
+    return {k: v for k, v in levels.items() if k == first or v != shown.baseline.get(k)}

@@ -44,7 +44,7 @@ STYLE = """
 .feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
 .feedrate .last-text thead th:last-child{text-align:left;white-space:normal}
 .feedrate .texts td{min-width:5.5rem}
-.feedrate .last-text td:last-child{min-width:13rem}
+.feedrate .texts td:last-child,.feedrate .last-text td:last-child{min-width:13rem}
 .feedrate .texts td.text,.feedrate .last-text td.text{min-width:0}
 .feedrate .group th{text-align:left;font-weight:600;color:var(--soft);padding-top:.9rem}
 .feedrate .word{font-style:italic;color:var(--red)}
@@ -57,7 +57,7 @@ STYLE = """
  .feedrate h1{font-size:1.4rem}
  .feedrate .answer strong{font-size:1.15rem}
  .feedrate th,.feedrate td{padding:.32rem .5rem}
- .feedrate th[scope=row],.feedrate thead th:first-child{min-width:5rem;max-width:9rem}
+ .feedrate th[scope=row],.feedrate thead th:first-child{min-width:5.8rem;max-width:9rem}
 }
 @media print{
  .feedrate{max-width:none;padding:0;font-size:10pt}
@@ -65,9 +65,9 @@ STYLE = """
  .feedrate table{font-size:7.5pt}
  .feedrate th,.feedrate td{padding:.2rem .35rem}
  .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
- .feedrate tr,.feedrate figure,.feedrate .answer{break-inside:avoid}
+ .feedrate tr,.feedrate figure,.feedrate .answer,.feedrate .caption{break-inside:avoid}
  .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
- .feedrate img{width:auto;max-width:30rem;max-height:21cm}
+ .feedrate img{width:auto;max-width:30rem;max-height:18cm}
  .feedrate nav{display:none}
  .feedrate details::details-content{content-visibility:visible;height:auto}
 }

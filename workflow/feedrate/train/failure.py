@@ -42,9 +42,8 @@ def classify(error: BaseException) -> Failure:
     """What an exception means."""
     text = f"{error}"
     kind = type(error).__name__
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text = f"{text} (No space left on device)"
-    disk_full = bool(DISK_FULL.search(text))
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    disk_full = full or bool(DISK_FULL.search(text))
     return Failure(
         type=kind,
         message=f"the disk is full: {first_sentence(text)}" if disk_full else first_sentence(text),

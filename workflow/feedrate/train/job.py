@@ -11,6 +11,7 @@ import transformers
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
 from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.host import host_facts
 from feedrate.devices.launch import rank_from_environment, told_environment
@@ -57,7 +58,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     write_model(log, spec, built)
     log.write(
         "data",
-        digest=digest_file(prepared / "manifest.json"),
+        digest=digest_file(prepared / MANIFEST),
         samples=len(dataset),
         decode=spec.settings.loader.decode,
         image_px=built.image_px,

@@ -120,10 +120,9 @@ def _killed(ending: Ending) -> tuple[int, int] | None:
     text = "\n".join(ending.tail)
     if found := _MPIRUN.search(text):
         return int(found[1]), int(found[2])
-    for rank, code in _TORCHRUN.findall(text):
-        if int(code) < 0:
-            return int(rank), -int(code)
-    return None
+    # torchrun lists the ranks that it stopped itself first, then the one that failed of itself.
+    found = _TORCHRUN.search(text.rpartition("Root Cause")[2])
+    return (int(found[1]), -int(found[2])) if found and int(found[2]) < 0 else None
 
 
 def _named(events: Sequence[Event], name: str) -> list[Event]:

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from feedrate.config.settings import Kind, LoaderSettings
 from feedrate.data.loading.pixels import crop_centre, decode, normalise, resize
-from feedrate.data.manifest import DataError
+from feedrate.data.manifest import SAMPLES, DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.leash import die_with_parent
 
@@ -20,7 +20,7 @@ Sample = dict[str, torch.Tensor]
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of `samples.parquet`: captions tokenised at once, images decoded when asked for."""
+    """One split of the prepared samples: captions tokenised at once, images decoded when asked for."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class PairDataset(Dataset[Sample]):
     ) -> None:
         """Raise DataError where the split has no rows."""
         table = pyarrow.parquet.read_table(
-            prepared / "samples.parquet",
+            prepared / SAMPLES,
             columns=["image", "caption"],
             filters=[("split", "=", split)],
         )
         if not table.num_rows:
-            raise DataError(f"{prepared / 'samples.parquet'}: no rows in split {split!r}")
+            raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
         self.images: list[str] = table["image"].to_pylist()
         self.captions: list[str] = table["caption"].to_pylist()
         tokens = tokenizer(

@@ -67,7 +67,11 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
     best = max(spot.value for spot in line.spots if spot.value is not None)
     top = 1.25 * max(best, *(min(rate, 3 * best) for rate in model.values()), 0)
     axes.set_ylim(0, top)
-    canvas.level_axis(axes, [_tick(line, spot, factor) for spot in line.spots])
+    few = len(line.spots) <= canvas.FEW // 2
+    levels = [level_text(spot.levels[factor]) for spot in line.spots]
+    said = [_said(line, spot) if few else "" for spot in line.spots]
+    ticks = ["\n".join(filter(None, pair)) for pair in zip(levels, said, strict=True)]
+    canvas.level_axis(axes, ticks)
     labels = [
         *_ceiling(axes, "loader alone", LOADER, loader, top),
         *_ceiling(axes, "model alone", MODEL, model, top),
@@ -76,7 +80,9 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
     axes.plot(*canvas.path(line), linewidth=2.4, markersize=8, zorder=5, **TRAINED)
     for place, spot in enumerate(line.spots):
         crowd = [r for rates in (loader, model) if (r := rates.get(place))]
-        _spot(axes, place, spot, crowd)
+        _spot(axes, place, spot)
+        if len(line.spots) <= canvas.FEW or (use and spot.row is use):
+            _value(axes, place, spot, crowd)
         if use and spot.row is use:
             _mark(axes, place)
     canvas.end_labels(axes, len(line.spots) - 0.75, labels)
@@ -90,7 +96,7 @@ def _ceiling(
         return []
     axes.plot(list(rates), list(rates.values()), linewidth=1.6, markersize=6, zorder=3, **look)
     for place, rate in rates.items():
-        if rate > top:
+        if rate > top and len(rates) <= canvas.FEW:
             axes.annotate(
                 f"↑ {text.number(rate, 3)}",
                 (place, top),
@@ -106,15 +112,19 @@ def _ceiling(
     return [(min(last, 0.97 * top), name, look["color"])]
 
 
-def _spot(axes: Axes, place: int, spot: Spot, crowd: Sequence[float]) -> None:
-    """The number at a point, its interval, the mark of the recommendation, or a cross."""
-    top = axes.get_ylim()[1]
+def _spot(axes: Axes, place: int, spot: Spot) -> None:
+    """A point's interval, or a cross."""
     if spot.broke:
-        axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
+        y = 0.03 * axes.get_ylim()[1]
+        axes.plot(place, y, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
+    canvas.whiskers(axes, place, spot.low, spot.high, TRAINED["color"])
+
+
+def _value(axes: Axes, place: int, spot: Spot, crowd: Sequence[float]) -> None:
+    """The number at a point, above it unless a ceiling runs there."""
     if spot.value is None:
         return
-    canvas.whiskers(axes, place, spot.low, spot.high, TRAINED["color"])
-    below = any(0 < rate - spot.value < 0.14 * top for rate in crowd)
+    below = any(0 < rate - spot.value < 0.14 * axes.get_ylim()[1] for rate in crowd)
     axes.annotate(
         text.number(spot.value, 3),
         (place, spot.value),
@@ -144,16 +154,14 @@ def _mark(axes: Axes, place: int) -> None:
     )
 
 
-def _tick(line: Line, spot: Spot, factor: str) -> str:
-    level = level_text(spot.levels[factor])
+def _said(line: Line, spot: Spot) -> str:
+    """What stands below a level: its verdict and its wait, or why it has no number."""
     if spot.value is None or spot.row is None:
-        return f"{level}\n{canvas.wrap(state(line, spot), 12)}"
-    lines = [level, spot.row.verdict]
-    if spot.row.data_wait_share is not None:
-        lines.append(f"waits {text.share(spot.row.data_wait_share)}")
-    if spot.row.noisy:
-        lines.append("noisy")
-    return "\n".join(line for line in lines if line)
+        return canvas.wrap(state(line, spot), 12)
+    wait = spot.row.data_wait_share
+    waits = f"waits {text.share(wait)}" if wait is not None else ""
+    noisy = "noisy" if spot.row.noisy else ""
+    return "\n".join(filter(None, (spot.row.verdict, waits, noisy)))
 
 
 def _title(settings: FigureSettings, line: Line, use: CellRow | None) -> str:

@@ -43,6 +43,9 @@ STYLES = (
     Style(BLACK, "X", (0, (2, 2)), "oo"),
 )
 
+FEW = 12
+"""So many names or numbers fit side by side."""
+
 LABEL_PX = 19
 """Height of a line of a label, in pixels of the drawing."""
 
@@ -129,8 +132,12 @@ def wrap(text: str, width: int) -> str:
 
 
 def level_axis(axes: Axes, ticks: Sequence[str]) -> None:
-    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names, not a scale."""
-    axes.set_xticks(range(len(ticks)), ticks)
+    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names, not a scale.
+
+    Of many levels only some are named.
+    """
+    every = math.ceil(len(ticks) / FEW)
+    axes.set_xticks(range(0, len(ticks), every), ticks[::every])
     axes.set_xlim(min(-0.4, len(ticks) / 2 - 1.8), max(len(ticks) - 0.6, len(ticks) / 2 + 0.8))
     axes.tick_params(axis="x", length=0)
 

@@ -1,5 +1,8 @@
 """Training loss of all cells on one axis: settings of the loader must not change the training."""
 
+import math
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -19,26 +22,35 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
         return canvas.statement("No run has logged a loss.")
-    figure, (axes,) = canvas.new(3.6)
-    names = short_names(trace.run for trace in found)
-    several = len({trace.run.device for trace in found}) > 1
     keys = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
+    names = _names(settings, found)
+    columns = 2 if max(map(len, names.values())) <= 28 else 1
+    lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
+    figure, (axes,) = canvas.new(3.2 + 0.22 * lines)
     seen: set[tuple[str, str]] = set()
     for trace in found:
         key = (trace.run.device, trace.run.cell)
-        name = names[trace.run.cell]
-        label = f"{settings.label(trace.run.device)}: {name}" if several else name
-        _curve(axes, trace, keys.index(key), label if key not in seen else "")
+        _curve(axes, trace, keys.index(key), names[key] if key not in seen else "")
         seen.add(key)
     axes.set_xlabel("optimizer step")
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)
     if len(keys) <= MANY:
-        _, labels = axes.get_legend_handles_labels()
-        figure.legend(**canvas.LEGEND, ncols=2 if max(map(len, labels)) <= 28 else 1)
+        figure.legend(**canvas.LEGEND, ncols=columns)
     else:
         canvas.note(figure, [f"{text.count(len(keys), 'cell')}, too many to name here."])
     return figure
+
+
+def _names(settings: FigureSettings, found: Sequence[Trace]) -> dict[tuple[str, str], str]:
+    """Names of the cells, with the device where there are several."""
+    short = short_names(trace.run for trace in found)
+    runs = [trace.run for trace in found]
+    if len({run.device for run in runs}) == 1:
+        return {(run.device, run.cell): short[run.cell] for run in runs}
+    return {
+        (run.device, run.cell): f"{settings.label(run.device)}: {short[run.cell]}" for run in runs
+    }
 
 
 def _curve(axes: Axes, trace: Trace, index: int, label: str) -> None:

@@ -1,0 +1,297 @@
+"""The job entry from outside: what it leaves, whatever happens to it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from training_jobs import make_spec, named, read_events, survivors, write_spec
+
+from feedrate.files import digest_file, digest_value
+from feedrate.train.__main__ import check_protocol, main, read_spec
+from feedrate.train.judge import Ending, judge
+
+ENDLESS = {"steps": 100_000, "warmup_steps": 1}
+TOKEN = "hf_not_to_be_seen"
+
+
+def outcome(job):
+    return json.loads((job.out / "outcome.json").read_text())
+
+
+def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was_promised(start):
+    """kill -9 of the supervisor while two data-loader workers run; then the same command."""
+    spec = make_spec(workers=2, evaluate=True, save_checkpoints=True, steps=6)
+    killed = start(msgspec.structs.replace(spec, protocol=make_spec(**ENDLESS).protocol))
+    below = killed.until_steps(2)
+    assert len(below) >= 3  # the rank and its data-loader workers
+    killed.process.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert survivors(below) == []
+    assert not (killed.out / "outcome.json").exists()
+    assert not (killed.out / "events.jsonl").exists()
+
+    job = start(spec, HF_TOKEN=TOKEN)
+    exit_code, stderr = job.wait()
+    assert exit_code == 0, stderr
+    names = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
+    assert {
+        *("spec.json", "events.jsonl", "train.log", "outcome.json"),
+        *("trainer/trainer_state.json", "trainer/train_results.json", "trainer/all_results.json"),
+        *("trainer/validation_results.json", "trainer/test_results.json"),
+        *("trainer/model/model.safetensors", "trainer/checkpoint-6/model.safetensors"),
+    } <= names
+    assert not any(name.startswith("attempt") for name in names)
+    assert read_spec(str(job.out / "spec.json")) == spec
+
+    events = read_events(job.out / "events.jsonl")
+    assert [e["step"] for e in named(events, "step")] == [1, 2, 3, 4, 5, 6]
+    assert [e["kind"] for e in named(events, "ceiling")] == ["loader", "model"]
+    assert events[-1] == {"event": "end", "rank": 0, "ok": True}
+    (started,) = named(events, "start")
+    assert started["environment"]["OMP_NUM_THREADS"] == str(started["cores_granted"])
+
+    word = outcome(job)
+    expected = {
+        "schema": 1,
+        "status": "ok",
+        "infrastructure": False,
+        "cause": "",
+        "exit_code": 0,
+        "attempt": 2,
+        "source_digest": "abc",
+        "spec_digest": digest_value(msgspec.to_builtins(spec)),
+    }
+    assert {key: word[key] for key in expected} == expected
+    (data,) = named(events, "data")
+    assert word["data_digest"] == data["digest"]
+    assert word["duration_s"] > 0
+    assert 0.2 < word["host_peak_memory_gib"] < 8
+    assert word["machine_before"]["other_training_jobs"] >= 0
+    assert word["started_at"] < word["ended_at"]
+    assert "feedrate.train" in word["command"]
+
+
+def test_a_killed_worker_is_a_failed_cell(start):
+    job = start(make_spec(workers=1, **ENDLESS), "--quiet")
+    below = job.until_steps(1)
+    rank = named(read_events(job.events), "start")[0]["pid"]
+    os.kill(rank, signal.SIGKILL)
+    exit_code, stderr = job.wait()
+    assert (exit_code, stderr) == (0, "")  # quiet stays quiet
+    assert survivors(below) == []
+    word = outcome(job)
+    assert word["status"] == "failed"
+    assert word["cause"].startswith("rank 0 was killed by signal 9 (Killed; from outside")
+    assert word["exit_code"] == -9
+    assert named(read_events(job.out / "events.jsonl"), "step")
+
+
+def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
+    job = start(make_spec(workers=1, **ENDLESS))
+    below = job.until_steps(1)
+    rank = named(read_events(job.events), "start")[0]["pid"]
+    for pid in below:
+        if pid != rank:
+            with_suppress_kill(pid)
+    exit_code, stderr = job.wait()
+    assert exit_code == 0, stderr
+    assert outcome(job)["status"] == "failed"
+    assert "DataLoader worker" in outcome(job)["cause"]
+    assert "failed: " in stderr
+
+
+def with_suppress_kill(pid):
+    """Kill a process that may have ended with its epoch."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code):
+    job = start(make_spec(workers=1, **ENDLESS))
+    below = job.until_steps(1)
+    job.process.send_signal(number)
+    assert job.wait()[0] == exit_code
+    assert survivors(below) == []
+    assert not (job.out / "outcome.json").exists()
+    assert not (job.out / "events.jsonl").exists()
+
+
+def test_the_drivers_death_ends_the_job(start):
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as driver:
+        job = start(make_spec(**ENDLESS), FEEDRATE_DRIVER_PID=str(driver.pid))
+        below = job.until_steps(1)
+        driver.kill()
+    exit_code, stderr = job.wait()
+    assert exit_code == 1
+    assert f"the workflow's driver ({driver.pid}) has died" in stderr
+    assert survivors(below) == []
+
+
+def test_a_driver_on_another_host_is_not_looked_for(start):
+    job = start(make_spec(steps=2), FEEDRATE_DRIVER_PID=f"{os.getpid()}@another-host")
+    assert job.wait()[0] == 0
+
+
+def test_a_job_past_its_time_is_stopped_and_recorded(start):
+    job = start(make_spec(**ENDLESS, timeout_min=0.12))
+    exit_code, _ = job.wait()
+    assert exit_code == 0
+    assert outcome(job)["status"] == "failed"
+    assert outcome(job)["cause"] == "stopped after 0.12 min (protocol.timeout_min)"
+
+
+def test_two_ranks_under_torchrun(start):
+    job = start(make_spec(count=2, steps=3, workers=1))
+    exit_code, stderr = job.wait(200)
+    assert exit_code == 0, stderr
+    assert outcome(job)["status"] == "ok", outcome(job)["cause"]
+    for rank, name in enumerate(("events.jsonl", "events.rank1.jsonl")):
+        events = read_events(job.out / name)
+        assert {event["rank"] for event in events} == {rank}
+        assert named(events, "start")[0]["world_size"] == 2
+        assert named(events, "window")[0]["samples"] == 2 * 4
+        assert [e["kind"] for e in named(events, "ceiling")] == ["loader", "model"]
+    assert not named(read_events(job.out / "events.rank1.jsonl"), "trainer")
+
+
+def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):
+    job = start(make_spec(count=2, **ENDLESS))
+    below = job.until_steps(1)
+    rank = named(read_events(job.events.with_name("events.rank1.jsonl")), "start")[0]["pid"]
+    os.kill(rank, signal.SIGKILL)
+    exit_code, stderr = job.wait(150)
+    assert exit_code == 0, stderr
+    assert survivors(below) == []
+    assert outcome(job)["status"] == "failed"
+    assert outcome(job)["cause"].startswith("rank 1 was killed by signal 9")
+
+
+def test_want_of_memory_is_a_result(tiny_prepared, tmp_path):
+    """The CPU allocator's own error, under a bound on the address space."""
+    spec = make_spec(batch_size=24)
+    long = msgspec.structs.replace(spec.settings.loader, max_tokens=500)
+    spec = msgspec.structs.replace(
+        spec, settings=msgspec.structs.replace(spec.settings, loader=long)
+    )
+    run = write_spec(tmp_path / "run", spec)
+    ended = subprocess.run(
+        [
+            *(sys.executable, str(Path(__file__).with_name("out_of_memory.py"))),
+            *("--run", str(run), "--data", str(tiny_prepared)),
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1
+    verdict = judge(spec, run, Ending(exit_code=1))
+    assert verdict.status == "out_of_memory"
+    assert "can't allocate memory" in verdict.cause
+
+
+def test_a_device_that_is_not_there_is_no_outcome(start):
+    job = start(make_spec(kind="cuda"))
+    exit_code, stderr = job.wait()
+    assert exit_code == 1
+    assert "no CUDA device" in stderr
+    assert "Traceback" not in stderr
+    assert not (job.out / "outcome.json").exists()
+    assert "DeviceError" in (job.out / "train.log").read_text()
+
+
+@pytest.fixture
+def changed(tiny_prepared, tmp_path):
+    """A copy of the prepared data with one image changed after preparation."""
+    copy = tmp_path / "prepared"
+    shutil.copytree(tiny_prepared, copy)
+    image = next((copy / "images").iterdir())
+    image.write_bytes(image.read_bytes()[:-1] + b"x")
+    return copy
+
+
+def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["--data", str(changed / "manifest.json"), "--out", str(out)]
+    assert main(["--spec", repr(msgspec.to_builtins(make_spec())), *arguments]) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert ".jpg has other contents than recorded" in stderr
+    assert not out.exists()
+
+
+def test_specs_are_read_from_files_and_from_text(tmp_path):
+    spec = make_spec()
+    run = write_spec(tmp_path, spec)
+    assert read_spec(str(run / "spec.json")) == spec
+    assert read_spec(repr(msgspec.to_builtins(spec))) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("no mapping", "is not a mapping"),
+        ("{'study': 'x' * 5}", "is not a mapping"),
+        ("{'study': 'x'}", "--spec"),
+    ],
+)
+def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
+    arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
+    assert main(["--spec", text, *arguments]) == 1
+    stderr = capsys.readouterr().err
+    assert told in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_spec_file_that_is_not_json_is_told(tmp_path, capsys):
+    (tmp_path / "spec.json").write_text("{")
+    arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
+    assert main(["--spec", str(tmp_path / "spec.json"), *arguments]) == 1
+    assert "spec.json: not JSON" in capsys.readouterr().err
+
+
+def test_a_protocol_that_measures_nothing_is_told():
+    with pytest.raises(Exception, match=r"protocol\.steps: 3 leaves no step to measure"):
+        check_protocol(make_spec(steps=3, warmup_steps=3))
+    several = msgspec.structs.replace(make_spec(count=2), launcher="single")
+    with pytest.raises(Exception, match="launcher: single starts one process, and count is 2"):
+        check_protocol(several)
+
+
+def test_the_supervisor_needs_no_heavy_library():
+    code = (
+        "import sys, feedrate.train.__main__; "
+        "print([m for m in ('torch', 'numpy', 'transformers', 'pandas', 'pyarrow', 'PIL') "
+        "if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
+
+
+def test_no_token_reaches_the_log(start, tiny_prepared, tmp_path):
+    """The token stands in a path that a failing job prints."""
+    prepared = tmp_path / f"data-{TOKEN}"
+    shutil.copytree(tiny_prepared, prepared)
+    spec = make_spec()
+    model = msgspec.structs.replace(spec.settings.model, checkpoint=f"./{TOKEN}")
+    spec = msgspec.structs.replace(
+        spec, settings=msgspec.structs.replace(spec.settings, model=model)
+    )
+    job = start(spec, prepared=prepared, HF_TOKEN=TOKEN)
+    exit_code, stderr = job.wait()
+    assert exit_code == 0
+    assert outcome(job)["status"] == "failed"
+    assert outcome(job)["cause"] == "ModelError: model.checkpoint: ./***: no such folder"
+    for name in ("train.log", "events.jsonl", "outcome.json"):
+        assert TOKEN not in (job.out / name).read_text()
+    assert TOKEN not in stderr
+    assert digest_file(prepared / "manifest.json") == outcome(job)["data_digest"]

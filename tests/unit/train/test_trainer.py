@@ -1,0 +1,316 @@
+"""The metered Trainer against a stopwatch, and what a training run must be able to do."""
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch import nn
+from training_jobs import make_spec, named, read_events, write_spec
+from transformers import TrainerCallback, set_seed
+
+from feedrate.config.load import ConfigError
+from feedrate.config.settings import ModelSettings
+from feedrate.data.loading.pairs import collate
+from feedrate.devices.base import adapter
+from feedrate.models.build import build
+from feedrate.train.ceilings import EndlessBatches
+from feedrate.train.events import EventLog
+from feedrate.train.hub import PushError
+from feedrate.train.job import Options, check_rows, make_dataset, newest_checkpoint, run_job, train
+from feedrate.train.meter import Meter
+from feedrate.train.trainer import make_trainer
+
+STEP_S = 0.02
+BURST_S = 0.1
+
+
+class Sleeping(nn.Module):
+    """A model whose step takes a known time."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x, return_loss=True):
+        time.sleep(STEP_S)
+        return {"loss": (self.weight * x.mean()).sum()}
+
+
+class Bursty:
+    """Rows of which every twentieth (the first of every fifth batch of 4) is slow."""
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        return {"x": torch.full((1,), float(index))}
+
+    def __getitems__(self, indices):
+        self.batches = getattr(self, "batches", -1) + 1
+        if self.batches % 5 == 0:
+            time.sleep(BURST_S)
+        return [self[index] for index in indices]
+
+
+class Stopwatch(TrainerCallback):
+    """Time of each step's end, kept apart from the meter."""
+
+    def __init__(self):
+        self.ends_s = {}
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.ends_s[state.global_step] = time.monotonic()
+
+
+def sleeping_trainer(folder, *, metered=True, **protocol):
+    spec = make_spec(**protocol)
+    device = adapter("cpu")
+    meter = Meter(device, EventLog(folder, 0), spec.protocol.steps, spec.protocol.warmup_steps)
+    return make_trainer(
+        spec,
+        device,
+        folder / "trainer",
+        meter if metered else None,
+        model=Sleeping(),
+        dataset=Bursty(),
+        collate=collate,
+    )
+
+
+def test_a_bursty_loader_is_measured_within_one_percent_of_a_stopwatch(tmp_path):
+    trainer, stopwatch = sleeping_trainer(tmp_path, steps=45, warmup_steps=5), Stopwatch()
+    trainer.add_callback(stopwatch)
+    trainer.train()
+    (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
+    elapsed_s = stopwatch.ends_s[45] - stopwatch.ends_s[5]
+    assert window["samples"] == 40 * 4
+    assert window["samples"] / window["wall_s"] == pytest.approx(160 / elapsed_s, rel=0.01)
+    assert window["wall_s"] >= 40 * STEP_S + 8 * BURST_S
+    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+
+
+def test_the_trainer_logs_and_counts_the_same_steps_with_and_without_meter(tmp_path):
+    for name, metered in (("on", True), ("off", False)):
+        folder = tmp_path / name
+        folder.mkdir()
+        trainer = sleeping_trainer(folder, metered=metered, steps=12, warmup_steps=2)
+        trainer.train()
+        assert trainer.state.global_step == 12
+        assert [entry["step"] for entry in trainer.state.log_history] == [10, 12]
+        assert list((folder / "trainer/runs").rglob("events.out.tfevents.*"))
+        steps = named(read_events(folder / "events.jsonl"), "step")
+        assert len(steps) == (12 if metered else 0)
+
+
+PLAIN = Options()
+
+
+@pytest.fixture
+def job(tiny_prepared, tmp_path):
+    """Run one rank in this process; its folder and events."""
+
+    def _run(name="run", options=PLAIN, **values):
+        spec = make_spec(**values)
+        run = write_spec(tmp_path / name, spec)
+        run_job(spec, tiny_prepared, run, EventLog(run, 0), options)
+        return run, read_events(run / "events.jsonl")
+
+    return _run
+
+
+def test_accumulated_micro_steps_are_one_step(job):
+    _, events = job(accumulation=2, steps=3)
+    assert [(e["step"], e["samples"]) for e in named(events, "step")] == [(1, 8), (2, 8), (3, 8)]
+    (window,) = named(events, "window")
+    assert (window["samples"], window["steps"]) == (16, 2)
+    losses = [e["loss"] for e in named(events, "step")]
+    assert named(events, "trainer")[0]["metrics"]["train_loss"] == pytest.approx(
+        sum(losses) / 3, rel=1e-4
+    )
+    model = next(e for e in named(events, "ceiling") if e["kind"] == "model")
+    assert model["samples"] % 8 == 0
+
+
+def test_a_bare_job_trains_the_same_and_measures_nothing(job):
+    run, events = job(options=Options(measured=False))
+    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
+    assert named(events, "trainer")
+    assert (run / "trainer/train_results.json").is_file()
+
+
+def test_without_evaluation_and_checkpoints_none_is_made(job):
+    run, events = job()
+    assert named(events, "evaluation") == []
+    assert not list((run / "trainer").glob("checkpoint-*"))
+    assert not (run / "trainer/model").exists()
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(run / "trainer/model/model.safetensors")
+
+
+def test_resuming_half_way_gives_the_weights_of_an_unbroken_run(job, tmp_path):
+    protocol = {"steps": 6, "warmup_steps": 1, "save_checkpoints": True, "workers": 1}
+    whole, events = job("whole", **protocol)
+    assert named(events, "window")[0]["paused_s"] > 0  # the checkpoint at step 3
+    broken = write_spec(tmp_path / "broken", make_spec(**protocol))
+    (broken / "trainer").mkdir()
+    (whole / "trainer/checkpoint-3").rename(broken / "trainer/checkpoint-3")
+    (broken / "trainer/checkpoint-6").mkdir()  # killed while it was saved
+    resumed, events = job("broken", Options(resume=True), **protocol)
+    assert [e["step"] for e in named(events, "step")] == [4, 5, 6]
+    assert named(events, "window")[0]["first_step"] == 5
+    expected, found = weights(whole), weights(resumed)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_saved_weights_are_a_checkpoint_to_start_from(job, tiny_prepared):
+    run, _ = job(save_checkpoints=True)
+    spec = make_spec()
+    settings = ModelSettings(name="bridgetower", size="tiny", checkpoint=str(run / "trainer/model"))
+    built = build(settings, spec.settings.loader, tiny_prepared)
+    saved = weights(run)
+    assert torch.equal(built.model.itc_text_head.fc.weight, saved["itc_text_head.fc.weight"])
+
+
+def test_there_may_be_no_checkpoint_to_resume_from(tmp_path):
+    assert newest_checkpoint(tmp_path / "none") is None
+    for step in (9, 10, 100):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    assert newest_checkpoint(tmp_path) is None
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_pushing_without_a_token_is_refused_before_anything_runs(job, monkeypatch, tmp_path):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(PushError, match="HF_TOKEN"):
+        job(options=Options(push_to="me/model"))
+    assert read_events(tmp_path / "run/events.jsonl") == []
+
+
+def test_pushed_weights_are_those_that_were_trained(job, monkeypatch):
+    from feedrate.train import job as job_module
+
+    pushed = []
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_secret")
+    monkeypatch.setattr(
+        job_module, "push_model", lambda folder, name: pushed.append((folder, name))
+    )
+    run, _ = job(options=Options(push_to="me/model"))
+    assert pushed == [(run / "trainer/model", "me/model")]
+    assert (run / "trainer/model/model.safetensors").is_file()
+
+
+def test_a_split_smaller_than_a_batch_is_told():
+    with pytest.raises(
+        ConfigError, match=r"train\.batch_size: 16 on 2 rank\(s\) needs 32 training"
+    ):
+        check_rows(make_spec(batch_size=16, count=2), 31, 2)
+    check_rows(make_spec(batch_size=16, count=2), 32, 2)
+
+
+def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
+    from feedrate.train import ceilings
+
+    def fail(*_args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(ceilings, "model_alone", fail)
+    _, events = job()
+    assert [e["kind"] for e in named(events, "ceiling")] == ["loader"]
+    (note,) = named(events, "note")
+    assert (note["about"], note["out_of_memory"]) == ("ceiling model", True)
+    assert named(events, "window")
+
+
+def test_ceilings_leave_out_their_start(job):
+    _, events = job(workers=2, ceiling_s=0.2)
+    loader, model = named(events, "ceiling")
+    assert loader["wall_s"] >= 0.2
+    assert loader["samples"] % (2 * 4) == 0  # whole rounds of both workers
+    assert loader["startup_s"] > 0
+    assert model["samples"] % 4 == 0
+
+
+def test_batches_without_end_take_every_row_once_before_any_twice():
+    batches = iter(EndlessBatches(10, 3, seed=1))
+    first = [next(batches) for _ in range(3)]
+    assert len({row for batch in first for row in batch}) == 9
+    second = [next(batches) for _ in range(3)]
+    assert len({row for batch in second for row in batch}) == 9
+    assert first != second
+
+
+def test_epochs_are_shuffled_by_seed_and_epoch(tiny_prepared, tmp_path):
+    def orders(seed):
+        spec = make_spec(steps=12)
+        device = adapter("cpu")
+        set_seed(seed)
+        built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
+        dataset = make_dataset(spec, tiny_prepared, built, "train")
+        spec = msgspec.structs.replace(spec, seed=seed)
+        trainer = make_trainer(
+            spec, device, tmp_path, None, model=built.model, dataset=dataset, collate=collate
+        )
+        loader = trainer.get_train_dataloader()
+        seen = []
+        for epoch in (0, 1):
+            loader.set_epoch(epoch)
+            seen.append(torch.cat([batch["input_ids"] for batch in loader]).tolist())
+        return seen
+
+    first, again, other = orders(1), orders(1), orders(2)
+    assert first == again
+    assert first[0] != first[1]
+    assert first[0] != other[0]
+
+
+def test_events_hold_what_the_contract_promises(job):
+    run, events = job(evaluate=True)
+    keys = {
+        "start": "world_size pid host device_model driver cores_granted cores_of_host "
+        "host_memory_gib intraop_threads packages python platform",
+        "model": "parameters flops_per_sample attention precision",
+        "data": "digest samples decode image_px max_tokens",
+        "step": "step t_s step_s data_wait_s samples loss memory_gib peak_memory_gib warmup",
+        "window": "first_step last_step steps samples wall_s data_wait_s paused_s memory_gib "
+        "peak_memory_gib",
+        "trainer": "library metrics",
+        "ceiling": "kind samples wall_s",
+        "evaluation": "split metrics",
+    }
+    for name, promised in keys.items():
+        for event in named(events, name):
+            assert set(promised.split()) <= set(event), name
+            assert event["rank"] == 0
+        assert named(events, name), name
+    assert [e["split"] for e in named(events, "evaluation")] == ["validation", "test"]
+    for file in ("trainer_state", "train_results", "all_results", "validation_results"):
+        assert json.loads((run / f"trainer/{file}.json").read_text())
+    results = json.loads((run / "trainer/test_results.json").read_text())
+    assert results["predict_samples"] == 6  # all rows, the incomplete batch too
+    assert 0 <= results["predict_image_to_text_recall_at_1"] <= 1
+    assert results["predict_loss"] > 0
+
+
+def test_training_again_is_the_same_training(job):
+    first = [e["loss"] for e in named(job("one", workers=0)[1], "step")]
+    second = [e["loss"] for e in named(job("two", workers=2)[1], "step")]
+    assert first == pytest.approx(second, rel=1e-5)  # nor do workers change it
+
+
+def test_train_is_told_which_library_trained(tmp_path):
+    trainer = sleeping_trainer(tmp_path, steps=2, warmup_steps=1)
+    log = EventLog(tmp_path, 0)
+    train(trainer, log, resume=False)
+    (event,) = named(read_events(tmp_path / "events.jsonl"), "trainer")
+    assert event["library"].startswith("transformers ")
+    assert event["metrics"]["train_samples_per_second"] > 0

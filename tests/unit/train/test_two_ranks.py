@@ -1,0 +1,81 @@
+"""Two processes on gloo: synchronised gradients, and a meter that agrees with a stopwatch."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_jobs import make_spec, named, read_events
+from transformers import set_seed
+
+from feedrate.devices.launch import launch_command
+from feedrate.models.build import build
+
+SCRIPT = Path(__file__).with_name("two_ranks.py")
+
+
+def run(prepared, out, *, ranks, accumulation):
+    out.mkdir()
+    command = launch_command("torchrun" if ranks > 1 else "single", ranks, 1, [])
+    command = [part for part in command if part not in ("--module", "-m", "--")]
+    if ranks > 1:
+        command.insert(1, "-m")
+    ended = subprocess.run(
+        [*command, str(SCRIPT), str(prepared), str(out), str(accumulation)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return [load_file(out / f"weights.{rank}.safetensors") for rank in range(ranks)]
+
+
+@pytest.fixture(scope="module")
+def two(tiny_prepared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("two") / "run"
+    return out, run(tiny_prepared, out, ranks=2, accumulation=1)
+
+
+@pytest.fixture(scope="module")
+def one(tiny_prepared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("one") / "run"
+    return run(tiny_prepared, out, ranks=1, accumulation=2)[0]
+
+
+def largest_difference(first, second):
+    return max((first[name] - second[name]).abs().max().item() for name in first)
+
+
+def test_both_ranks_hold_the_same_weights_after_training(two):
+    first, second = two[1]
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_ranks_train_on_different_rows_and_average_their_gradients(two, one, tiny_prepared):
+    """The loss is of each rank's own batch, so two ranks equal two accumulated micro-steps."""
+    losses = [
+        [e["loss"] for e in named(read_events(two[0] / name), "step")]
+        for name in ("events.jsonl", "events.rank1.jsonl")
+    ]
+    assert losses[0] != losses[1]
+    assert largest_difference(two[1][0], one) < 2e-6
+    spec = make_spec()
+    set_seed(spec.seed)
+    start = build(spec.settings.model, spec.settings.loader, tiny_prepared).model.state_dict()
+    assert largest_difference(start, one) > 2e-5  # the tolerance hides no step
+
+
+def test_the_slowest_ranks_window_is_the_stopwatchs(two):
+    windows, elapsed_s = [], []
+    for rank, name in enumerate(("events.jsonl", "events.rank1.jsonl")):
+        windows += named(read_events(two[0] / name), "window")
+        ends_s = json.loads((two[0] / f"stopwatch.{rank}.json").read_text())
+        elapsed_s.append(ends_s["6"] - ends_s["2"])
+    measured = sum(w["samples"] for w in windows) / max(w["wall_s"] for w in windows)
+    assert measured == pytest.approx(2 * 4 * 4 / max(elapsed_s), rel=0.01)
+    assert max(w["wall_s"] for w in windows) >= 4 * 0.3  # the slower rank sleeps 0.3 s a step

@@ -1,0 +1,132 @@
+"""Specs and runs of training jobs, for the tests of this folder."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from feedrate.config.settings import (
+    LoaderSettings,
+    ModelSettings,
+    Protocol,
+    RunSpec,
+    Settings,
+    TrainSettings,
+)
+
+
+def make_spec(
+    *, workers=0, batch_size=4, accumulation=1, count=1, kind="cpu", **protocol
+) -> RunSpec:
+    """A spec of the tiny model on the tiny dataset."""
+    return RunSpec(
+        study="study",
+        device=kind,
+        kind=kind,
+        count=count,
+        launcher="single" if count == 1 else "torchrun",
+        cell=f"workers={workers}",
+        levels={"workers": workers},
+        repeat=1,
+        seed=7,
+        dataset="tiny",
+        settings=Settings(
+            model=ModelSettings(name="bridgetower", size="tiny"),
+            loader=LoaderSettings(workers=workers, max_tokens=8),
+            train=TrainSettings(
+                batch_size=batch_size, gradient_accumulation=accumulation, precision="fp32"
+            ),
+        ),
+        protocol=Protocol(**{"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05, **protocol}),
+    )
+
+
+def write_spec(folder: Path, spec: RunSpec) -> Path:
+    """`spec.json` in a folder that is made for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+    return folder
+
+
+def read_events(path: Path) -> list[dict]:
+    """Events of a file that may not be there yet."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def named(events: list[dict], name: str) -> list[dict]:
+    return [event for event in events if event["event"] == name]
+
+
+class Job:
+    """A supervisor started as its users start it."""
+
+    def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str, **environment: str):
+        self.out = out
+        self.events = out / "attempt" / "events.jsonl"
+        self.process = subprocess.Popen(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "feedrate.train",
+                    "--spec",
+                    repr(msgspec.to_builtins(spec)),
+                ),
+                *("--data", str(prepared / "manifest.json"), "--out", str(out)),
+                *("--source-digest", "abc", "--attempt", "2", *options),
+            ],
+            env={**os.environ, "TMPDIR": str(out.parent), **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait(self, timeout_s: float = 120) -> tuple[int, str]:
+        """Exit code and stderr."""
+        _, stderr = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, stderr
+
+    def until_steps(self, count: int = 1, timeout_s: float = 90) -> list[int]:
+        """Wait for so many steps; all processes of the job at that moment."""
+        deadline = time.monotonic() + timeout_s
+        while len(named(read_events(self.events), "step")) < count:
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return processes_below(self.process.pid)
+
+
+def processes_below(root: int) -> list[int]:
+    """Descendants by a walk over parents, not by the code under test."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(folder.name)] = int(fields[1])
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {root})
+
+
+def survivors(pids: list[int], within_s: float = 15.0) -> list[int]:
+    """Those of `pids` that still live after a while (zombies do not)."""
+
+    def lives(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return False
+
+    deadline = time.monotonic() + within_s
+    while (alive := [pid for pid in pids if lives(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive

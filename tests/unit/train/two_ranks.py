@@ -1,0 +1,72 @@
+"""Run by torchrun, or alone, from test_two_ranks.py: trains without dropout and tells the weights.
+
+`two_ranks.py <prepared> <out> <accumulation>`. Each rank leaves `weights.<rank>.safetensors`, its
+events, and `stopwatch.<rank>.json`: when its steps ended, by a clock of its own.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from training_jobs import make_spec
+from transformers import TrainerCallback, set_seed
+
+from feedrate.data.loading.pairs import collate
+from feedrate.devices.base import adapter
+from feedrate.devices.launch import rank_from_environment
+from feedrate.models.build import build
+from feedrate.train.events import EventLog
+from feedrate.train.job import make_dataset
+from feedrate.train.meter import Meter
+from feedrate.train.trainer import make_trainer
+
+STEPS, WARMUP = 6, 2
+
+
+class Stopwatch(TrainerCallback):
+    """Sleeps in each step, longer on later ranks, and notes when steps end."""
+
+    def __init__(self, rank: int) -> None:
+        self.sleep_s, self.ends_s = 0.2 + 0.1 * rank, {}
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        time.sleep(self.sleep_s)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.ends_s[state.global_step] = time.monotonic()
+
+
+def main(prepared: Path, out: Path, accumulation: int) -> None:
+    """Train six steps."""
+    rank, world_size, local_rank, local_ranks = rank_from_environment()
+    torch.set_num_threads(1)
+    spec = make_spec(accumulation=accumulation, count=world_size, steps=STEPS, warmup_steps=WARMUP)
+    set_seed(spec.seed)
+    device = adapter("cpu", local_rank, local_ranks)
+    built = build(spec.settings.model, spec.settings.loader, prepared)
+    for module in built.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    meter = Meter(device, EventLog(out, rank), STEPS, WARMUP)
+    trainer = make_trainer(
+        spec,
+        device,
+        out / "trainer",
+        meter,
+        model=built.model,
+        dataset=make_dataset(spec, prepared, built, "train"),
+        collate=collate,
+    )
+    stopwatch = Stopwatch(rank)
+    trainer.add_callback(stopwatch)
+    trainer.train()
+    (out / f"stopwatch.{rank}.json").write_text(json.dumps(stopwatch.ends_s))
+    state = {name: tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
+    save_file(state, out / f"weights.{rank}.safetensors")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
