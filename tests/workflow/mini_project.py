@@ -110,8 +110,8 @@ class Project:
         path = self.root / "config/config.yaml"
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
 
-    def record(self, cell: str, study: str = "mini") -> dict:
-        path = self.root / f"results/{study}/cpu/{cell}/rep1/record.json"
+    def record(self, cell: str, device: str = "cpu") -> dict:
+        path = self.root / f"results/mini/{device}/{cell}/rep1/record.json"
         return json.loads(path.read_text())
 
 

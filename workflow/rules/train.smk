@@ -28,4 +28,4 @@ for device, entry in VIEW.devices():
         shell:
             "python -m feedrate.train --spec {params.train[settings]:q} --data {input:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
-            "--attempt {params.train[attempt]}"
+            "--attempt {params.train[attempt]} --record-faults"

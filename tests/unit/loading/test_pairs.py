@@ -97,7 +97,9 @@ class Dying(Threads):
         return super().__getitem__(index)
 
 
-def test_a_worker_that_dies_is_reported_with_its_cause():
+def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
+    # The dead worker is waited for so long when the loader is thrown away.
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
     loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=WorkerStart())
     with pytest.raises(RuntimeError) as error:
         next(iter(loader))

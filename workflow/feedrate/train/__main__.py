@@ -3,7 +3,8 @@
 Runs one training job and leaves its folder as docs/architecture.md says, `outcome.json` last. A
 cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
 (device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
-non-zero exit code and no outcome, so that the workflow tries again.
+non-zero exit code and no outcome, so that the workflow tries again; with --record-faults, where no
+workflow does, an absent device or wrong data is a failed outcome too.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from feedrate.train.judge import MachineFault, judge
 from feedrate.train.progress import ProgressLine
 from feedrate.train.secrets import Masker
 from feedrate.train.supervise import Interrupted, Watch, run_processes
-from feedrate.train.workspace import keep_log, open_attempt, publish
+from feedrate.train.workspace import SPEC, give_up, keep_log, open_attempt, publish
 
 OUTCOME_SCHEMA = 1
 QUIET = "FEEDRATE_QUIET"
@@ -45,8 +46,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         spec = read_spec(options.spec)
         check_protocol(spec)
-        check_prepared(options.data.parent)
-        supervise(spec, options, watch)
+        try:
+            check_prepared(options.data.parent)
+            supervise(spec, options, watch)
+        except (DataError, MachineFault) as fault:
+            if not options.record_faults:
+                raise
+            record_fault(spec, options, str(fault))
+            _fail(f"{fault}", 1)
     except Interrupted as interruption:
         return _fail(f"{interruption}", interruption.exit_code)
     except (ConfigError, DataError, MachineFault) as error:
@@ -65,6 +72,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--source-digest", default="", help="digest of the measured code")
     parser.add_argument("--attempt", type=int, default=1, help="which try this is, from 1")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint there is")
+    parser.add_argument(
+        "--record-faults", action="store_true", help="a fault of the machine is an outcome too"
+    )
     parser.add_argument("--push-to", help="hub repository for the weights; needs HF_TOKEN")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)
@@ -115,6 +125,39 @@ def supervise(spec: RunSpec, options: argparse.Namespace, watch: Watch) -> None:
         progress.tell(f"{outcome['status']}: {outcome['cause']}")
 
 
+def record_fault(spec: RunSpec, options: argparse.Namespace, cause: str) -> None:
+    """Leave a failed outcome of a job that the machine let down. Raises OSError."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    value = msgspec.to_builtins(spec)
+    outcome = {
+        **_facts(options),
+        "status": "failed",
+        "infrastructure": True,
+        "cause": Masker()(cause),
+        "exit_code": 1,
+        "started_at": now,
+        "ended_at": now,
+        "spec_digest": digest_value(value),
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    give_up(options.out, value, outcome)
+
+
+def _facts(options: argparse.Namespace) -> dict[str, Any]:
+    """What every outcome says of the job, whatever became of it."""
+    command = ["python", "-m", "feedrate.train", "--spec", str(options.out / SPEC)]
+    command += ["--data", str(options.data), "--out", str(options.out)]
+    data = options.data
+    return {
+        "schema": OUTCOME_SCHEMA,
+        "attempt": options.attempt,
+        "command": shlex.join(command),
+        "commit": read_commit(),
+        "source_digest": options.source_digest,
+        "data_digest": digest_file(data) if data.is_file() else "",
+    }
+
+
 def _run(
     spec: RunSpec,
     options: argparse.Namespace,
@@ -125,7 +168,7 @@ def _run(
     progress: ProgressLine,
 ) -> dict[str, Any]:
     cores = max(1, cores_granted() // spec.count)
-    state, commit = machine_state(), read_commit()
+    state, facts = machine_state(), _facts(options)
     started, start_s = datetime.now(UTC), time.monotonic()
     ending, peak_gib = run_processes(
         spec,
@@ -139,16 +182,11 @@ def _run(
     verdict = judge(spec, attempt, ending)
     mask = Masker()
     return {
-        "schema": OUTCOME_SCHEMA,
+        **facts,
         "status": verdict.status,
         "infrastructure": False,
         "cause": mask(verdict.cause),
         "exit_code": ending.exit_code,
-        "attempt": options.attempt,
-        "command": mask(shlex.join([sys.executable, "-m", "feedrate.train", *sys.argv[1:]])),
-        "commit": commit,
-        "source_digest": options.source_digest,
-        "data_digest": digest_file(options.data),
         "started_at": started.isoformat(timespec="seconds"),
         "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "duration_s": round(time.monotonic() - start_s, 3),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, WorkerStart, collate
 from feedrate.devices.base import Adapter
 from feedrate.train.events import EventLog
@@ -106,30 +106,15 @@ def model_alone(
     train = spec.settings.train
     rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
     batch = _placed(collate(rows), adapter.device)
-    model = trainer.model_wrapped
-
-    def step() -> None:
-        for micro_step in range(1, train.gradient_accumulation + 1):
-            if micro_step < train.gradient_accumulation:
-                with trainer.accelerator.no_sync(model=model):
-                    trainer.training_step(model, batch)
-            else:
-                trainer.training_step(model, batch)
-            adapter.end_of_step()
-        adapter.before_optimizer(model, train)
-        trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
-        trainer.optimizer.step()
-        model.zero_grad()
-        adapter.end_of_step()
+    trainer.meter = None
 
     def timed(steps: int) -> float:
         start_s = perf_counter()
         for _ in range(steps):
-            step()
+            _optimizer_step(train, adapter, trainer, batch)
         adapter.synchronize()
         return perf_counter() - start_s
 
-    trainer.meter = None
     timed(WARMUP_STEPS - 1)
     steps = _agree(max(1, math.ceil(spec.protocol.ceiling_s / timed(1))))
     wall_s = timed(steps)
@@ -137,6 +122,23 @@ def model_alone(
         "samples": steps * train.batch_size * train.gradient_accumulation,
         "wall_s": wall_s,
     }
+
+
+def _optimizer_step(
+    train: TrainSettings, adapter: Adapter, trainer: Any, batch: dict[str, Any]
+) -> None:
+    """What the Trainer's loop does for one step, but for logging, the learning rate, and the
+    exchange of gradients: with several ranks, what training lacks to this rate is communication."""
+    model, accelerator = trainer.model_wrapped, trainer.accelerator
+    for _ in range(train.gradient_accumulation):
+        with accelerator.no_sync(model=model):
+            trainer.training_step(model, batch)
+        adapter.end_of_step()
+    adapter.before_optimizer(model, train)
+    accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+    trainer.optimizer.step()
+    model.zero_grad()
+    adapter.end_of_step()
 
 
 def _agree(number: int) -> int:

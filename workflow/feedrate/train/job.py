@@ -56,14 +56,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
-    log.write(
-        "data",
-        digest=digest_file(prepared / MANIFEST),
-        samples=len(dataset),
-        decode=spec.settings.loader.decode,
-        image_px=built.image_px,
-        max_tokens=spec.settings.loader.max_tokens,
-    )
+    write_data(log, spec, built, prepared, samples=len(dataset))
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     trainer = make_trainer(
         spec,
@@ -133,6 +126,18 @@ def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
         flops_per_sample=built.count_flops() if log.rank == 0 else None,
         attention=built.attention,
         precision=spec.settings.train.precision,
+    )
+
+
+def write_data(log: EventLog, spec: RunSpec, built: Built, prepared: Path, *, samples: int) -> None:
+    """The `data` event; `decode` is the path taken, for `check_decode` lets no other through."""
+    log.write(
+        "data",
+        digest=digest_file(prepared / MANIFEST),
+        samples=samples,
+        decode=spec.settings.loader.decode,
+        image_px=built.image_px,
+        max_tokens=spec.settings.loader.max_tokens,
     )
 
 

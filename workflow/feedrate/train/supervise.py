@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from feedrate.config.settings import RunSpec
 from feedrate.devices.host import oom_kills
@@ -84,18 +85,8 @@ def run_processes(
     """
     adopt_orphans()
     killed_before = oom_kills()
-    process = subprocess.Popen(
-        command,
-        env={**environment, SUPERVISOR: str(os.getpid())},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=[lock],
-        preexec_fn=die_with_parent,  # no thread of ours runs yet
-    )
-    assert process.stdout is not None
-    pump = LogPump(process.stdout, attempt / LOG, Masker())
+    process, output = _start(command, environment, lock)
+    pump = LogPump(output, attempt / LOG, Masker())
     memory = MemorySampler()
     tail = EventTail(attempt / events_name(0))
 
@@ -118,6 +109,24 @@ def run_processes(
         tail=list(pump.tail),
     )
     return ending, memory.peak_gib
+
+
+def _start(
+    command: list[str], environment: dict[str, str], lock: int
+) -> tuple["subprocess.Popen[bytes]", IO[bytes]]:
+    """Start `command` in a session of its own, dying with us; the process and its output."""
+    process = subprocess.Popen(
+        command,
+        env={**environment, SUPERVISOR: str(os.getpid())},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[lock],
+        preexec_fn=die_with_parent,  # no thread of ours runs yet
+    )
+    assert process.stdout is not None
+    return process, process.stdout
 
 
 def _wait(

@@ -45,6 +45,15 @@ def publish(attempt: Path, outcome: dict[str, object]) -> None:
     write_json(run / OUTCOME, outcome)
 
 
+def give_up(run: Path, spec: object, outcome: dict[str, object]) -> None:
+    """Leave an outcome of a job that the machine let down: no events, only the log, if any."""
+    for stale in [*run.glob("events*.jsonl"), run / OUTCOME]:
+        stale.unlink(missing_ok=True)
+    shutil.rmtree(run / ATTEMPT, ignore_errors=True)
+    write_json(run / SPEC, spec)
+    write_json(run / OUTCOME, outcome)
+
+
 def keep_log(attempt: Path) -> Path:
     """Of an attempt that ends in no outcome, leave the log where readers look for it."""
     log = attempt / LOG

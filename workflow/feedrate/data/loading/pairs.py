@@ -20,7 +20,7 @@ Sample = dict[str, torch.Tensor]
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared samples: captions tokenised at once, images decoded when asked for."""
+    """One split of the prepared data: captions tokenised at once, images decoded when asked for."""
 
     def __init__(
         self,
