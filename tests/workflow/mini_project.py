@@ -57,7 +57,8 @@ class Project:
         env = {k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")}
         return env | {
             "PYTHONPATH": str(self.root / "workflow"),
-            "PATH": f"{Path(sys.executable).parent}:{env['PATH']}",
+            # The environment's own programs are not on the path: nobody has to activate it.
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.root / "home"),
         }
 

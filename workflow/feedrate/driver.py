@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import TextIO
@@ -43,12 +44,13 @@ def hold() -> None:
 def equip_jobs(package: Path) -> None:
     """Set what the jobs of this driver find in their environment.
 
-    A training job ends with the driver, even where that is killed without a word; and jobs in
+    A training job ends with the driver, even where that is killed without a word. `python` is the
+    driver's own, be its environment activated or not, unless a rule brings another; and jobs in
     environments of their own find the package in the folder `package`.
     """
     os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
-    found = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package), found]))
+    _put_first("PATH", str(Path(sys.executable).parent))
+    _put_first("PYTHONPATH", str(package))
 
 
 def other_driver() -> str:
@@ -79,6 +81,13 @@ def clear_dead_lock() -> bool:
     for lock in SNAKEMAKE_LOCKS.iterdir():
         lock.unlink(missing_ok=True)
     return True
+
+
+def _put_first(variable: str, folder: str) -> None:
+    """Put a folder at the head of a search path."""
+    found = os.environ.get(variable, "").split(os.pathsep)
+    rest = [other for other in found if other and other != folder]
+    os.environ[variable] = os.pathsep.join([folder, *rest])
 
 
 def _describe(text: str) -> str:

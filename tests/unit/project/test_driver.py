@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +55,14 @@ def test_second_hold_does_not_wait_or_fail(folder, other):
 
 def test_no_driver_where_nothing_was_ever_run(folder):
     assert driver.other_driver() == ""
+
+
+def test_jobs_find_this_python_and_the_package_first(folder, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("FEEDRATE_DRIVER_PID", "")
+    for _ in range(2):
+        driver.equip_jobs(folder / "workflow")
+    assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    assert os.environ["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
+    assert os.environ["FEEDRATE_DRIVER_PID"] == str(os.getpid())

@@ -100,12 +100,7 @@ class Adapter(ABC):
         """What this kind's Trainer takes beyond the stock Trainer's arguments."""
         return {}
 
-    # The two hooks below are empty on purpose: most kinds need nothing there.
-    def before_optimizer(  # noqa: B027
-        self, model: "torch.nn.Module", train: TrainSettings
-    ) -> None:
-        """What stands between backward and the optimizer where no Trainer drives the step."""
-
+    # Empty on purpose: most devices start on work as it is given.
     def end_of_step(self) -> None:  # noqa: B027
         """Hand over the step's work, where the device gathers it lazily."""
 

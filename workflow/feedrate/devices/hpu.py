@@ -129,13 +129,6 @@ class DeviceAdapter(Adapter):
             )
         }
 
-    def before_optimizer(self, model: torch.nn.Module, train: TrainSettings) -> None:
-        """fast_ddp leaves the all-reduce to the training loop."""
-        if train.strategy == "fast_ddp" and self.local_ranks > 1:
-            from optimum.habana.distributed import all_reduce_gradients
-
-            all_reduce_gradients(model, use_hpu_graphs=True)
-
     def end_of_step(self) -> None:
         """Cut the lazy graph."""
         if lazy_mode():

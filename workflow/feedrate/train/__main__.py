@@ -151,7 +151,7 @@ def _facts(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "schema": OUTCOME_SCHEMA,
         "attempt": options.attempt,
-        "command": shlex.join(command),
+        "command": Masker()(shlex.join(command)),
         "commit": read_commit(),
         "source_digest": options.source_digest,
         "data_digest": digest_file(data) if data.is_file() else "",

@@ -101,7 +101,7 @@ def model_alone(
 ) -> dict[str, Any]:
     """Train on one batch that stays on the device, for about `ceiling_s`; nothing is loaded.
 
-    The number of steps is rank 0's, from the warm-up, because ranks must agree on it.
+    Ranks exchange nothing here, so that one that fails leaves no other waiting.
     """
     train = spec.settings.train
     rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
@@ -116,7 +116,7 @@ def model_alone(
         return perf_counter() - start_s
 
     timed(WARMUP_STEPS - 1)
-    steps = _agree(max(1, math.ceil(spec.protocol.ceiling_s / timed(1))))
+    steps = max(1, math.ceil(spec.protocol.ceiling_s / timed(1)))
     wall_s = timed(steps)
     return {
         "samples": steps * train.batch_size * train.gradient_accumulation,
@@ -127,25 +127,19 @@ def model_alone(
 def _optimizer_step(
     train: TrainSettings, adapter: Adapter, trainer: Any, batch: dict[str, Any]
 ) -> None:
-    """What the Trainer's loop does for one step, but for logging, the learning rate, and the
-    exchange of gradients: with several ranks, what training lacks to this rate is communication."""
+    """What the Trainer's loop does for one step, without exchanging gradients.
+
+    With several ranks, what training lacks to this rate is therefore communication (or data).
+    """
     model, accelerator = trainer.model_wrapped, trainer.accelerator
     for _ in range(train.gradient_accumulation):
         with accelerator.no_sync(model=model):
             trainer.training_step(model, batch)
         adapter.end_of_step()
-    adapter.before_optimizer(model, train)
     accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
     trainer.optimizer.step()
     model.zero_grad()
     adapter.end_of_step()
-
-
-def _agree(number: int) -> int:
-    """Rank 0's number, on every rank."""
-    from accelerate.utils import broadcast_object_list
-
-    return int(broadcast_object_list([number])[0])
 
 
 def _placed(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
