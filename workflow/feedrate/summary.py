@@ -8,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate import paths
+from feedrate.config.base import Level, level_text
+from feedrate.config.published import parse_levels
 
 BAD = ("failed", "invalid")
 
@@ -29,17 +31,18 @@ def show(report: Path | None) -> None:
 
 
 def _table(study: str, rows: list[dict[str, str]]) -> Table:
+    factors = _varying([parse_levels(row["cell"], ",") for row in rows])
     table = Table(title=study, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column("device")
-    table.add_column("cell")
-    for name in ("samples/s", "95% interval", "data wait"):
+    table.add_column("device", no_wrap=True)
+    for name in (*factors, "samples/s", "95% interval", "data wait"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("limited by")
+    table.add_column("limited by", no_wrap=True)
     table.add_column("")
     for row in rows:
+        levels = parse_levels(row["cell"], ",")
         table.add_row(
             row["device"],
-            row["cell"].replace(",", " "),
+            *(level_text(levels[name]) for name in factors),
             _number(row["samples_per_s"], "{:.1f}"),
             _interval(row),
             _number(row["data_wait_share"], "{:.0%}"),
@@ -47,6 +50,13 @@ def _table(study: str, rows: list[dict[str, str]]) -> Table:
             _remark(row),
         )
     return table
+
+
+def _varying(cells: list[dict[str, Level]]) -> list[str]:
+    """The factors that tell the shown cells apart; all of them where there is one cell."""
+    if len(cells) < 2:
+        return list(cells[0]) if cells else []
+    return [name for name in cells[0] if len({cell.get(name) for cell in cells}) > 1]
 
 
 def _interval(row: dict[str, str]) -> str:
