@@ -1,20 +1,16 @@
 """The same model, data and Trainer arguments with the stock Trainer and nothing around it."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import msgspec
 
 from feedrate.config.settings import RunSpec
-from feedrate.devices.host import cores_granted
 
 
 def main(spec_path: str, prepared: str, out: str) -> None:
     """Train as the spec says."""
-    os.environ["OMP_NUM_THREADS"] = str(cores_granted())
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     import transformers
 
     from feedrate.data.loading.pairs import PairDataset, collate

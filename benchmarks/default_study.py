@@ -1,5 +1,6 @@
 """The default study's data and its baseline cell, for benchmarks."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import yaml
 
 from benchmarks.process import run
 from feedrate.config.plan import load_project, make_plan
+from feedrate.devices.host import cores_granted
+from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,6 +21,11 @@ def default_spec() -> dict[str, Any]:
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     plan = make_plan(load_project(ROOT, config))
     return msgspec.to_builtins(next(iter(plan.runs.values())))
+
+
+def job_environment() -> dict[str, str]:
+    """The environment of a training job on this machine: threads and the like."""
+    return launch_environment("cpu", "single", 1, cores_granted(), os.environ)
 
 
 def prepare_default(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.default_study import default_spec, prepare_default
+from benchmarks.default_study import default_spec, job_environment, prepare_default
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -37,7 +37,7 @@ def median_step_s(folder: Path) -> float:
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(default_spec()))
     command = [sys.executable, "-m", "feedrate.train.worker"]
-    run([*command, "--run", str(job), "--data", str(prepared)], folder)
+    run([*command, "--run", str(job), "--data", str(prepared)], folder, job_environment())
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     return statistics.median(e["step_s"] for e in events if e["event"] == "step")
 

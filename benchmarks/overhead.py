@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.default_study import default_spec, prepare_default
+from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
@@ -34,7 +34,7 @@ def measure() -> Iterator[Figure]:
             "1",
         ]
         bare = [sys.executable, "-m", "benchmarks.bare_trainer", str(spec_path), str(prepared)]
-        root = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+        root = {**job_environment(), "PYTHONPATH": str(ROOT)}
         extra_s, walls = [], []
         for pair in range(PAIRS):
             with_suite = run([*suite, "--out", str(folder / f"run{pair}")], folder)

@@ -41,14 +41,17 @@ def hold() -> None:
         _held = stream
 
 
-def equip_jobs(package: Path) -> None:
+def equip_jobs(package: Path, push_to: str | None) -> None:
     """Set what the jobs of this driver find in their environment.
 
     A training job ends with the driver, even where that is killed without a word. `python` is the
     driver's own, be its environment activated or not, unless a rule brings another; and jobs in
-    environments of their own find the package in the folder `package`.
+    environments of their own find the package in the folder `package`. Models go to
+    the hub repository `push_to`, if any.
     """
     os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
+    if push_to:
+        os.environ["FEEDRATE_PUSH_TO"] = push_to
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 

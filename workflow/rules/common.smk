@@ -20,7 +20,7 @@ VIEW = PlanView(PROJECT, Path(workflow.basedir))
 STUDIES = list(PROJECT.studies)
 
 driver.hold()
-driver.equip_jobs(Path(workflow.basedir) / "workflow")
+driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT.config.push_to_hub)
 
 
 wildcard_constraints:

@@ -60,9 +60,11 @@ def test_no_driver_where_nothing_was_ever_run(folder):
 def test_jobs_find_this_python_and_the_package_first(folder, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    monkeypatch.setenv("FEEDRATE_DRIVER_PID", "")
+    for variable in ("FEEDRATE_DRIVER_PID", "FEEDRATE_PUSH_TO"):
+        monkeypatch.setenv(variable, "")
     for _ in range(2):
-        driver.equip_jobs(folder / "workflow")
+        driver.equip_jobs(folder / "workflow", "me/models")
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
     assert os.environ["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
+    assert os.environ["FEEDRATE_PUSH_TO"] == "me/models"
     assert os.environ["FEEDRATE_DRIVER_PID"] == str(os.getpid())

@@ -39,10 +39,11 @@ def hub(monkeypatch):
 
 
 def test_a_folder_is_pushed_privately_with_the_environments_token(hub, tmp_path, capsys):
-    push_model(tmp_path, "me/model")
+    push_model(tmp_path, "me/model", "study/cpu/workers=0")
     assert hub.calls[0] == ("token", TOKEN)
     assert hub.calls[1] == ("create_repo", "me/model", {"private": True, "exist_ok": True})
     assert hub.calls[2][1]["folder_path"] == tmp_path
+    assert hub.calls[2][1]["path_in_repo"] == "study/cpu/workers=0"
     assert TOKEN not in "".join(capsys.readouterr())
 
 
@@ -55,7 +56,7 @@ def test_without_a_token_it_is_refused_in_a_sentence(monkeypatch, token, tmp_pat
     with pytest.raises(PushError, match="needs a token in the environment variable HF_TOKEN"):
         require_token()
     with pytest.raises(PushError):
-        push_model(tmp_path, "me/model")
+        push_model(tmp_path, "me/model", "study/cpu/workers=0")
 
 
 def test_a_refusal_is_told_without_the_token(hub, monkeypatch, tmp_path):
@@ -63,5 +64,5 @@ def test_a_refusal_is_told_without_the_token(hub, monkeypatch, tmp_path):
     refusal = HfHubHTTPError(f"401 for {TOKEN}", response=response)
     monkeypatch.setattr(hub, "refuse", refusal)
     with pytest.raises(PushError) as error:
-        push_model(tmp_path, "me/model")
+        push_model(tmp_path, "me/model", "study/cpu/workers=0")
     assert str(error.value) == "me/model: not pushed: 401 for ***"

@@ -85,5 +85,5 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = None
     push_to_hub: Annotated[
         str | None,
-        Meta(description="Repository to push a finished model to; the token is HF_TOKEN."),
+        Meta(description="Hub repository for the cells' models; the token is HF_TOKEN."),
     ] = None

@@ -37,6 +37,8 @@ from feedrate.train.workspace import SPEC, give_up, keep_log, open_attempt, publ
 
 OUTCOME_SCHEMA = 1
 QUIET = "FEEDRATE_QUIET"
+PUSH_TO = "FEEDRATE_PUSH_TO"
+"""Environment variable: the driver's `push_to_hub`. No param, since it trains nothing anew."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,7 +77,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--record-faults", action="store_true", help="a fault of the machine is an outcome too"
     )
-    parser.add_argument("--push-to", help="hub repository for the weights; needs HF_TOKEN")
+    parser.add_argument(
+        "--push-to",
+        default=os.environ.get(PUSH_TO),
+        help="hub repository for the weights of repeat 1; needs HF_TOKEN",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)
 
@@ -173,7 +179,7 @@ def _run(
     ending, peak_gib = run_processes(
         spec,
         attempt,
-        launch_command(spec.launcher, spec.count, cores, _worker(options, attempt)),
+        launch_command(spec.launcher, spec.count, cores, _worker(spec, options, attempt)),
         launch_environment(spec.kind, spec.launcher, spec.count, cores, os.environ),
         lock=lock,
         watch=watch,
@@ -195,12 +201,12 @@ def _run(
     }
 
 
-def _worker(options: argparse.Namespace, attempt: Path) -> list[str]:
+def _worker(spec: RunSpec, options: argparse.Namespace, attempt: Path) -> list[str]:
     """The worker's module and arguments."""
     command = ["feedrate.train.worker", "--run", str(attempt), "--data", str(options.data.parent)]
     if options.resume:
         command.append("--resume")
-    if options.push_to:
+    if options.push_to and spec.repeat == 1:
         command += ["--push-to", options.push_to]
     return command
 

@@ -16,8 +16,9 @@ def require_token() -> str:
     return token
 
 
-def push_model(folder: Path, repository: str) -> None:
-    """Upload a folder of weights, made private where the repository is new.
+def push_model(folder: Path, repository: str, place: str) -> None:
+    """Upload a folder of weights to the folder `place` of a repository, which is made, private,
+    where it is not there. A repository can so hold the models of all cells.
 
     Raises PushError where the hub refuses or is not reached.
     """
@@ -28,7 +29,12 @@ def push_model(folder: Path, repository: str) -> None:
     api = HfApi(token=token)
     try:
         api.create_repo(repository, private=True, exist_ok=True)
-        api.upload_folder(repo_id=repository, folder_path=folder, commit_message="feedrate run")
+        api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            path_in_repo=place,
+            commit_message=f"feedrate: {place}",
+        )
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0].replace(token, "***")
         raise PushError(f"{repository}: not pushed: {reason}") from None

@@ -78,7 +78,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to and log.rank == 0:
-        push_model(weights, options.push_to)
+        push_model(weights, options.push_to, f"{spec.study}/{spec.device}/{spec.cell}")
 
 
 def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
