@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate import driver, paths, summary
+from feedrate.devices.leash import die_with_parent
 
 REPORT = Path("report.html")
 PART = Path(".report.part.html")
@@ -20,7 +20,6 @@ LOCKED = 3
 """Exit code where another driver works in the folder."""
 STOPPED = 130
 """Exit code after Ctrl-C."""
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,7 +99,7 @@ def _snakemake(arguments: list[str], *, held_back: bool = False) -> int:
         stderr=subprocess.PIPE if held_back else None,
         text=True,
         process_group=0,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
     stopped = False
 
@@ -122,10 +121,6 @@ def _snakemake(arguments: list[str], *, held_back: bool = False) -> int:
         lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
         print("\n".join(lines), file=sys.stderr)
     return process.returncode
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _write_report(options: argparse.Namespace) -> int:
