@@ -89,9 +89,9 @@ def _config_arguments(options: argparse.Namespace) -> list[str]:
 def _snakemake(arguments: list[str], *, held_back: bool = False) -> int:
     """Run Snakemake in this interpreter's environment, in a process group of its own.
 
-    `held_back`: what it prints is shown after its end, and only where it fails.
-    Ctrl-C, or a signal to this process alone, then reaches Snakemake and all its jobs in one way;
-    and a killed wrapper takes Snakemake with it.
+    So Ctrl-C, or a signal to this process alone, reaches Snakemake and all its jobs in one way; and
+    a killed wrapper takes Snakemake with it. `held_back`: what Snakemake prints is shown after its
+    end, and only where it fails.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *arguments],
