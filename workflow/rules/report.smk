@@ -76,7 +76,7 @@ rule write_overview:
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
         data=paths.DATA_REPORT.format(dataset=PROJECT.config.dataset),
         captions=[
-            f"{workflow.basedir}/report/captions/{caption}.rst"
+            f"report/captions/{caption}.rst"
             for part in ("tables", "figures")
             for caption, _ in VIEW.captions(part)
         ],
