@@ -7,7 +7,7 @@ from itertools import chain
 from benchmarks import full_run, meter, overhead, planning
 from benchmarks.figure import Figure, keep, show
 
-# A process started from here begins with this one's memory as its peak: what loads torch comes last.
+# A process started here begins with this one's memory as its peak: what loads torch comes last.
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "planning": planning.measure,
     "overhead": overhead.measure,
