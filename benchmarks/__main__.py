@@ -22,8 +22,10 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
         return 2
-    figures = show(chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS))
-    keep(figures)
+    figures: list[Figure] = []
+    for figure in show(chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS)):
+        figures.append(figure)
+        keep(figures)  # after each: a run that is broken off keeps what it measured
     return 0 if all(figure.holds for figure in figures) else 1
 
 

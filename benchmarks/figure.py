@@ -27,19 +27,9 @@ class Figure:
         return self.value <= self.goal if self.at_most else self.value >= self.goal
 
 
-def show(figures: Iterable[Figure]) -> list[Figure]:
-    """Print each figure as it comes; returns them all."""
+def show(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """Print each figure as it comes, and hand it on."""
     print(f"{'benchmark':58} {'value':>9} {'goal':>9}  unit      holds")
-    return list(_shown(figures))
-
-
-def keep(figures: list[Figure], path: Path = LATEST) -> None:
-    """Write the figures as a list of name, value, goal, unit, holds."""
-    rows = [{**asdict(f), "holds": f.holds} for f in figures]
-    write_json(path, json.loads(json.dumps(rows)))
-
-
-def _shown(figures: Iterable[Figure]) -> Iterator[Figure]:
     for figure in figures:
         sign = "<=" if figure.at_most else ">="
         print(
@@ -48,3 +38,9 @@ def _shown(figures: Iterable[Figure]) -> Iterator[Figure]:
             flush=True,
         )
         yield figure
+
+
+def keep(figures: list[Figure], path: Path = LATEST) -> None:
+    """Write the figures as a list of name, value, goal, unit, holds."""
+    rows = [{**asdict(f), "holds": f.holds} for f in figures]
+    write_json(path, json.loads(json.dumps(rows)))
