@@ -202,7 +202,7 @@ def test_pushed_weights_are_those_that_were_trained(job, monkeypatch):
     pushed = []
     monkeypatch.setenv("HF_TOKEN", "hf_secret_secret")
     monkeypatch.setattr(
-        job_module, "push_model", lambda folder, name: pushed.append((folder, name))
+        job_module, "push_model", lambda folder, name, place: pushed.append((folder, name))
     )
     run, _ = job(options=Options(push_to="me/model"))
     assert pushed == [(run / "trainer/model", "me/model")]
