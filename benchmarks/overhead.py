@@ -11,7 +11,7 @@ from benchmarks.default_study import ROOT, default_spec, job_environment, prepar
 from benchmarks.figure import Figure
 from benchmarks.process import run
 
-PAIRS = 3
+PAIRS = 5
 SHARE = 0.02
 GOAL_S = 3.0
 

@@ -246,7 +246,7 @@ CASES = {
         IN_STUDY + "adapt.cpu: 'protocl' is not allowed; did you mean protocol?",
     ),
     "study: adapts nothing": (
-        STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 0.7}", "    protocol:"),
+        STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 0.6}", "    protocol:"),
         IN_STUDY + "adapt.cpu.protocol: null is not allowed; expected keys with values",
     ),
     "study: table of an unknown kind": (
