@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -39,6 +39,16 @@ def hold() -> None:
         )
         stream.flush()
         _held = stream
+
+
+def tell_jobs(execution_settings: Any) -> None:
+    """Set what the jobs of this driver, on whatever host, need to know of it.
+
+    `FEEDRATE_RETRIES`: how often Snakemake tries a failed job again. `FEEDRATE_DRIVER_SINCE`: when
+    this driver began (seconds since 1970).
+    """
+    os.environ["FEEDRATE_RETRIES"] = str(getattr(execution_settings, "retries", 0))
+    os.environ["FEEDRATE_DRIVER_SINCE"] = str(time.time())
 
 
 def equip_jobs(package: Path, push_to: str | None) -> None:

@@ -5,6 +5,7 @@ the job runs again when, and only when, one of these or an input has changed.
 """
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from feedrate.results import settings as results
 KEPT = Path(".snakemake/feedrate")
 """What a plan keeps for the next one, and for jobs; never needed by a result."""
 
+START_MIN = 20
+"""Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
+
 Key = tuple[str, str, str, int]
 Params = dict[str, Any]
 
@@ -38,6 +42,10 @@ class PlanView:
         self._cache = digest.DigestCache(KEPT / "digests.json")
         self._plan = make_plan(project)
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
+        self._minutes = {
+            (spec.study, spec.device): math.ceil(spec.protocol.timeout_min) + START_MIN
+            for spec in self._plan.runs.values()
+        }
         self._attempts: dict[Key, int] = {}
         self._sources: dict[str, str] = {}
 
@@ -111,6 +119,23 @@ class PlanView:
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
         return -1 - self._order[study, device, cell, int(repeat)]
+
+    def job_resources(self, device: str) -> dict[str, Any]:
+        """What a training job on a device asks a cluster for; a change of it reruns nothing.
+
+        The time limit is what the protocol allows and a start, and after a fault twice that.
+        """
+        entry = self.project.devices[device]
+        asked = {
+            "tries": lambda wc, attempt: attempt,
+            "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
+            "gres": entry.job.gres,
+            "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
+            "constraint": entry.job.constraint,
+        }
+        if entry.nodes > 1:
+            asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
+        return {name: value for name, value in asked.items() if value is not None}
 
     # Params of results
 

@@ -19,7 +19,9 @@ except load.ConfigError as error:
 VIEW = PlanView(PROJECT, Path(workflow.basedir))
 STUDIES = list(PROJECT.studies)
 
-driver.hold()
+if workflow.is_main_process:
+    driver.hold()
+    driver.tell_jobs(workflow.execution_settings)
 driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT.config.push_to_hub)
 
 

@@ -21,6 +21,8 @@ for device, entry in VIEW.devices():
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         # All cores: a training job is never measured while another job runs beside it.
         threads: entry.threads or workflow.cores or 8
+        resources:
+            **VIEW.job_resources(device),
         params:
             train=lambda wc, device=device: VIEW.training(
                 wc.study, device, wc.cell, wc.repeat
@@ -28,4 +30,4 @@ for device, entry in VIEW.devices():
         shell:
             "python -m feedrate.train --spec {params.train[settings]:q} --data {input:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
-            "--attempt {params.train[attempt]} --record-faults"
+            "--attempt {params.train[attempt]} --try {resources.tries}"

@@ -61,6 +61,15 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
             found.say(
                 f"{name}.launcher", f"'single' starts one process, but count is {device.count}"
             )
+        if device.count % device.nodes:
+            found.say(
+                f"{name}.nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
+            )
+        if device.nodes > 1 and device.launcher not in (None, "srun"):
+            found.say(
+                f"{name}.launcher",
+                f"{device.launcher!r} starts one node, but nodes is {device.nodes}; use srun",
+            )
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from feedrate.config.base import Count, Name, Positive, Strict
-from feedrate.config.settings import Kind, Launcher
+from feedrate.config.settings import Kind, Launcher, Software
 
 
 class Peak(Strict, kw_only=True):
@@ -19,6 +19,20 @@ class Peak(Strict, kw_only=True):
         Positive | None, Meta(description="Best rate that others measured, TFLOP/s.")
     ] = None
     source: Annotated[str, Meta(description="Where the numbers come from.", min_length=1)]
+
+
+class JobResources(Strict, kw_only=True):
+    """What a training job asks a cluster for, on each of its nodes; a profile may say otherwise."""
+
+    gres: Annotated[
+        str | None, Meta(description="Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")
+    ] = None
+    memory_gib: Annotated[
+        Positive | None, Meta(description="Host memory; null: the cluster's default.")
+    ] = None
+    constraint: Annotated[
+        str | None, Meta(description="Node features that Slurm is to look for.")
+    ] = None
 
 
 class Device(Strict, kw_only=True):
@@ -42,12 +56,18 @@ class Device(Strict, kw_only=True):
     ] = None
     launcher: Annotated[
         Launcher | None,
-        Meta(description="single, torchrun or mpirun; null: single for one device, else torchrun."),
+        Meta(
+            description="single, torchrun, mpirun or srun (with torchrun on every node); null: "
+            "single for one device, torchrun on one node, else srun."
+        ),
     ] = None
-    python: Annotated[
-        str | None,
-        Meta(description="Interpreter of the training jobs; null: the one that runs Snakemake."),
-    ] = None
+    nodes: Annotated[Count, Meta(description="Hosts that share the job's devices evenly.")] = 1
+    software: Annotated[
+        Software, Meta(description="Interpreter, modules, variables, container of the processes.")
+    ] = Software()
+    job: Annotated[JobResources, Meta(description="What a training job asks a cluster for.")] = (
+        JobResources()
+    )
     threads: Annotated[
         Count | None, Meta(description="CPU cores a job asks for; null: all of the host.")
     ] = None

@@ -14,7 +14,7 @@ from feedrate.config.device import Device
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapted, setting_type
-from feedrate.config.settings import Protocol, RunSpec, Settings, StudyProtocol
+from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import WorkflowConfig
@@ -161,7 +161,9 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         device=device,
         kind=entry.kind,
         count=entry.count,
-        launcher=entry.launcher or ("single" if entry.count == 1 else "torchrun"),
+        nodes=entry.nodes,
+        launcher=_launcher(entry),
+        software=entry.software,
         cell="",
         levels={},
         repeat=1,
@@ -170,6 +172,15 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         settings=convert(settings, Settings, origin),
         protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )
+
+
+def _launcher(entry: Device) -> Launcher:
+    """The launcher of a device that names none."""
+    if entry.launcher:
+        return entry.launcher
+    if entry.nodes > 1:
+        return "srun"
+    return "single" if entry.count == 1 else "torchrun"
 
 
 def _changes(study: Study) -> dict[tuple[str, Level], tuple[str, str, Any]]:

@@ -10,7 +10,7 @@ SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
 Kind = Literal["cpu", "cuda", "hpu"]
-Launcher = Literal["single", "torchrun", "mpirun"]
+Launcher = Literal["single", "torchrun", "mpirun", "srun"]
 
 
 class ModelSettings(Strict, kw_only=True):
@@ -59,6 +59,35 @@ class TrainSettings(Strict, kw_only=True):
     optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
 
 
+class HpuSettings(Strict, kw_only=True):
+    """What only Gaudi has; named as optimum-habana's arguments are. Other kinds ignore it."""
+
+    mode: Annotated[
+        Literal["lazy", "eager", "compile"],
+        Meta(description="How operations reach the device: gathered, one by one, or compiled."),
+    ] = "lazy"
+    hpu_graphs_for_training: Annotated[bool, Meta(description="Replay the step as a graph.")] = (
+        False
+    )
+    hpu_graphs_for_inference: Annotated[bool, Meta(description="The same in evaluation.")] = True
+    pipelining_fwd_bwd: Annotated[
+        bool, Meta(description="Build the backward graph while the forward one runs (lazy).")
+    ] = False
+    non_blocking_data_copy: Annotated[
+        bool, Meta(description="Copy batches to the device without waiting.")
+    ] = False
+    fused_adam: Annotated[bool, Meta(description="FusedAdamW of the Gaudi software.")] = True
+    fused_clip_norm: Annotated[bool, Meta(description="FusedClipNorm of it.")] = True
+    use_compiled_autograd: Annotated[
+        bool, Meta(description="Compile the backward pass too (mode: compile).")
+    ] = False
+    use_regional_compilation: Annotated[
+        bool, Meta(description="Compile layer by layer (mode: compile).")
+    ] = False
+    sdp_on_bf16: Annotated[bool, Meta(description="Attention reduces in bf16.")] = False
+    minimize_memory: Annotated[bool, Meta(description="Less memory for more time.")] = False
+
+
 class Protocol(Strict, kw_only=True):
     """How a run is measured."""
 
@@ -95,6 +124,26 @@ class Settings(Strict, kw_only=True):
     model: ModelSettings
     loader: LoaderSettings = LoaderSettings()
     train: TrainSettings = TrainSettings()
+    hpu: HpuSettings = HpuSettings()
+
+
+class Software(Strict, kw_only=True):
+    """What the training processes of a device run in, on top of the job's own environment."""
+
+    python: Annotated[
+        str | None,
+        Meta(description="Interpreter of the training processes; null: Snakemake's own."),
+    ] = None
+    modules: Annotated[
+        list[str], Meta(description="Environment modules to load first (`module load`).")
+    ] = []
+    environment: Annotated[
+        dict[str, str], Meta(description="Environment variables to set for the processes.")
+    ] = {}
+    container: Annotated[
+        str | None,
+        Meta(description="Apptainer image (a file or docker://…) that the processes run in."),
+    ] = None
 
 
 class RunSpec(Strict, kw_only=True):
@@ -106,7 +155,9 @@ class RunSpec(Strict, kw_only=True):
     device: Name
     kind: Kind
     count: Annotated[Count, Meta(description="Devices, and so ranks: the world size.")]
+    nodes: Annotated[Count, Meta(description="Hosts that share these devices evenly.")] = 1
     launcher: Launcher
+    software: Software = Software()
     cell: str
     levels: dict[str, Level]
     repeat: Count

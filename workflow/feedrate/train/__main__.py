@@ -3,8 +3,8 @@
 Runs one training job and leaves its folder as docs/architecture.md says, `outcome.json` last. A
 cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
 (device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
-non-zero exit code and no outcome, so that the workflow tries again; with --record-faults, where no
-workflow does, an absent device or wrong data is a failed outcome too.
+non-zero exit code and no outcome, so that the workflow tries again; in the last of its tries, an
+absent device or wrong data is a failed outcome too.
 """
 
 import argparse
@@ -37,6 +37,8 @@ from feedrate.train.workspace import SPEC, give_up, keep_log, open_attempt, publ
 
 OUTCOME_SCHEMA = 1
 QUIET = "FEEDRATE_QUIET"
+RETRIES = "FEEDRATE_RETRIES"
+"""Environment variable: how often the workflow tries a failed job again."""
 PUSH_TO = "FEEDRATE_PUSH_TO"
 """Environment variable: the driver's `push_to_hub`. No param, since it trains nothing anew."""
 
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
             check_prepared(options.data.parent)
             supervise(spec, options, watch)
         except (DataError, MachineFault) as fault:
-            if not options.record_faults:
+            if not is_last(options.try_):
                 raise
             record_fault(spec, options, str(fault))
             _fail(f"{fault}", 1)
@@ -75,7 +77,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--attempt", type=int, default=1, help="which try this is, from 1")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint there is")
     parser.add_argument(
-        "--record-faults", action="store_true", help="a fault of the machine is an outcome too"
+        "--try",
+        dest="try_",
+        type=int,
+        help="Snakemake's count of its tries, from 1: a fault of the machine is an outcome in the "
+        "last of them",
     )
     parser.add_argument(
         "--push-to",
@@ -84,6 +90,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)
+
+
+def is_last(number: int | None) -> bool:
+    """Whether no other try follows; False outside a workflow."""
+    return number is not None and number > int(os.environ.get(RETRIES, "0"))
 
 
 def read_spec(text: str) -> RunSpec:
