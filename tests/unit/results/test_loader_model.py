@@ -122,6 +122,13 @@ def test_the_published_table_says_more_than_its_headline(post):
         assert words in row["across_devices"]
 
 
+def test_sentences_call_devices_by_their_labels():
+    labels = {"gaudi2": "Gaudi2", "h100": "H100"}
+    rows = fit_rows([], FitSettings(studies={"loading": published_study()}, labels=labels))
+    assert "2.75 ms on Gaudi2, 10.2 ms on H100" in rows[0]["across_devices"]
+    assert "Gaudi2 looks compute-bound" in rows[0]["reading"]
+
+
 def test_predictions_are_of_the_whole_job(post):
     for row in post:
         assert row["predicted"] / row["samples_per_s"] - 1 == pytest.approx(row["residual"])

@@ -54,8 +54,13 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
             _ours(name, study, factor, cells),
         ):
             fitted = [(s, f) for s in series_of_origin if (f := fit(s.points()))]
-            across = across_devices([(s.device, f) for s, f in fitted if _plain(s, study)])
-            rows += [row | {"across_devices": across} for s, f in fitted for row in _rows(s, f)]
+            called = {s.device: settings.labels.get(s.device, s.device) for s, _ in fitted}
+            across = across_devices([(called[s.device], f) for s, f in fitted if _plain(s, study)])
+            rows += [
+                row | {"across_devices": across}
+                for s, f in fitted
+                for row in _rows(s, f, called[s.device])
+            ]
     return rows
 
 
@@ -104,10 +109,10 @@ def _quality(fitted: Fit, rates: int) -> str:
     return f"{text}, so they leave something out, such as cores that workers and model share"
 
 
-def _rows(series: Series, fitted: Fit) -> Iterable[Row]:
+def _rows(series: Series, fitted: Fit, called: str) -> Iterable[Row]:
     points, ranks = series.points(), series.world_size
     tc_measured, td_measured = _ceilings(series)
-    text = reading(series.device, fitted, points)
+    text = reading(called, fitted, points)
     for cell, point, predicted, residual in zip(
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
     ):

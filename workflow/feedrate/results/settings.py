@@ -88,6 +88,8 @@ class FitSettings(Strict, kw_only=True):
     """`--settings` of feedrate.results.loader_model."""
 
     studies: dict[Name, PublishedStudy]
+    labels: dict[Name, str] = {}
+    """Devices as sentences call them; without one by their name in the registry."""
 
 
 def parse_settings(device: Device) -> dict[str, Any]:
@@ -135,7 +137,8 @@ def fit_settings(project: Project) -> dict[str, Any]:
         )
         for name, study in project.studies.items()
     }
-    return msgspec.to_builtins(FitSettings(studies=studies))
+    labels = {name: device.label for name, device in project.devices.items()}
+    return msgspec.to_builtins(FitSettings(studies=studies, labels=labels))
 
 
 def _published(project: Project, study: str) -> list[PublishedFacts]:

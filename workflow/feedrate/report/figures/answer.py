@@ -65,7 +65,9 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
     loader = {i: r for i, s in enumerate(line.spots) if (r := _row(s, "loader_samples_per_s"))}
     model = {i: r for i, s in enumerate(line.spots) if (r := _row(s, "model_samples_per_s"))}
     best = max(spot.value for spot in line.spots if spot.value is not None)
-    top = 1.25 * max(best, *(min(rate, 3 * best) for rate in model.values()), 0)
+    # Ceilings far above would press the line that matters flat: they leave through the top.
+    seen = [rate for rates in (loader, model) for rate in rates.values() if rate < 3 * best]
+    top = 1.25 * max([best, *seen])
     axes.set_ylim(0, top)
     few = len(line.spots) <= canvas.FEW // 2
     levels = [level_text(spot.levels[factor]) for spot in line.spots]
