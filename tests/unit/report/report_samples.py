@@ -224,7 +224,7 @@ def write_record(root, spec):
             cores_of_host=8,
             intraop_threads=2,
             host_memory_gib=15.6,
-            machine_before={"load_1min": 0.2},
+            machine_before={"load_1min": 0.2, "cpu_governor": ""},
             packages={"torch": "2.13.0", "transformers": "5.23.0"},
             python="3.11.2",
             platform="Linux",

@@ -96,6 +96,11 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
 
 
+def test_what_is_not_known_leaves_no_empty_words(article):
+    assert "<code></code>" not in article
+    assert "cpu_governor" not in article and "load_1min 0.2" in article
+
+
 def test_failures_stand_before_the_answer(broken):
     failed, answered = broken.index("cells with runs that do not count"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")

@@ -60,7 +60,11 @@ def _machine(
         "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
         "Commit": _distinct(run.commit for run in runs),
         "Source digest": known.source_digest[:12],
-        "Machine before the run": ", ".join(f"{k} {v}" for k, v in known.machine_before.items()),
+        "Machine before the run": ", ".join(
+            f"{name} {value}"
+            for name, value in known.machine_before.items()
+            if value not in ("", None)
+        ),
         "Measured": _times(runs),
     }
     lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
@@ -80,7 +84,7 @@ def _run(settings: StudySettings, run: RunRow) -> Markup:
             run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
             text.seconds(run.duration_s),
             str(run.attempt or text.DASH),
-            el("code", run.record),
+            el("code", run.record) if run.record else text.DASH,
         ]
     )
 
