@@ -12,6 +12,9 @@ PREPARED = f"{DATASETS}/{{dataset}}/prepared"
 MANIFEST = f"{PREPARED}/manifest.json"
 """Checksums and counts of the prepared data; written last, so its presence means 'complete'."""
 DATA_REPORT = f"{PREPARED}/data_report.json"
+STORE = f"{DATASETS}/{{dataset}}/store/{{store}}/index.json"
+"""Pictures decoded once, and captions tokenised once, for a model's sizes: `loader.decode: cache`.
+Written last, so its presence means 'complete'."""
 
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
 """The folder of one run."""

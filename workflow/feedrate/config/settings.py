@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from feedrate.config.base import Count, Level, Name, Natural, Positive, Strict
+from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -31,8 +31,45 @@ class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""
 
     decode: Annotated[
-        Literal["host", "device"], Meta(description="Where JPEG files are decoded.")
-    ] = "host"
+        Literal["reference", "host", "cache", "device"],
+        Meta(
+            description="How JPEG files become pixels: as in the published script; fast, on the "
+            "host; once, in preprocessing; on the device."
+        ),
+    ] = "reference"
+    scaled_decode: Annotated[
+        bool,
+        Meta(
+            description="host and cache: the decoder shrinks by a power of two first; faster, and "
+            "not equal to a full decode."
+        ),
+    ] = False
+    random_crop: Annotated[
+        Share,
+        Meta(
+            description="Smallest share of a picture's area that a random crop keeps; 0: the "
+            "centre is cropped."
+        ),
+    ] = 0.0
+    random_flip: Annotated[bool, Meta(description="Mirror every other picture, by chance.")] = False
+    colour_jitter: Annotated[
+        Share,
+        Meta(description="Brightness, contrast and saturation vary by up to this; 0: not at all."),
+    ] = 0.0
+    fetch: Annotated[
+        Literal["sample", "batch"] | None,
+        Meta(
+            description="Whether a loader makes samples that are stacked, or whole batches; null: "
+            "samples for reference, else batches."
+        ),
+    ] = None
+    transfer: Annotated[
+        Literal["uint8", "float32"] | None,
+        Meta(
+            description="What reaches the device: uint8, normalised there, or float32; null: "
+            "float32 for reference (which has no other), else uint8."
+        ),
+    ] = None
     workers: Annotated[Natural, Meta(description="Data-loader worker processes per rank.")] = 0
     prefetch_factor: Annotated[Count, Meta(description="Batches each worker keeps ready.")] = 2
     persistent_workers: Annotated[
@@ -41,6 +78,18 @@ class LoaderSettings(Strict, kw_only=True):
     pin_memory: Annotated[
         bool, Meta(description="Page-locked host memory (used on cuda and hpu only).")
     ] = True
+    start_method: Annotated[
+        Literal["fork", "spawn", "forkserver"], Meta(description="How workers are started.")
+    ] = "fork"
+    threads_per_worker: Annotated[
+        Count, Meta(description="Threads of torch in a worker; workers never have more than cores.")
+    ] = 1
+    device_prefetch: Annotated[
+        bool, Meta(description="The next batch is copied to the device without waiting for it.")
+    ] = False
+    timeout_s: Annotated[
+        Positive, Meta(description="A worker that makes no batch for so long is reported as hung.")
+    ] = 600.0
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
 
 

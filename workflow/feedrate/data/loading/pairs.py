@@ -9,18 +9,27 @@ import torch
 from torch.utils.data import Dataset
 
 from feedrate.config.settings import Kind, LoaderSettings
-from feedrate.data.loading.pixels import crop_centre, decode, normalise, resize
+from feedrate.data.loading.augment import Augmentation, Draw
+from feedrate.data.loading.fast_pixels import read_pixels
+from feedrate.data.loading.finish import Finish, Statistics
+from feedrate.data.loading.pixels import crop_centre, cut, decode, resize, resize_to
+from feedrate.data.loading.slots import Filling, Slots
+from feedrate.data.loading.store import Store
 from feedrate.data.manifest import SAMPLES, DataError
 from feedrate.devices.base import UnsupportedError
-from feedrate.devices.leash import die_with_parent
 
 Tokenizer = Callable[..., Any]
-Statistics = tuple[float, float, float]
 Sample = dict[str, torch.Tensor]
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared data: captions tokenised at once, images decoded when asked for."""
+    """One split of the prepared data: captions tokenised at once, images read when asked for.
+
+    A sample's number is its row, or epoch * rows + row where an augmentation must know the epoch.
+    """
+
+    slots: Slots | None = None
+    """Where batches go, if their loader uses memory again."""
 
     def __init__(
         self,
@@ -32,47 +41,145 @@ class PairDataset(Dataset[Sample]):
         image_px: int,
         mean: Statistics,
         std: Statistics,
+        loader: LoaderSettings | None = None,
+        seed: int = 0,
+        store: Path | None = None,
     ) -> None:
-        """Raise DataError where the split has no rows."""
-        table = pyarrow.parquet.read_table(
-            prepared / SAMPLES,
-            columns=["image", "caption"],
-            filters=[("split", "=", split)],
-        )
-        if not table.num_rows:
-            raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
-        self.images: list[str] = table["image"].to_pylist()
-        self.captions: list[str] = table["caption"].to_pylist()
-        tokens = tokenizer(
-            self.captions,
-            padding="max_length",
-            truncation=True,
-            max_length=max_tokens,
-            return_tensors="pt",
-        )
-        self.input_ids: torch.Tensor = tokens["input_ids"]
-        self.attention_mask: torch.Tensor = tokens["attention_mask"]
-        self._prepared = prepared
-        self._image_px = image_px
-        self._mean = torch.tensor(mean).view(3, 1, 1)
-        self._std = torch.tensor(std).view(3, 1, 1)
+        """`loader` says how images are read (None: the defaults), `seed` what is drawn for an
+        augmentation; `store` is the folder of the level `cache`. Raises DataError where the split
+        has no rows, or the store is not this data's."""
+        self.loader = loader or LoaderSettings(max_tokens=max_tokens)
+        self.prepared, self.split = prepared, split
+        self.image_px, self.mean, self.std = image_px, mean, std
+        self.augmentation = Augmentation.of(self.loader, seed)
+        self.finish = Finish(mean, std)
+        self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
+        self.images, captions = read_split(prepared, split)
+        self._store = Store(store, split) if store and self.loader.decode == "cache" else None
+        if self._store:
+            self.input_ids, self.attention_mask = self._store.tokens
+        else:
+            self.input_ids, self.attention_mask = tokenise(tokenizer, captions, max_tokens)
 
     def __len__(self) -> int:
         """Pairs in the split."""
         return len(self.images)
 
-    def __getitem__(self, index: int) -> Sample:
-        """pixel_values (3, image_px, image_px) float32; input_ids, attention_mask (max_tokens,)."""
-        pixels = resize(decode(self._prepared / self.images[index]), self._image_px)
-        return {
-            "pixel_values": normalise(crop_centre(pixels, self._image_px), self._mean, self._std),
-            "input_ids": self.input_ids[index],
-            "attention_mask": self.attention_mask[index],
+    def __getitem__(self, number: int) -> Sample:
+        """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
+        attention_mask (max_tokens,); where colours vary and are left to the device, colour (3,)."""
+        epoch, row = divmod(number, len(self))
+        draw = self.augmentation.draw(epoch, row)
+        sample = {
+            "pixel_values": self._pixels(row, draw).expand(self.shape),
+            "input_ids": self.input_ids[row],
+            "attention_mask": self.attention_mask[row],
         }
+        return sample | self._left_to_device([draw], one=True)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of one sample's pixels."""
+        return (3, self.image_px, self.image_px)
+
+    @property
+    def __getitems__(self) -> Callable[[list[int]], dict[str, Any]] | None:
+        """What a loader calls to have a whole batch; None: it is to ask for single samples."""
+        return self.batch if fetch_of(self.loader) == "batch" else None
+
+    def batch(self, numbers: list[int]) -> dict[str, Any]:
+        """The samples of these numbers as one batch, in a slot where there is one free."""
+        if self.slots is None:
+            return self._batch(numbers, torch.empty((len(numbers), *self.shape), dtype=self.dtype))
+        taken = self.slots.take(len(numbers))
+        room = taken.tensor if isinstance(taken, Filling) else taken
+        return self._batch(numbers, room) | {"pixel_values": taken}
+
+    def _batch(self, numbers: list[int], room: torch.Tensor) -> dict[str, Any]:
+        """Fill `room` (n, 3, image_px, image_px) and add the rest of the batch."""
+        rows = [number % len(self) for number in numbers]
+        draws = [self.augmentation.draw(*divmod(number, len(self))) for number in numbers]
+        for place, row, draw in zip(room, rows, draws, strict=True):
+            place.copy_(self._pixels(row, draw))
+        return {
+            "pixel_values": room,
+            "input_ids": self.input_ids[rows],
+            "attention_mask": self.attention_mask[rows],
+        } | self._left_to_device(draws)
+
+    def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
+        """A row's pixels as they are transferred: uint8 (1 or 3, …), or finished float32 (3, …)."""
+        pixels = self._read(row, draw)
+        if draw.flip:
+            pixels = pixels.flip(-1)
+        if self.dtype == torch.uint8:
+            return pixels
+        colour = torch.tensor([draw.colour]) if self.augmentation.jitter else None
+        return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
+
+    def _left_to_device(self, draws: list[Draw], *, one: bool = False) -> Sample:
+        """What the device needs to finish uint8 pixels."""
+        if not self.augmentation.jitter or self.dtype != torch.uint8:
+            return {}
+        colour = torch.tensor([draw.colour for draw in draws])
+        return {"colour": colour[0] if one else colour}
+
+    def _read(self, row: int, draw: Draw) -> torch.Tensor:
+        """The crop of a row's picture: uint8 of 1 or 3 channels, or float32 of the reference."""
+        if self._store:
+            return self._store.read(row, self.image_px, draw)
+        path = self.prepared / self.images[row]
+        if self.loader.decode != "reference":
+            return read_pixels(path, self.image_px, draw, scaled=self.loader.scaled_decode)
+        pixels = decode(path)
+        box = draw.box(*pixels.shape[-2:])
+        if box:
+            return resize_to(cut(pixels, *box), [self.image_px, self.image_px])
+        return crop_centre(resize(pixels, self.image_px), self.image_px)
 
 
-def collate(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Stack samples; `return_loss` asks the model for its contrastive loss, as in the script."""
+def read_split(prepared: Path, split: str) -> tuple[list[str], list[str]]:
+    """Images (paths under the prepared folder) and captions of a split's rows.
+
+    Raises DataError where there are none.
+    """
+    table = pyarrow.parquet.read_table(
+        prepared / SAMPLES, columns=["image", "caption"], filters=[("split", "=", split)]
+    )
+    if not table.num_rows:
+        raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
+    return table["image"].to_pylist(), table["caption"].to_pylist()
+
+
+def tokenise(
+    tokenizer: Tokenizer, captions: list[str], max_tokens: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token numbers and attention mask, each (rows, max_tokens) int64."""
+    tokens = tokenizer(
+        captions,
+        padding="max_length",
+        truncation=True,
+        max_length=max_tokens,
+        return_tensors="pt",
+    )
+    return tokens["input_ids"], tokens["attention_mask"]
+
+
+def transfer_of(loader: LoaderSettings) -> str:
+    """uint8 or float32: what the settings say, or their level's own."""
+    return loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
+
+
+def fetch_of(loader: LoaderSettings) -> str:
+    """The sample or the batch: what the settings say, or their level's own."""
+    return loader.fetch or ("sample" if loader.decode == "reference" else "batch")
+
+
+def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
+    """Stack samples, unless they came as a batch; `return_loss` asks the model for its contrastive
+    loss, as in the script."""
+    if isinstance(samples, dict):
+        return samples | {"return_loss": True}
     batch: dict[str, Any] = {
         name: torch.stack([sample[name] for sample in samples]) for name in samples[0]
     }
@@ -84,20 +191,8 @@ def check_decode(kind: Kind, loader: LoaderSettings) -> None:
     """Raise UnsupportedError for a decode path that is not there; another is never taken."""
     if loader.decode == "device":
         where = "a cpu has no JPEG decoder" if kind == "cpu" else f"not available yet on {kind}"
-        raise UnsupportedError(f"loader.decode: device: {where}; use host")
-
-
-class WorkerStart:
-    """`worker_init_fn` of the loaders: one thread a worker, and no worker outlives its rank."""
-
-    def __init__(self, then: Callable[[int], None] | None = None) -> None:
-        """`then` is called last: the Trainer's own seeding."""
-        self._then = then
-
-    def __call__(self, worker: int) -> None:
-        """Prepare the worker process."""
-        die_with_parent()
-        # More threads would fight for the rank's cores, and a pool forked after use can hang.
-        torch.set_num_threads(1)
-        if self._then is not None:
-            self._then(worker)
+        raise UnsupportedError(f"loader.decode: device: {where}; use host or cache")
+    if loader.decode == "reference" and loader.transfer == "uint8":
+        raise UnsupportedError(
+            "loader.transfer: uint8: decode: reference makes float32; use host or cache"
+        )

@@ -34,12 +34,20 @@ def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
 
     Equal to torchvision's Resize(shorter_px, BICUBIC, antialias=True) on float tensors.
     """
-    height, width = pixels.shape[-2:]
-    longer_px = shorter_px * max(height, width) // min(height, width)
-    size = [longer_px, shorter_px] if height > width else [shorter_px, longer_px]
+    return resize_to(pixels, resized_size(*pixels.shape[-2:], shorter_px))
+
+
+def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:
+    """Antialiased bicubic resize of (c, h, w) to [height, width]; uint8 clips what overshoots."""
     return torch.nn.functional.interpolate(
         pixels[None], size=size, mode="bicubic", align_corners=False, antialias=True
     )[0]
+
+
+def resized_size(height: int, width: int, shorter_px: int) -> list[int]:
+    """[height, width] with the shorter side at `shorter_px`, by torchvision's rule of rounding."""
+    longer_px = shorter_px * max(height, width) // min(height, width)
+    return [longer_px, shorter_px] if height > width else [shorter_px, longer_px]
 
 
 def crop_centre(pixels: torch.Tensor, side_px: int) -> torch.Tensor:
@@ -47,6 +55,11 @@ def crop_centre(pixels: torch.Tensor, side_px: int) -> torch.Tensor:
     height, width = pixels.shape[-2:]
     top, left = round((height - side_px) / 2), round((width - side_px) / 2)
     return pixels[:, top : top + side_px, left : left + side_px]
+
+
+def cut(pixels: torch.Tensor, top: int, left: int, height: int, width: int) -> torch.Tensor:
+    """A part of (c, h, w)."""
+    return pixels[:, top : top + height, left : left + width]
 
 
 def normalise(pixels: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:

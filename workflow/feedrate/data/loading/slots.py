@@ -1,0 +1,78 @@
+"""Memory for batches that is used again and again, shared between workers and their rank.
+
+Fresh shared memory costs a page fault every 4 KiB: 14 ms for a batch of 48 pictures of 294 px,
+against 1 ms for a slot that was used before. A worker fills a slot and sends its number; the rank
+gives the slot back when the last tensor that looks into it is gone.
+"""
+
+import itertools
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+_numbers = itertools.count()
+_OPEN: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionary()
+"""The slots of this process's loaders, by name: where the numbers that workers send lead."""
+
+FREE, TAKEN = 0, 1
+
+
+class Slots:
+    """So many batches of one shape for each worker (or for the rank itself, without workers)."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
+        """`shape` is a full batch's; `each` slots a worker. No memory is used before it is filled.
+
+        A worker that finds none free makes a fresh tensor, as loaders do that have no slots.
+        """
+        count = max(1, workers) * each
+        self._each = each
+        size = count * int(np.prod(shape)) * dtype.itemsize
+        # Filled with nothing, unlike a tensor that is moved to shared memory.
+        storage = torch.UntypedStorage._new_shared(size) if workers else torch.UntypedStorage(size)
+        self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
+        self.states = torch.zeros(count, dtype=torch.uint8)
+        if workers:
+            self.states.share_memory_()
+        self.name = f"{os.getpid()}/{next(_numbers)}"
+        _OPEN[self.name] = self
+
+    def take(self, rows: int) -> "torch.Tensor | Filling":
+        """Room for a batch of `rows`; a worker sends what `Filling.tensor` was filled with."""
+        info = get_worker_info()
+        first = (info.id if info else 0) * self._each
+        for slot in range(first, min(first + self._each, len(self.states))):
+            if self.states[slot] == FREE and rows <= self.batches.shape[1]:
+                self.states[slot] = TAKEN
+                return Filling(self, slot, rows) if info else self.open(slot, rows)
+        return self.batches.new_empty((rows, *self.batches.shape[2:]))
+
+    def open(self, slot: int, rows: int) -> torch.Tensor:
+        """The batch in a slot; the slot is free again when nothing looks into it any more."""
+        view: np.ndarray[Any, Any] = self.batches[slot, :rows].numpy()
+        # The tensor's storage holds this very array until the storage's own end.
+        weakref.finalize(view, self._free, slot).atexit = False
+        return torch.from_numpy(view)
+
+    def _free(self, slot: int) -> None:
+        self.states[slot] = FREE
+
+
+class Filling:
+    """A slot on its way from a worker: what is sent is its number, what arrives the tensor."""
+
+    def __init__(self, slots: Slots, slot: int, rows: int) -> None:
+        self.tensor = slots.batches[slot, :rows]
+        self._sent = (slots.name, slot, rows)
+
+    def __reduce__(self) -> tuple[Callable[..., torch.Tensor], tuple[str, int, int]]:
+        return _open, self._sent
+
+
+def _open(name: str, slot: int, rows: int) -> torch.Tensor:
+    return _OPEN[name].open(slot, rows)

@@ -1,0 +1,84 @@
+"""How a loader's workers are started, watched, and given memory."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.pairs import PairDataset, collate, fetch_of
+from feedrate.data.loading.slots import Slots
+from feedrate.devices.host import cores_granted
+from feedrate.devices.leash import die_with_parent
+
+HELD_BATCHES = 3
+"""Batches that a rank holds at a time: the one in use, the next one, which accelerate asks for
+before, and the one on its way."""
+
+
+class WorkerStart:
+    """`worker_init_fn` of the loaders: few threads a worker, and no worker outlives its rank."""
+
+    def __init__(self, then: Callable[[int], None] | None = None, threads: int = 1) -> None:
+        """`then` is called last: the Trainer's own seeding."""
+        self._then = then
+        self._threads = threads
+
+    def __call__(self, worker: int) -> None:
+        """Prepare the worker process."""
+        die_with_parent()
+        # More threads would fight for the rank's cores, and a pool forked after use can hang.
+        torch.set_num_threads(self._threads)
+        if self._then is not None:
+            self._then(worker)
+
+
+def worker_threads(settings: LoaderSettings, cores: int) -> int:
+    """Threads of a worker: as asked for, but all workers together have no more than the cores."""
+    return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
+
+
+def equip(loader: Any, settings: LoaderSettings, *, held: int = HELD_BATCHES) -> Any:
+    """A loader, the Trainer's or another, with our start of its workers and memory for batches.
+
+    `held`: batches that the rank has in use at a time.
+    """
+    inner = getattr(loader, "base_dataloader", loader)  # accelerate's wraps the one that iterates
+    inner.worker_init_fn = WorkerStart(
+        inner.worker_init_fn, worker_threads(settings, cores_granted())
+    )
+    if settings.workers:
+        inner.timeout = settings.timeout_s
+        inner.multiprocessing_context = settings.start_method
+    batch_sampler = inner.batch_sampler
+    dataset, size = inner.dataset, getattr(batch_sampler, "batch_size", None)
+    if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
+        workers = settings.workers
+        each = settings.prefetch_factor + 1 if workers else 0
+        each += math.ceil(held / max(1, workers))
+        # The loader keeps them too: another loader of this dataset brings its own.
+        inner.slots = dataset.slots = Slots((size, *dataset.shape), dataset.dtype, workers, each)
+    return loader
+
+
+def make_loader(
+    dataset: PairDataset, batches: Iterable[list[int]], settings: LoaderSettings, *, pin: bool
+) -> "DataLoader[Any]":
+    """A loader of its own for these batches of sample numbers, equipped."""
+    options: dict[str, Any] = {}
+    if settings.workers:
+        options = {
+            "prefetch_factor": settings.prefetch_factor,
+            "persistent_workers": settings.persistent_workers,
+        }
+    loader: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_sampler=batches,  # type: ignore[arg-type]  # any iterable will do
+        collate_fn=collate,
+        num_workers=settings.workers,
+        pin_memory=pin,
+        **options,
+    )
+    return equip(loader, settings)  # type: ignore[no-any-return]
