@@ -16,6 +16,7 @@ from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
 from feedrate.config.plan import Plan, Project, make_plan
+from feedrate.config.store import StoreSpec, store_spec
 from feedrate.config.study import Figure, Table
 from feedrate.config.workflow import Folder
 from feedrate.data import watch
@@ -46,6 +47,7 @@ class PlanView:
             (spec.study, spec.device): math.ceil(spec.protocol.timeout_min) + START_MIN
             for spec in self._plan.runs.values()
         }
+        self._stores: dict[str, StoreSpec] = {}
         self._attempts: dict[Key, int] = {}
         self._sources: dict[str, str] = {}
 
@@ -115,6 +117,23 @@ class PlanView:
         key = (study, device, cell, int(repeat))
         spec = msgspec.to_builtins(self._plan.runs[key])
         return {**self._params(spec, "measured"), "attempt": self._attempt(key)}
+
+    def stores(self, study: str, device: str, cell: str, repeat: str) -> list[str]:
+        """The store of decoded pictures that a run reads, if its loader wants one."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        needed = store_spec(spec.settings)
+        if needed is None:
+            return []
+        key = needed.key
+        self._stores[key] = needed
+        return [paths.STORE.format(dataset=spec.dataset, store=key)]
+
+    def storing(self, key: str) -> Params:
+        """What a store is made for."""
+        if key not in self._stores:  # asked for by name
+            wanted = (store_spec(spec.settings) for spec in self._plan.runs.values())
+            self._stores |= {spec.key: spec for spec in wanted if spec}
+        return self._params(msgspec.to_builtins(self._stores[key]), "stored")
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""

@@ -30,6 +30,7 @@ wildcard_constraints:
     device="|".join(map(re.escape, PROJECT.config.devices)),
     dataset="|".join(map(re.escape, PROJECT.config.datasets)),
     cell="[^/]+",
+    store="[0-9a-f]+",
     repeat=r"\d+",
     table="[^/]+",
     figure="[^/]+",

@@ -37,3 +37,23 @@ rule preprocess_dataset:
     shell:
         "python -m feedrate.data.prepare --index {input:q} "
         "--settings {params.prepare[settings]:q} --out {output.manifest:q} 2> >(tee {log:q} >&2)"
+
+
+rule store_dataset:
+    """Decode, resize and tokenise once what runs with `loader.decode: cache` read."""
+    input:
+        paths.MANIFEST,
+    output:
+        paths.STORE,
+    log:
+        f"{paths.LOGS}/store_dataset/{{dataset}}.{{store}}.log",
+    benchmark:
+        f"{paths.LOGS}/store_dataset/{{dataset}}.{{store}}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: workflow.cores or 8
+    params:
+        store=lambda wc: VIEW.storing(wc.store),
+    shell:
+        "python -m feedrate.train.store --data {input:q} "
+        "--settings {params.store[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"

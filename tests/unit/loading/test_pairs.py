@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.pairs import PairDataset, WorkerStart, check_decode, collate
+from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.data.loading.workers import WorkerStart
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
 from feedrate.train.failure import classify
@@ -66,7 +67,7 @@ def test_a_batch_asks_for_the_loss(pairs):
 @pytest.mark.parametrize("kind", ["cpu", "cuda", "hpu"])
 def test_decoding_on_the_device_is_refused_and_never_replaced(kind):
     check_decode(kind, LoaderSettings(decode="host"))
-    with pytest.raises(UnsupportedError, match=r"loader\.decode: device: .*; use host"):
+    with pytest.raises(UnsupportedError, match=r"loader\.decode: device: .*; use host or cache"):
         check_decode(kind, LoaderSettings(decode="device"))
 
 

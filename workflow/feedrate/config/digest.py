@@ -33,6 +33,7 @@ CODE = {
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
+    "stored": Code(("train/store.py", "models/*.py"), ("train", "models", "data")),
     "parsed": Code(("logs/__main__.py",)),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),

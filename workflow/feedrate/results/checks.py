@@ -142,8 +142,8 @@ def _decode(e: Evidence) -> tuple[bool, str]:
             f"{e.observed.fallback}."
         )
     if used != asked:
-        return False, f"Decoding on the {asked} was asked for, used was {used or 'not said'}."
-    return True, f"Images were decoded on the {asked}, as asked for."
+        return False, f"decode: {asked} was asked for, used was {used or 'not said'}."
+    return True, f"Images were decoded as asked for: {asked}."
 
 
 def _data(e: Evidence) -> tuple[bool, str]:

@@ -10,7 +10,8 @@ import transformers
 
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
-from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.data.loading.pairs import PairDataset, check_decode, collate, without_chance
+from feedrate.data.loading.store import store_folder
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.host import host_facts
@@ -66,6 +67,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
         model=built.model,
         dataset=dataset,
         collate=collate,
+        finish=dataset.finish,
     )
     train(trainer, log, resume=options.resume)
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
@@ -91,6 +93,9 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
         image_px=built.image_px,
         mean=built.mean,
         std=built.std,
+        loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
+        seed=spec.seed,
+        store=store_folder(spec.settings, prepared),
     )
 
 

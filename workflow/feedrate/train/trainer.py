@@ -5,8 +5,11 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from feedrate.config.settings import RunSpec
-from feedrate.data.loading.pairs import WorkerStart
+from feedrate.config.settings import LoaderSettings, RunSpec
+from feedrate.data.loading.augment import Augmentation
+from feedrate.data.loading.finish import Finish
+from feedrate.data.loading.order import EpochOrder
+from feedrate.data.loading.workers import HELD_BATCHES, equip
 from feedrate.devices.base import Adapter
 from feedrate.train.meter import Meter
 
@@ -14,9 +17,11 @@ LOGGING_STEPS = 10
 
 
 class MeteredTrainer:
-    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds nothing but worker set-up."""
+    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading alone."""
 
     meter: Meter | None = None
+    loading: LoaderSettings
+    finish: Finish | None = None
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step: all waiting for data happens in here."""
@@ -42,9 +47,21 @@ class MeteredTrainer:
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, with our start of its workers."""
-        loader = super().get_train_dataloader()  # type: ignore[misc]
-        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
-        return loader
+        arguments: Any = self.args  # type: ignore[attr-defined]
+        held = HELD_BATCHES + arguments.gradient_accumulation_steps
+        return equip(super().get_train_dataloader(), self.loading, held=held)  # type: ignore[misc]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
+        """An order that follows from the seed alone, whatever the library's version."""
+        trainer: Any = self
+        dataset = trainer.train_dataset if train_dataset is None else train_dataset
+        numbered = bool(Augmentation.of(self.loading, seed=0))
+        return EpochOrder(len(dataset), trainer.args.data_seed, numbered=numbered)
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The batch on the device, where what is left to do to its pixels is done."""
+        prepared: dict[str, Any] = super()._prepare_inputs(inputs)  # type: ignore[misc]
+        return self.finish(prepared) if self.finish else prepared
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
@@ -54,8 +71,7 @@ class MeteredTrainer:
             loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.dataloader_drop_last = True
-        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
-        return loader
+        return equip(loader, self.loading)
 
 
 class MeterCallback(TrainerCallback):
@@ -116,11 +132,16 @@ def make_trainer(
     model: Any,
     dataset: Any,
     collate: Any,
+    finish: Finish | None = None,
 ) -> Any:
-    """The Trainer that writes into `folder`; with `meter` None it measures nothing."""
+    """The Trainer that writes into `folder`; with `meter` None it measures nothing.
+
+    `finish` does on the device what a loader of uint8 pixels leaves to it.
+    """
     train = spec.settings.train
     base = adapter.trainer_class()
-    kind = type("MeteredTrainer", (MeteredTrainer, base), {"meter": meter})
+    parts = {"meter": meter, "loading": spec.settings.loader, "finish": finish}
+    kind = type("MeteredTrainer", (MeteredTrainer, base), parts)
     return kind(
         model=model,
         args=adapter.training_arguments(

@@ -14,7 +14,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 
 ASPECTS = (3 / 4, 4 / 3)
-"""Aspect ratios of a random crop, and the tries to fit one in: as torchvision's RandomResizedCrop."""
+"""Aspect ratios of a random crop and tries to fit one in, of torchvision's RandomResizedCrop."""
 TRIES = 10
 
 LUMA = (0.299, 0.587, 0.114)

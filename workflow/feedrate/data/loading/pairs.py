@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet
 import torch
 from torch.utils.data import Dataset
@@ -173,6 +174,11 @@ def transfer_of(loader: LoaderSettings) -> str:
 def fetch_of(loader: LoaderSettings) -> str:
     """The sample or the batch: what the settings say, or their level's own."""
     return loader.fetch or ("sample" if loader.decode == "reference" else "batch")
+
+
+def without_chance(loader: LoaderSettings) -> LoaderSettings:
+    """The same with no augmentation: what is evaluated is not changed."""
+    return msgspec.structs.replace(loader, random_crop=0.0, random_flip=False, colour_jitter=0.0)
 
 
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:

@@ -16,33 +16,22 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from feedrate.config.base import Strict
-from feedrate.config.settings import ModelSettings
+from feedrate.config.settings import Settings
+from feedrate.config.store import StoreSpec, store_spec
 from feedrate.data.loading.augment import Draw
-from feedrate.data.loading.pixels import crop_centre, cut, resize_to
-from feedrate.data.manifest import DataError
-from feedrate.files import digest_value
+from feedrate.data.loading.pixels import crop_centre, cut, resize_to, resized_size
+from feedrate.data.manifest import MANIFEST, DataError
+from feedrate.files import digest_file
 
-STORE_SCHEMA = 1
 INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
-"""What lies in a store; pictures.npy (int64) has a row for each picture: see `Picture`."""
+"""What lies in a store. pictures.npy (int64) has a row for each picture: where it starts in
+pixels.npy, its channels, height and width there, and height and width in its file."""
 
 
-class StoreSpec(Strict, kw_only=True):
-    """What a store is made for; another one is made when this changes."""
-
-    schema: int = STORE_SCHEMA
-    model: ModelSettings
-    max_tokens: int
-    scaled_decode: bool
-    whole: Annotated[
-        bool,
-        Meta(description="Whole pictures, larger than the crop, so that it can be a random one."),
-    ]
-
-    @property
-    def key(self) -> str:
-        """The store's name among those of a dataset."""
-        return digest_value(msgspec.to_builtins(self))[:12]
+def store_folder(settings: Settings, prepared: Path) -> Path | None:
+    """Where the store of these settings lies, for a prepared dataset; None: they need none."""
+    spec = store_spec(settings)
+    return prepared.parent / "store" / spec.key if spec else None
 
 
 class StoreIndex(Strict, kw_only=True):
@@ -74,12 +63,15 @@ class Store:
     """One split of a store, memory-mapped: workers and ranks share the pages."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        """Raise DataError where the files are not those of the index, by size."""
+        """Raise DataError where the store is of other data, or its files are not of the index's
+        size (their checksums are taken where the store is made)."""
         self._pixels_path = folder / PIXELS
         index = read_index(folder)
+        if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
+            raise DataError(f"{folder} was made from other data; delete it and run again")
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
         self._map()
-        if self._pixels.size != index.size_bytes or len(self._pictures) != index.pictures:
+        if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
             raise DataError(f"{folder} is not as its index says; delete it and run again")
         rows: NDArray[np.int32] = np.load(folder / f"{split}.npy", allow_pickle=False)
         self._of_row = rows[:, 0].tolist()
@@ -96,6 +88,8 @@ class Store:
         picture = self._pixels[offset:end].view(channels, height, width)
         box = draw.box(full_height, full_width)
         if box is None:
+            if min(height, width) > side_px:
+                picture = resize_to(picture, resized_size(full_height, full_width, side_px))
             return crop_centre(picture, side_px)
         part = box.scaled((full_height, full_width), (height, width))
         return resize_to(cut(picture, *part), [side_px, side_px])
