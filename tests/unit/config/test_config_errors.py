@@ -161,12 +161,12 @@ CASES = {
         IN_STUDY + "factors.strategy.levels[1]: 'fastddp' is not allowed; did you mean fast_ddp?",
     ),
     "study: level with a slash": (
-        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
                 "sets: model.checkpoint\n    levels: [host, org/device]"),
         IN_STUDY + "factors.decode.levels[1]: 'org/device' is not allowed; it names folders",
     ),
     "study: text that looks like a number": (
-        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
                 "sets: model.size\n    levels: [host, '7']"),
         IN_STUDY + "factors.decode.levels[1]: '7' is not allowed; as text it cannot be told",
     ),
@@ -183,13 +183,13 @@ CASES = {
         IN_STUDY + "factors.status: 'status' is a column of the results already",
     ),
     "study: names that no folder can bear": (
-        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [host, device]",
+        STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
                 f"sets: model.size\n    levels: [host, device, {'x' * 180}]"),
         IN_STUDY + "factors: names and levels make cell names longer than 200",
     ),
     "study: no baseline of a factor": (
-        STUDY, ("baseline: {workers: 0, decode: host", "baseline: {workers: 0"),
-        IN_STUDY + "baseline.decode: missing, but required; its levels: host, device",
+        STUDY, ("baseline: {workers: 0, decode: reference", "baseline: {workers: 0"),
+        IN_STUDY + "baseline.decode: missing, but required; its levels: reference, device",
     ),
     "study: baseline is no level": (
         STUDY, ("baseline: {workers: 0", "baseline: {workers: 3"),
@@ -259,7 +259,7 @@ CASES = {
     ),
     "study: column of no level": (
         STUDY, ("{workers: 2, decode: device}]", "{workers: 2, decode: gpu}]"),
-        IN_STUDY + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: host, device",
+        IN_STUDY + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: reference, device",
     ),
     "study: figure over no factor": (
         STUDY, ("caption: figure_answer, x: workers", "caption: figure_answer, x: batch"),
@@ -327,9 +327,9 @@ CASES = {
         "did you mean workers? the study's factors: workers, decode, strategy",
     ),
     "published: level that its setting cannot have": (
-        PUBLISHED, ("decode=host", "decode=hst"),
-        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: levels.decode: 'hst' is not allowed; "
-        "did you mean host?",
+        PUBLISHED, ("decode=reference", "decode=refrence"),
+        IN_PUBLISHED + ": row 2023-08-gaudi2-w0: levels.decode: 'refrence' is not allowed; "
+        "did you mean reference?",
     ),
     "published: unknown device": (
         PUBLISHED, ("w0,gaudi2", "w0,gaudi4"),
@@ -354,7 +354,7 @@ def test_all_that_is_wrong_in_a_file_is_listed(copy):
         STUDY,
         ("warmup_steps: 10", "warmup_steps: 0"),
         ("max_tokens: 128", "max_token: 128"),
-        ("levels: [host, device]", "levels: []"),
+        ("levels: [reference, device]", "levels: []"),
     )
     keys = [line.split(": ")[1] for line in copy.error().splitlines()]
     assert keys == ["factors.decode.levels", "protocol.warmup_steps", "settings.loader.max_token"]

@@ -85,7 +85,7 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
             "attention": "eager",
             "precision": "bf16",
         },
-        {"event": "data", "digest": "d" * 64, "samples": 480, "decode": "host", "image_px": 294},
+        {"event": "data", "digest": "d" * 64, "samples": 480, "decode": "reference", "image_px": 294},
         *steps,
         {
             "event": "window",
