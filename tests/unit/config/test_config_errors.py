@@ -259,7 +259,8 @@ CASES = {
     ),
     "study: column of no level": (
         STUDY, ("{workers: 2, decode: device}]", "{workers: 2, decode: gpu}]"),
-        IN_STUDY + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: reference, device",
+        IN_STUDY
+        + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: reference, device",
     ),
     "study: figure over no factor": (
         STUDY, ("caption: figure_answer, x: workers", "caption: figure_answer, x: batch"),

@@ -85,7 +85,15 @@ def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> lis
             "attention": "eager",
             "precision": "bf16",
         },
-        {"event": "data", "digest": "d" * 64, "samples": 480, "decode": "reference", "image_px": 294},
+        {
+            "event": "data",
+            "digest": "d" * 64,
+            "samples": 480,
+            "decode": "reference",
+            "image_px": 294,
+            "pixel_mean_abs_diff": 0.25,
+            "pixel_psnr_db": 55.5,
+        },
         *steps,
         {
             "event": "window",

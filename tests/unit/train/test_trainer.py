@@ -279,7 +279,7 @@ def test_events_hold_what_the_contract_promises(job):
         "start": "world_size pid host device_model driver cores_granted cores_of_host "
         "host_memory_gib intraop_threads packages python platform",
         "model": "parameters flops_per_sample attention precision",
-        "data": "digest samples decode image_px max_tokens",
+        "data": "digest samples decode pixel_mean_abs_diff image_px max_tokens",
         "step": "step t_s step_s data_wait_s samples loss memory_gib peak_memory_gib warmup",
         "window": "first_step last_step steps samples wall_s data_wait_s paused_s memory_gib "
         "peak_memory_gib",

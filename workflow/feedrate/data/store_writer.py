@@ -103,7 +103,7 @@ def _write_some(
     pixels = open_memmap(pixels_path, mode="r+")
     for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
         levels, _ = read_levels(path, side_px if scaled else None)
-        levels = resize_to(levels, resized_size(*size, side_px))
+        levels = resize_to(levels, resized_size(size[0], size[1], side_px))
         if levels.shape[1:] != (height, width):
             levels = crop_centre(levels, side_px)
         room = pixels[start : start + channels * height * width].reshape(channels, height, width)

@@ -27,6 +27,7 @@ from feedrate.results.checks import Evidence, Observed, check_run
 from feedrate.results.record import (
     Check,
     Measurement,
+    PixelDistance,
     Provenance,
     Record,
     Status,
@@ -75,6 +76,11 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
         flops_per_sample=flops_per_sample(ranks),
         measurement=measurement,
         ceilings=ceilings(ranks),
+        pixels=PixelDistance(
+            mean_abs_diff=first.data.pixel_mean_abs_diff, psnr_db=first.data.pixel_psnr_db
+        )
+        if first.data
+        else PixelDistance(),
         trainer=_trainer(first, run_dir),
         evaluation=_evaluation(first, run_dir / TRAINER),
         checks=checks,

@@ -49,6 +49,8 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
     digest: str | None = None
     samples: int | None = None
     decode: str | None = None
+    pixel_mean_abs_diff: float | None = None
+    pixel_psnr_db: float | None = None
     image_px: int | None = None
     max_tokens: int | None = None
 

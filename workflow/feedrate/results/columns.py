@@ -57,6 +57,8 @@ RUNS = (
     _number("trainer_samples_per_s", "samples/s", "What the Trainer itself says; never mixed in."),
     _number("loader_samples_per_s", "samples/s", "The loader alone, with no model, all ranks."),
     _number("model_samples_per_s", "samples/s", "The model alone, on one batch, all ranks."),
+    _number("pixel_mean_abs_diff", "levels", "Pixels against decode: reference, of 0 to 255."),
+    _number("pixel_psnr_db", "dB", "The same as a ratio; empty where nothing differs."),
     _number("loss_first", "", "Loss of the first step that reported one."),
     _number("loss_last", "", "Loss of the last step that reported one."),
     _integer("batch_size", "samples", "Per device and micro-step."),

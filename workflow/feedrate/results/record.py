@@ -72,6 +72,15 @@ class Ceilings(Strict, kw_only=True):
     model_samples_per_s: float | None = None
 
 
+class PixelDistance(Strict, kw_only=True):
+    """What the model was given, against what the reference path makes of the same files."""
+
+    mean_abs_diff: Annotated[float | None, Meta(description="Levels of 0 to 255.")] = None
+    psnr_db: Annotated[
+        float | None, Meta(description="Peak signal-to-noise ratio; null: no difference at all.")
+    ] = None
+
+
 class TrainerFigures(Strict, kw_only=True):
     """What the Trainer says of itself; kept beside our figures, never mixed with them."""
 
@@ -140,6 +149,7 @@ class Record(Strict, kw_only=True):
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()
+    pixels: PixelDistance = PixelDistance()
     trainer: TrainerFigures = TrainerFigures()
     evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
     checks: list[Check] = []

@@ -56,6 +56,8 @@ def run_row(record: Record, path: str) -> Row:
         "trainer_samples_per_s": record.trainer.samples_per_s,
         "loader_samples_per_s": record.ceilings.loader_samples_per_s,
         "model_samples_per_s": record.ceilings.model_samples_per_s,
+        "pixel_mean_abs_diff": record.pixels.mean_abs_diff,
+        "pixel_psnr_db": record.pixels.psnr_db,
         "model_parameters": record.model_parameters,
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,

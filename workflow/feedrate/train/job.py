@@ -10,6 +10,7 @@ import transformers
 
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
+from feedrate.data.loading.distance import distance
 from feedrate.data.loading.pairs import PairDataset, check_decode, collate, without_chance
 from feedrate.data.loading.store import store_folder
 from feedrate.data.manifest import MANIFEST
@@ -57,7 +58,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
-    write_data(log, spec, built, prepared, samples=len(dataset))
+    write_data(log, spec, built, prepared, dataset)
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     trainer = make_trainer(
         spec,
@@ -134,12 +135,20 @@ def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
     )
 
 
-def write_data(log: EventLog, spec: RunSpec, built: Built, prepared: Path, *, samples: int) -> None:
-    """The `data` event; `decode` is the path taken, for `check_decode` lets no other through."""
+def write_data(
+    log: EventLog, spec: RunSpec, built: Built, prepared: Path, dataset: PairDataset
+) -> None:
+    """The `data` event; `decode` is the path taken, for `check_decode` lets no other through.
+
+    Rank 0 tells how far its pixels are from the reference's (not those of a device's decoder).
+    """
+    off = distance(dataset) if log.rank == 0 and spec.settings.loader.decode != "device" else None
     log.write(
         "data",
         digest=digest_file(prepared / MANIFEST),
-        samples=samples,
+        samples=len(dataset),
+        pixel_mean_abs_diff=off.mean_abs_diff if off else None,
+        pixel_psnr_db=off.psnr_db if off else None,
         decode=spec.settings.loader.decode,
         image_px=built.image_px,
         max_tokens=spec.settings.loader.max_tokens,

@@ -110,7 +110,7 @@ class PairDataset(Dataset[Sample]):
 
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels as they are transferred: uint8 (1 or 3, …), or finished float32 (3, …)."""
-        pixels = self._read(row, draw)
+        pixels = self.read(row, draw)
         if draw.flip:
             pixels = pixels.flip(-1)
         if self.dtype == torch.uint8:
@@ -125,7 +125,7 @@ class PairDataset(Dataset[Sample]):
         colour = torch.tensor([draw.colour for draw in draws])
         return {"colour": colour[0] if one else colour}
 
-    def _read(self, row: int, draw: Draw) -> torch.Tensor:
+    def read(self, row: int, draw: Draw) -> torch.Tensor:
         """The crop of a row's picture: uint8 of 1 or 3 channels, or float32 of the reference."""
         if self._store:
             return self._store.read(row, self.image_px, draw)

@@ -34,7 +34,7 @@ def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
 
     Equal to torchvision's Resize(shorter_px, BICUBIC, antialias=True) on float tensors.
     """
-    return resize_to(pixels, resized_size(*pixels.shape[-2:], shorter_px))
+    return resize_to(pixels, resized_size(pixels.shape[-2], pixels.shape[-1], shorter_px))
 
 
 def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:

@@ -75,10 +75,10 @@ def make_loader(
         }
     loader: DataLoader[Any] = DataLoader(
         dataset,
-        batch_sampler=batches,  # type: ignore[arg-type]  # any iterable will do
+        batch_sampler=batches,
         collate_fn=collate,
         num_workers=settings.workers,
         pin_memory=pin,
         **options,
     )
-    return equip(loader, settings)  # type: ignore[no-any-return]
+    return equip(loader, settings)
