@@ -1,0 +1,146 @@
+"""The fast path against Pillow's own processing of the same geometry, and against the reference."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+
+from feedrate.data.loading.fast_pixels import read_levels, read_pixels
+from feedrate.data.loading.pixels import crop_centre, decode, resize, resized_size
+from feedrate.data.manifest import DataError
+
+EQUAL_WITHIN_ROUNDING = 0.02
+
+
+def drawing(width, height, mode="RGB", seed=0):
+    rng = np.random.default_rng(seed)
+    image = Image.fromarray(rng.integers(180, 255, (height, width, 3), dtype=np.uint8))
+    pen = ImageDraw.Draw(image)
+    for _ in range(10):
+        x, y, dx, dy = (int(n) for n in rng.integers(0, max(width, height), 4))
+        ink = tuple(int(n) for n in rng.integers(0, 255, 3))
+        pen.line((x, y, dx, dy), fill=ink, width=4)
+    return image.convert(mode)
+
+
+def pillow(path, side):
+    """What Pillow alone makes of a file, in uint8."""
+    with Image.open(path) as image:
+        image = image if image.mode == "L" else image.convert("RGB")
+        height, width = resized_size(image.height, image.width, side)
+        small = np.atleast_3d(np.asarray(image.resize((width, height), Image.Resampling.BICUBIC)))
+    return crop_centre(torch.from_numpy(small.copy()).permute(2, 0, 1), side)
+
+
+def difference(a, b):
+    return float((a.double() - b.double()).abs().mean())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(16, 700),
+    height=st.integers(16, 700),
+    side=st.integers(8, 120),
+    mode=st.sampled_from(["RGB", "L"]),
+    subsampling=st.sampled_from([0, 1, 2]),
+    progressive=st.booleans(),
+)
+def test_equal_within_rounding_to_pillow(
+    tmp_path_factory, width, height, side, mode, subsampling, progressive
+):
+    path = tmp_path_factory.mktemp("a") / "a.jpg"
+    options = {"subsampling": subsampling} if mode == "RGB" else {}
+    drawing(width, height, mode).save(path, quality=90, progressive=progressive, **options)
+    pixels = read_pixels(path, side, scaled=False)
+    assert pixels.dtype == torch.uint8
+    assert pixels.shape == (1 if mode == "L" else 3, side, side)
+    # Where one rounds up and the other down, pictures of few pixels show more of it.
+    assert difference(pixels, pillow(path, side)) < EQUAL_WITHIN_ROUNDING + 4 / side**2
+    assert (pixels.int() - pillow(path, side).int()).abs().max() <= 2
+
+
+OTHERS = {
+    "CMYK.jpg": ("CMYK", {}),
+    "palette.png": ("P", {}),
+    "alpha.png": ("RGBA", {}),
+    "grey alpha.png": ("LA", {}),
+    "one bit.png": ("1", {}),
+    "grey.png": ("L", {}),
+    "web.webp": ("RGB", {"lossless": True}),
+    "gif.gif": ("P", {}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_formats_come_through_pillow_with_the_references_pixels(tmp_path, name):
+    mode, options = OTHERS[name]
+    drawing(90, 70, mode).save(tmp_path / name, **options)
+    levels, size = read_levels(tmp_path / name)
+    assert size == (70, 90)
+    wanted = (decode(tmp_path / name) * 255).round().to(torch.uint8)
+    assert torch.equal(levels.expand(3, -1, -1), wanted)
+    assert (
+        difference(read_pixels(tmp_path / name, 30, scaled=False), pillow(tmp_path / name, 30))
+        < 0.02
+    )
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_an_orientation_tag_changes_nothing_as_in_the_reference(tmp_path, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    drawing(80, 50).save(tmp_path / "a.jpg", exif=exif)
+    levels, _ = read_levels(tmp_path / "a.jpg")
+    wanted = (decode(tmp_path / "a.jpg") * 255).round().to(torch.uint8)
+    assert torch.equal(levels, wanted)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("contents", [b"", b"nothing", b"\xff\xd8\xff\xe0 cut"])
+def test_a_damaged_file_is_named(tmp_path, contents, scaled):
+    (tmp_path / "bad.jpg").write_bytes(contents)
+    with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
+        read_pixels(tmp_path / "bad.jpg", 20, scaled=scaled)
+
+
+def test_a_missing_and_a_truncated_file_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"no\.jpg: cannot be decoded"):
+        read_pixels(tmp_path / "no.jpg", 20, scaled=False)
+    stream = io.BytesIO()
+    drawing(200, 200).save(stream, "JPEG")
+    (tmp_path / "cut.jpg").write_bytes(stream.getvalue()[:-2000])
+    for read in (lambda p: read_pixels(p, 20, scaled=False), decode):
+        with pytest.raises(DataError, match=r"cut\.jpg: cannot be decoded"):
+            read(tmp_path / "cut.jpg")
+
+
+def test_rubbish_behind_the_picture_is_passed_over_as_by_the_reference(tmp_path):
+    drawing(64, 48).save(tmp_path / "a.jpg")
+    with (tmp_path / "a.jpg").open("ab") as stream:
+        stream.write(b"rubbish" * 50)
+    assert read_levels(tmp_path / "a.jpg")[0].shape == decode(tmp_path / "a.jpg").shape
+
+
+@pytest.mark.parametrize(
+    ("shorter", "factor"), [(63, 1), (64, 2), (127, 2), (128, 4), (255, 4), (256, 8), (900, 8)]
+)
+def test_scaled_decoding_halves_as_often_as_the_picture_stays_large_enough(
+    tmp_path, shorter, factor
+):
+    drawing(shorter + 50, shorter).save(tmp_path / "a.jpg")
+    levels, size = read_levels(tmp_path / "a.jpg", 32)
+    assert size == (shorter, shorter + 50)
+    assert levels.shape[1:] == (-(-shorter // factor), -(-(shorter + 50) // factor))
+
+
+def test_scaled_decoding_is_near_the_reference_and_the_full_one_nearer(tmp_path):
+    drawing(400, 300).save(tmp_path / "a.jpg", quality=95)
+    wanted = crop_centre(resize(decode(tmp_path / "a.jpg"), 64), 64) * 255
+    full = difference(read_pixels(tmp_path / "a.jpg", 64, scaled=False), wanted)
+    scaled = difference(read_pixels(tmp_path / "a.jpg", 64, scaled=True), wanted)
+    assert full < 0.4  # rounding to levels alone gives 0.25
+    assert full < scaled < 6
