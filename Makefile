@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 TORCH := $(shell grep '^torch==' requirements/run.lock)
+# What the tests of training on Gaudi run in: an older transformers, and no Gaudi.
+GAUDI := .venv-gaudi
+GAUDI_READY := $(GAUDI)/.ready
 
 # Choices for `make run`: make run STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
 STUDY ?=
@@ -25,7 +28,7 @@ run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report
 	@$(BIN)/python -m feedrate run $(if $(STUDY),--study $(STUDY)) $(if $(DEVICE),--device $(DEVICE)) \
 		$(if $(DATASET),--dataset $(DATASET)) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
 
-test: $(DEV_READY) ## Run all tests
+test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV_READY) ## Format, lint, types and Snakemake's own lint
@@ -63,4 +66,13 @@ $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@touch $@
+
+$(GAUDI_READY): requirements/gaudi.lock Makefile | $(RUN_READY)
+	@test -x $(GAUDI)/bin/pip || $(PYTHON) -m venv --clear $(GAUDI)
+	@echo "feedrate: installing optimum-habana for the tests into $(GAUDI) (once, a few minutes)"
+	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) \
+		$(shell grep '^torch==' requirements/gaudi.lock)
+	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock
 	@touch $@

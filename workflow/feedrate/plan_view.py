@@ -127,7 +127,7 @@ class PlanView:
         """
         entry = self.project.devices[device]
         asked = {
-            "tries": lambda wildcards, attempt: attempt,  # noqa: ARG005 (Snakemake's names)
+            "tries": lambda _, attempt: attempt,
             "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
             "gres": entry.job.gres,
             "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
