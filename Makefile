@@ -9,24 +9,31 @@ TORCH := $(shell grep '^torch==' requirements/run.lock)
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run`: make run STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+# Choices for `make run` and `make plan`:
+# make run PROFILE=gaudi STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
 CONFIG ?=
 ARGS ?=
+CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(if $(STUDY),--study $(STUDY)) \
+	$(if $(DEVICE),--device $(DEVICE)) $(if $(DATASET),--dataset $(DATASET)) \
+	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
 # Where pip finds torch; empty: where it finds all else. Set it to PyTorch's CPU index to save
 # gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
 
-.PHONY: help run test check bench lock format clean
+.PHONY: help run plan test check bench lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report.html
-	@$(BIN)/python -m feedrate run $(if $(STUDY),--study $(STUDY)) $(if $(DEVICE),--device $(DEVICE)) \
-		$(if $(DATASET),--dataset $(DATASET)) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+	@$(BIN)/python -m feedrate run $(CHOICES)
+
+plan: $(RUN_READY) ## What would run where, for how long and at what cost; nothing starts
+	@$(BIN)/python -m feedrate plan $(CHOICES)
 
 test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)

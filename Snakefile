@@ -64,6 +64,9 @@ for study in STUDIES:
 rule plan:
     """What would run where, for how long and at what cost, as `python -m feedrate plan` shows it."""
     handover: True
+    # Or Snakemake grants all that there is, which on a cluster is no number.
+    resources:
+        mem_mb=1000,
     params:
         arguments=driver.arguments_without("plan"),
     shell:

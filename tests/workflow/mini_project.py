@@ -126,6 +126,7 @@ class Project:
 
 def make_project(root: Path) -> Project:
     """Copy the project's own files and select the small study."""
+    root.mkdir(exist_ok=True)
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():

@@ -135,6 +135,8 @@ class PlanView:
         }
         if entry.nodes > 1:
             asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
+            # Else the executor asks for --ntasks-per-gpu=<tasks>, which no node can satisfy.
+            asked["tasks_per_gpu"] = 0
         return {name: value for name, value in asked.items() if value is not None}
 
     # Params of results

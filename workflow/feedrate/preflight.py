@@ -17,16 +17,13 @@ ANSWER_S = 60.0
 _OPENING = re.compile(r"^(sbatch|allocation failure): (error: )?")
 
 
-class Refused(Exception):
-    """What Slurm would not run, a line each, and where to change it."""
-
-
 def check(workflow: Any) -> None:
     """Ask Slurm about every kind of job that is to be sent to it; starts nothing.
 
-    Called when the plan is made. Raises Refused. Other executors, and a Slurm that does not
-    answer, pass.
+    Called when the plan is made. Raises WorkflowError with all that it would not run. Other
+    executors, and a Slurm that does not answer, pass.
     """
+    from snakemake.exceptions import WorkflowError
     from snakemake_executor_plugin_slurm import ExecutorSettings
 
     settings = workflow.executor_settings
@@ -40,7 +37,7 @@ def check(workflow: Any) -> None:
         if (problem := _refusal(command) or _too_long(job, tries))
     ]
     if found:
-        raise Refused(
+        raise WorkflowError(
             "Slurm would not run what the profile asks for. Nothing was started; change it under "
             "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(found))
         )

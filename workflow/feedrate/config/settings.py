@@ -33,7 +33,13 @@ class LoaderSettings(Strict, kw_only=True):
     decode: Annotated[
         Literal["host", "device"], Meta(description="Where JPEG files are decoded.")
     ] = "host"
-    workers: Annotated[Natural, Meta(description="Data-loader worker processes per rank.")] = 0
+    workers: Annotated[
+        Natural,
+        Meta(
+            description="Data-loader worker processes per rank; with decode: device on hpu, host "
+            "threads of its media pipeline."
+        ),
+    ] = 0
     prefetch_factor: Annotated[Count, Meta(description="Batches each worker keeps ready.")] = 2
     persistent_workers: Annotated[
         bool, Meta(description="Workers outlive an epoch (off, as in the published script).")

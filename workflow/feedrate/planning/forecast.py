@@ -1,5 +1,6 @@
 """A plan in numbers: runs by study and device, jobs by rule and place, hours and cost."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ HOUR_S = 3600.0
 HERE = "here"
 """The host of Snakemake itself."""
 DEFAULT_PARTITION = "default partition"
+_FAMILY = re.compile(r"^(tabulate|plot)_\w+$")
 
 
 @dataclass
@@ -123,9 +125,11 @@ def _add(group: Runs, estimator: Estimator, spec: RunSpec) -> None:
 
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
-    """Jobs alike, counted, in the order in which the first of each would run."""
+    """Jobs alike, counted, in the order in which the first of each would run; all tables in one
+    row, and all figures."""
     counts = Counter(
-        (job.rule, _place(dry_run, job), job.threads, _asked(dry_run, job)) for job in dry_run.jobs
+        (_FAMILY.sub(r"\1_*", job.rule), _place(dry_run, job), job.threads, _asked(dry_run, job))
+        for job in dry_run.jobs
     )
     return [
         Jobs(rule, place, count, threads, resources)

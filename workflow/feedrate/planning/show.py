@@ -12,8 +12,8 @@ OF_ITSELF = ("all",)
 """Rules that do nothing."""
 SHOWN = ("cpus_per_task", "mem_mb", "runtime")
 """Resources with columns of their own."""
-DEFAULTS = ("mem_mib", "disk_mb", "disk_mib", "runtime_str")
-"""Resources that Snakemake gives to every job, and Slurm is not asked for."""
+SAID_TWICE = ("mem", "mem_mib", "disk", "disk_mb", "disk_mib")
+"""Resources that Snakemake adds: the same in other units, and what Slurm has no word for."""
 MIN_WIDTH = 120
 """Columns where the output is no terminal."""
 
@@ -67,7 +67,9 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
         if row.rule in OF_ITSELF:
             continue
         asked = dict(row.resources)
-        others = [f"{k}={v}" for k, v in asked.items() if k not in (*SHOWN, *DEFAULTS) and v != ""]
+        others = [
+            f"{k}={v}" for k, v in asked.items() if k not in (*SHOWN, *SAID_TWICE) and v != ""
+        ]
         table.add_row(
             row.rule,
             row.place,
@@ -121,13 +123,13 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min")) if n)
 
 
 def _hours(group: Runs) -> str:
     if group.to_do == group.unknown:
         return "unknown" if group.to_do else "0"
-    known = f"{group.device_hours:.2f}"
+    known = f"{group.device_hours:.1f}"
     return f"{known} + {group.unknown} unknown" if group.unknown else known
 
 
