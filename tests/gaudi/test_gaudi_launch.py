@@ -52,7 +52,7 @@ def two_ranks(prepared, tmp_path_factory):
     """A job of two ranks under mpirun."""
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun: Open MPI is not installed (package openmpi-bin)")
-    spec = make_spec(count=2, launcher="mpirun", environment={"OMPI_MCA_btl": "self,tcp"})
+    spec = make_spec(count=2, launcher="mpirun")
     return Job(spec, prepared, tmp_path_factory.mktemp("two") / "rep1")
 
 

@@ -69,9 +69,11 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
     write_json(FOLDER / "lost.json", found)
     write_json(FOLDER / "lost.config.json", json.loads(json.dumps(config)))
     logger = snakemake_log()
+    what = "1 run was" if len(lost) == 1 else f"{len(lost)} runs were"
+    them = "it" if len(lost) == 1 else "them"
     logger.warning(
-        f"{len(lost)} runs were lost in every try: recording them as failed, then making the rest "
-        "of the results on this host"
+        f"{what} lost in every try; recording {them} as failed, and making the rest of the results "
+        "on this host"
     )
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *_arguments(workflow)],

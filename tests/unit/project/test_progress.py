@@ -61,7 +61,7 @@ def test_durations_read_well():
 def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("feedrate.progress.time.monotonic", lambda: clock[0])
-    progress = Progress()
+    progress = Progress(started_s=0.0)
     progress.update("resources_info", record(nodes=20))
     progress.update("run_info", record(stats={"train_h100": 4, "parse_log": 4, "total": 8}))
     for job_id in (1, 2, 3, 4):
