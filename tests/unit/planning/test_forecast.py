@@ -58,7 +58,7 @@ def known(monkeypatch):
     monkeypatch.setattr(forecasts, "Estimator", Known)
 
 
-def made(jobs_of, known=None, **changes):
+def made(jobs_of, **changes):
     config = project(**changes)
     plan = make_plan(config)
     return forecasts.forecast(config, plan, dry_run(jobs_of(list(plan.runs.values()))))
