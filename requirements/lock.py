@@ -87,9 +87,7 @@ def freeze(pip: list[str]) -> list[str]:
     return [re.sub(r"\+\w+$", "", line) for line in lines.splitlines() if "==" in line]
 
 
-def conda(
-    name: str, what: str, pins: list[str], package: str = "", lock: str = "run"
-) -> list[str]:
+def conda(name: str, what: str, pins: list[str], package: str = "", lock: str = "run") -> list[str]:
     """The lines of a conda environment file; the pins are pip's, so that both say the same."""
     return [
         f"# {what}. Written by `make lock`; the pins are those of requirements/{lock}.lock.",

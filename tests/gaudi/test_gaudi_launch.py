@@ -16,7 +16,9 @@ MODULE = ["feedrate.train.worker", "--run", "out"]
 @pytest.fixture(scope="module")
 def theirs():
     """What the library's launcher builds on each of the hosts."""
-    answers = run_inside("gaudi_spawn_command.py", lines=HOSTS, PATH=f"{PYTHON.parent}:/usr/bin:/bin")
+    answers = run_inside(
+        "gaudi_spawn_command.py", lines=HOSTS, PATH=f"{PYTHON.parent}:/usr/bin:/bin"
+    )
     return dict(zip(HOSTS, answers, strict=True))
 
 

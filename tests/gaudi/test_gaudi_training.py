@@ -154,9 +154,13 @@ COMPILED = {"mode": "compile", "use_compiled_autograd": True}
 
 
 @pytest.mark.parametrize(
-    ("hpu", "accumulation"), [(LAZY, 2), (NOT_FUSED, 1), (COMPILED, 1)], ids=["lazy", "eager", "compile"]
-)  # fmt: skip
-def test_other_settings_train_too_and_learn_the_same(prepared, tmp_path, hpu, accumulation, full_job):
+    ("hpu", "accumulation"),
+    [(LAZY, 2), (NOT_FUSED, 1), (COMPILED, 1)],
+    ids=["lazy", "eager", "compile"],
+)
+def test_other_settings_train_too_and_learn_the_same(
+    prepared, tmp_path, hpu, accumulation, full_job
+):
     spec = make_spec(hpu=hpu, train={"gradient_accumulation": accumulation})
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr

@@ -8,7 +8,6 @@ import csv
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from cluster import Cluster
@@ -20,7 +19,9 @@ STAND_IN = {
     "software": {
         "python": str(GAUDI_PYTHON),
         "environment": {
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/gaudi/standin"), str(ROOT / "workflow")])
+            "PYTHONPATH": os.pathsep.join(
+                [str(ROOT / "tests/gaudi/standin"), str(ROOT / "workflow")]
+            )
         },
     },
 }

@@ -6,8 +6,6 @@ take turns, as the suite has them do.
 """
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -101,7 +99,9 @@ class Workflow:
         return self.project.root / "output"
 
 
-def wait_for(condition, timeout_s: float = 120.0, what: str = "it", workflow: Workflow | None = None):
+def wait_for(
+    condition, timeout_s: float = 120.0, what: str = "it", workflow: Workflow | None = None
+):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, f"{what}: {workflow and workflow.output}"
@@ -169,8 +169,10 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hanging(make_workflow) -> Workflow:
-    """A job that never ends by itself; its limit is 1 min, then 2. It runs beside all other tests."""
-    workflow = make_workflow("hanging", {"a100": {"steps": 6, "rule": {"runtime": "min(attempt, 2)"}}}, hang=True)
+    """A job that never ends by itself; its limit is 1 min, then 2. It runs beside all others."""
+    workflow = make_workflow(
+        "hanging", {"a100": {"steps": 6, "rule": {"runtime": "min(attempt, 2)"}}}, hang=True
+    )
     workflow.start()
     return workflow
 

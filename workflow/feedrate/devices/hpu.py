@@ -196,6 +196,6 @@ def _library(module: str) -> Any:
         return importlib.import_module(module)
     except IndexError:
         raise DeviceError(
-            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; pip must "
-            "be installed beside the interpreter"
+            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; pip "
+            "must be installed beside the interpreter"
         ) from None

@@ -2,9 +2,10 @@
 
 import habana_frameworks.torch.core
 import habana_frameworks.torch.distributed.hccl  # noqa: F401 - it tells the ranks
-import torch
 from habana_frameworks.torch import hpu
 from habana_frameworks.torch._cpu_beneath import CpuAutocast, CpuBeneath
+
+import torch
 
 if hpu.is_available():
     torch._register_device_module("hpu", hpu)

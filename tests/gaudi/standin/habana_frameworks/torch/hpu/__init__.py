@@ -8,7 +8,15 @@ import resource
 from typing import Any
 
 from habana_frameworks.torch.hpu import random as random
-from habana_frameworks.torch.hpu.random import get_rng_state, manual_seed_all, set_rng_state
+from habana_frameworks.torch.hpu.random import (
+    get_rng_state as get_rng_state,
+)
+from habana_frameworks.torch.hpu.random import (
+    manual_seed_all as manual_seed_all,
+)
+from habana_frameworks.torch.hpu.random import (
+    set_rng_state as set_rng_state,
+)
 
 LIMIT_BYTES = 96 * 2**30
 
