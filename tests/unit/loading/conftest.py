@@ -1,16 +1,31 @@
-"""Datasets of all decode levels, made from the same files."""
+"""Datasets of all levels from the same files, and a Gaudi that is the CPU with a stand-in."""
+
+import sys
+from pathlib import Path
 
 import pytest
+import torch
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.store import store_spec
 from feedrate.data.loading.pairs import PairDataset
+from feedrate.data.loading.registry import open_path
 from feedrate.data.loading.store import store_folder
 from feedrate.data.store_writer import write_store
+from feedrate.devices import cpu
 
 PX, TOKENS = 32, 10
+MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.3, 0.35)
+STANDIN = Path(__file__).with_name("standin")
+OURS = "feedrate.data.loading.media_pipe"
 MODEL = ModelSettings(name="bridgetower", size="tiny")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Threads that wait for each other on a busy machine would make tests slow."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -37,19 +52,69 @@ def store_of(tiny_prepared, tokenizer):
 def make_pairs(tiny_prepared, tokenizer, store_of):
     """A split, read as the loader settings say."""
 
-    def _make(split="train", seed=3, **settings):
+    def _make(split="train", seed=3, image_px=PX, **settings):
         loader = LoaderSettings(**{"max_tokens": TOKENS, **settings})
         return PairDataset(
             tiny_prepared,
             split,
             tokenizer,
             max_tokens=TOKENS,
-            image_px=PX,
-            mean=(0.5, 0.4, 0.3),
-            std=(0.25, 0.2, 0.3),
+            image_px=image_px,
+            mean=MEAN,
+            std=STD,
             loader=loader,
             seed=seed,
             store=store_of(loader),
         )
 
     return _make
+
+
+class Gaudi(cpu.DeviceAdapter):
+    """The CPU under another name."""
+
+    kind = "hpu"
+    model = "GAUDI2"
+    handed_over = 0
+
+    def device_model(self):
+        return self.model
+
+    def end_of_step(self):
+        self.handed_over += 1
+
+
+@pytest.fixture
+def gaudi():
+    return Gaudi(0, 1)
+
+
+def vendor_modules():
+    return [name for name in sys.modules if name.split(".")[0] == "habana_frameworks"]
+
+
+@pytest.fixture
+def without_media(monkeypatch):
+    """No media pipeline is installed, whatever else is; what is imported here is forgotten."""
+    for name in [*vendor_modules(), OURS]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in [*vendor_modules(), OURS]:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def media(without_media, monkeypatch):
+    """The stand-in's pipeline module; MADE lists the pipelines that a test makes."""
+    monkeypatch.syspath_prepend(STANDIN)
+    import habana_frameworks.mediapipe.mediapipe as module
+
+    yield module
+    for pipe in module.MADE:
+        pipe.close()
+
+
+@pytest.fixture
+def on_device(media, gaudi):
+    """The path of `decode: device` on the stand-in."""
+    return open_path(gaudi, LoaderSettings(decode="device"))

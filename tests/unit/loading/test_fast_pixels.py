@@ -32,7 +32,10 @@ def pillow(path, side):
     with Image.open(path) as image:
         image = image if image.mode == "L" else image.convert("RGB")
         height, width = resized_size(image.height, image.width, side)
-        small = np.atleast_3d(np.asarray(image.resize((width, height), Image.Resampling.BICUBIC)))
+        # Rows before columns, as torch does; Pillow alone turns that round for tall pictures.
+        for size in ((width, image.height), (width, height)):
+            image = image.resize(size, Image.Resampling.BICUBIC)
+        small = np.atleast_3d(np.asarray(image))
     return crop_centre(torch.from_numpy(small.copy()).permute(2, 0, 1), side)
 
 

@@ -8,11 +8,9 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.loading.workers import WorkerStart
 from feedrate.data.manifest import DataError
-from feedrate.devices.base import UnsupportedError
 from feedrate.train.failure import classify
 
 
@@ -64,13 +62,6 @@ def test_a_batch_asks_for_the_loss(pairs):
     assert batch["input_ids"].shape == (3, 10)
 
 
-@pytest.mark.parametrize("kind", ["cpu", "cuda", "hpu"])
-def test_decoding_on_the_device_is_refused_and_never_replaced(kind):
-    check_decode(kind, LoaderSettings(decode="host"))
-    with pytest.raises(UnsupportedError, match=r"loader\.decode: device: .*; use host or cache"):
-        check_decode(kind, LoaderSettings(decode="device"))
-
-
 class Threads:
     """A dataset whose samples tell of the worker that made them."""
 
@@ -110,7 +101,7 @@ def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
 def test_a_damaged_image_is_named_from_within_a_worker(tiny_prepared, tmp_path):
     dataset = make(tiny_prepared, "train")
     (tmp_path / "bad.jpg").write_bytes(b"nothing")
-    dataset.images = [str(tmp_path / "bad.jpg")] * 4
+    dataset.paths[:] = [tmp_path / "bad.jpg"] * len(dataset)
     loader = DataLoader(dataset, batch_size=2, num_workers=1, collate_fn=collate)
     with pytest.raises(DataError) as error:
         next(iter(loader))

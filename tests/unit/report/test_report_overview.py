@@ -89,7 +89,7 @@ def test_captions_stand_with_their_items(article):
 
 
 def test_every_number_leads_to_a_record_and_a_commit(article):
-    assert f"results/{STUDY}/cpu/workers=1,decode=host/rep3/record.json" in article
+    assert f"results/{STUDY}/cpu/workers=1~decode=host/rep3/record.json" in article
     for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of 8 of the host"):
         assert fact in article
     assert "python -m feedrate.train --spec spec.json" in article

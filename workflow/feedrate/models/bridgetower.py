@@ -117,8 +117,6 @@ def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
 
 def _load(settings: ModelSettings) -> tuple[Any, Any]:
     """Model (fp32 weights, whatever the file holds) and tokenizer of the checkpoint."""
-    from transformers import AutoTokenizer  # slow to import, and only needed here
-
     config = load_part(BridgeTowerConfig, settings)
     for name, value in CONTRASTIVE.items():
         if getattr(config, name, None) is None:
@@ -126,11 +124,24 @@ def _load(settings: ModelSettings) -> tuple[Any, Any]:
     model = load_part(
         BridgeTowerForContrastiveLearning, settings, config=config, use_safetensors=True
     )
-    tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    tokenizer = _load_tokenizer(settings)
     # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
     return model.float(), tokenizer
+
+
+def _load_tokenizer(settings: ModelSettings) -> Any:
+    """The checkpoint's tokenizer, of its own class where this transformers has that.
+
+    transformers 5 saves the names of classes that 4.55 does not know.
+    """
+    from transformers import AutoTokenizer  # slow to import, and only needed here
+
+    try:
+        return load_part(AutoTokenizer, settings, trust_remote_code=False)
+    except ModelError:
+        return load_part(PreTrainedTokenizerFast, settings)
 
 
 def _prepared_tokenizer(prepared: Path) -> Any:

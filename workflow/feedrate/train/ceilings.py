@@ -8,7 +8,6 @@ import torch
 
 from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, collate
-from feedrate.data.loading.workers import make_loader
 from feedrate.devices.base import Adapter
 from feedrate.train.events import EventLog
 from feedrate.train.failure import classify
@@ -60,20 +59,19 @@ def measure_ceilings(
 def loader_alone(
     spec: RunSpec, adapter: Adapter, trainer: Any, dataset: PairDataset
 ) -> dict[str, Any]:
-    """Drain a loader with the cell's workers for `ceiling_s`; no model runs.
+    """Drain the run's loading path for `ceiling_s`; no model runs.
 
     The clock starts when every worker has delivered a batch, for by then all have one or more
     ready, which would count as made in no time; for the same reason whole rounds are counted.
     `startup_s` tells what the start took.
     """
-    settings = spec.settings.loader
-    round_size = max(1, settings.workers)
+    round_size = trainer.path.round_size
     order = EndlessBatches(
         len(dataset), spec.settings.train.batch_size, spec.seed + trainer.args.process_index
     )
-    loader = make_loader(dataset, order, settings, pin=trainer.args.dataloader_pin_memory)
     created_s = perf_counter()
-    batches = (_placed(batch, adapter.device) for batch in loader)
+    loaded = trainer.path.batches(dataset, order)
+    batches = (_placed(batch, adapter.device) for batch in loaded)
     for _ in range(round_size):
         next(batches)
     adapter.synchronize()
@@ -125,9 +123,7 @@ def _optimizer_step(
         with accelerator.no_sync(model=model):
             trainer.training_step(model, batch)
         adapter.end_of_step()
-    accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
-    trainer.optimizer.step()
-    model.zero_grad()
+    adapter.update(trainer)
     adapter.end_of_step()
 
 

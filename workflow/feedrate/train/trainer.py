@@ -5,12 +5,13 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from feedrate.config.settings import LoaderSettings, RunSpec
-from feedrate.data.loading.augment import Augmentation
+from feedrate.config.settings import RunSpec
 from feedrate.data.loading.finish import Finish
 from feedrate.data.loading.order import EpochOrder
-from feedrate.data.loading.workers import HELD_BATCHES, equip
-from feedrate.devices.base import Adapter
+from feedrate.data.loading.pairs import PairDataset
+from feedrate.data.loading.path import HELD_BATCHES, LoadingPath
+from feedrate.data.loading.registry import open_path
+from feedrate.devices.base import Adapter, DeviceError
 from feedrate.train.meter import Meter
 
 LOGGING_STEPS = 10
@@ -20,8 +21,10 @@ class MeteredTrainer:
     """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading alone."""
 
     meter: Meter | None = None
-    loading: LoaderSettings
-    finish: Finish | None = None
+    path: LoadingPath
+    finish: Finish
+    numbered: bool
+    """Whether the dataset must know a sample's epoch."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step: all waiting for data happens in here."""
@@ -46,22 +49,26 @@ class MeteredTrainer:
             return super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
 
     def get_train_dataloader(self) -> Any:
-        """The Trainer's loader, with our start of its workers."""
-        arguments: Any = self.args  # type: ignore[attr-defined]
-        held = HELD_BATCHES + arguments.gradient_accumulation_steps
-        return equip(super().get_train_dataloader(), self.loading, held=held)  # type: ignore[misc]
+        """The Trainer's loader, on the run's loading path."""
+        if self.path.skips:
+            self.args.ignore_data_skip = True  # type: ignore[attr-defined]
+        return self.path.adopt(super().get_train_dataloader(), self._done)  # type: ignore[misc]
+
+    def _done(self, batches: int) -> int:
+        """Of an epoch's batches, those that were trained on: none, but in a resumed one."""
+        trainer: Any = self
+        accumulation = trainer.args.gradient_accumulation_steps
+        return int(trainer.state.global_step % -(-batches // accumulation)) * accumulation
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
         """An order that follows from the seed alone, whatever the library's version."""
         trainer: Any = self
         dataset = trainer.train_dataset if train_dataset is None else train_dataset
-        numbered = bool(Augmentation.of(self.loading, seed=0))
-        return EpochOrder(len(dataset), trainer.args.data_seed, numbered=numbered)
+        return EpochOrder(len(dataset), trainer.args.data_seed, numbered=self.numbered)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, where what is left to do to its pixels is done."""
-        prepared: dict[str, Any] = super()._prepare_inputs(inputs)  # type: ignore[misc]
-        return self.finish(prepared) if self.finish else prepared
+        return self.finish(super()._prepare_inputs(inputs))  # type: ignore[misc]
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
@@ -71,7 +78,7 @@ class MeteredTrainer:
             loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.dataloader_drop_last = True
-        return equip(loader, self.loading)
+        return self.path.adopt(loader)
 
 
 class MeterCallback(TrainerCallback):
@@ -111,6 +118,8 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_persistent_workers": loader.persistent_workers and loader.workers > 0,
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_drop_last": True,
+        # accelerate asks for a batch while the one before is used: this then copies it meanwhile.
+        "accelerator_config": {"non_blocking": loader.device_prefetch},
         "remove_unused_columns": False,
         "logging_steps": LOGGING_STEPS,
         # The filter hides a loss that is not a number, and waits for the device at every step.
@@ -130,25 +139,33 @@ def make_trainer(
     meter: Meter | None,
     *,
     model: Any,
-    dataset: Any,
+    dataset: PairDataset,
     collate: Any,
-    finish: Finish | None = None,
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `finish` does on the device what a loader of uint8 pixels leaves to it.
+    Raises DeviceError where the Trainer's world is not the job's: each rank would train alone.
     """
-    train = spec.settings.train
-    base = adapter.trainer_class()
-    parts = {"meter": meter, "loading": spec.settings.loader, "finish": finish}
-    kind = type("MeteredTrainer", (MeteredTrainer, base), parts)
+    arguments = adapter.training_arguments(
+        shared_arguments(spec, folder), spec.settings, spec.protocol.warmup_steps
+    )
+    if arguments.world_size != spec.count:
+        raise DeviceError(
+            f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
+            "launcher must tell each its rank"
+        )
+    held = HELD_BATCHES + spec.settings.train.gradient_accumulation
+    parts = {
+        "meter": meter,
+        "path": open_path(adapter, spec.settings.loader, held_batches=held),
+        "finish": dataset.finish,
+        "numbered": bool(dataset.augmentation),
+    }
+    kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
     return kind(
         model=model,
-        args=adapter.training_arguments(
-            shared_arguments(spec, folder), train, spec.protocol.warmup_steps
-        ),
+        args=arguments,
         train_dataset=dataset,
         data_collator=collate,
         callbacks=[MeterCallback(meter)] if meter else None,
-        **adapter.trainer_kwargs(train),
     )

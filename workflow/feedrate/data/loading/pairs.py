@@ -9,15 +9,13 @@ import pyarrow.parquet
 import torch
 from torch.utils.data import Dataset
 
-from feedrate.config.settings import Kind, LoaderSettings
+from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.augment import Augmentation, Draw
-from feedrate.data.loading.fast_pixels import read_pixels
 from feedrate.data.loading.finish import Finish, Statistics
-from feedrate.data.loading.pixels import crop_centre, cut, decode, resize, resize_to
+from feedrate.data.loading.readers import open_reader
 from feedrate.data.loading.slots import Filling, Slots
 from feedrate.data.loading.store import Store
 from feedrate.data.manifest import SAMPLES, DataError
-from feedrate.devices.base import UnsupportedError
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
@@ -56,11 +54,12 @@ class PairDataset(Dataset[Sample]):
         self.finish = Finish(mean, std)
         self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
         self.images, captions = read_split(prepared, split)
-        self._store = Store(store, split) if store and self.loader.decode == "cache" else None
-        if self._store:
-            self.input_ids, self.attention_mask = self._store.tokens
-        else:
-            self.input_ids, self.attention_mask = tokenise(tokenizer, captions, max_tokens)
+        opened = Store(store, split) if store else None
+        self.input_ids, self.attention_mask = (
+            opened.tokens if opened else tokenise(tokenizer, captions, max_tokens)
+        )
+        self.paths = [prepared / image for image in self.images]
+        self.read = open_reader(self.loader, self.paths, image_px, opened)
 
     def __len__(self) -> int:
         """Pairs in the split."""
@@ -125,19 +124,6 @@ class PairDataset(Dataset[Sample]):
         colour = torch.tensor([draw.colour for draw in draws])
         return {"colour": colour[0] if one else colour}
 
-    def read(self, row: int, draw: Draw) -> torch.Tensor:
-        """The crop of a row's picture: uint8 of 1 or 3 channels, or float32 of the reference."""
-        if self._store:
-            return self._store.read(row, self.image_px, draw)
-        path = self.prepared / self.images[row]
-        if self.loader.decode != "reference":
-            return read_pixels(path, self.image_px, draw, scaled=self.loader.scaled_decode)
-        pixels = decode(path)
-        box = draw.box(*pixels.shape[-2:])
-        if box:
-            return resize_to(cut(pixels, *box), [self.image_px, self.image_px])
-        return crop_centre(resize(pixels, self.image_px), self.image_px)
-
 
 def read_split(prepared: Path, split: str) -> tuple[list[str], list[str]]:
     """Images (paths under the prepared folder) and captions of a split's rows.
@@ -191,14 +177,3 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
     }
     batch["return_loss"] = True
     return batch
-
-
-def check_decode(kind: Kind, loader: LoaderSettings) -> None:
-    """Raise UnsupportedError for a decode path that is not there; another is never taken."""
-    if loader.decode == "device":
-        where = "a cpu has no JPEG decoder" if kind == "cpu" else f"not available yet on {kind}"
-        raise UnsupportedError(f"loader.decode: device: {where}; use host or cache")
-    if loader.decode == "reference" and loader.transfer == "uint8":
-        raise UnsupportedError(
-            "loader.transfer: uint8: decode: reference makes float32; use host or cache"
-        )

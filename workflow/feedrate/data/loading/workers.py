@@ -1,21 +1,16 @@
 """How a loader's workers are started, watched, and given memory."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.pairs import PairDataset, collate, fetch_of
+from feedrate.data.loading.pairs import PairDataset, fetch_of
 from feedrate.data.loading.slots import Slots
 from feedrate.devices.host import cores_granted
 from feedrate.devices.leash import die_with_parent
-
-HELD_BATCHES = 3
-"""Batches that a rank holds at a time: the one in use, the next one, which accelerate asks for
-before, and the one on its way."""
 
 
 class WorkerStart:
@@ -40,7 +35,7 @@ def worker_threads(settings: LoaderSettings, cores: int) -> int:
     return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
 
 
-def equip(loader: Any, settings: LoaderSettings, *, held: int = HELD_BATCHES) -> Any:
+def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     """A loader, the Trainer's or another, with our start of its workers and memory for batches.
 
     `held`: batches that the rank has in use at a time.
@@ -61,24 +56,3 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int = HELD_BATCHES) ->
         # The loader keeps them too: another loader of this dataset brings its own.
         inner.slots = dataset.slots = Slots((size, *dataset.shape), dataset.dtype, workers, each)
     return loader
-
-
-def make_loader(
-    dataset: PairDataset, batches: Iterable[list[int]], settings: LoaderSettings, *, pin: bool
-) -> "DataLoader[Any]":
-    """A loader of its own for these batches of sample numbers, equipped."""
-    options: dict[str, Any] = {}
-    if settings.workers:
-        options = {
-            "prefetch_factor": settings.prefetch_factor,
-            "persistent_workers": settings.persistent_workers,
-        }
-    loader: DataLoader[Any] = DataLoader(
-        dataset,
-        batch_sampler=batches,
-        collate_fn=collate,
-        num_workers=settings.workers,
-        pin_memory=pin,
-        **options,
-    )
-    return equip(loader, settings)
