@@ -96,7 +96,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(project, runs):
 
 
 def test_published_rates_where_nothing_was_run(project, runs):
-    spec = pick(runs, "gaudi2", workers=2, decode="host", strategy="ddp")
+    spec = pick(runs, "gaudi2", workers=2, decode="reference", strategy="ddp")
     samples = spec.protocol.steps * 48 * 8
     assert Estimator(project).of(spec) == (
         pytest.approx(START_S + samples / 768.7),

@@ -43,4 +43,5 @@ class HostPath(LoadingPath):
             pin_memory=self._pin_memory,
             **options,
         )
-        return iter(equip(loader, self._settings, held=self._held_batches))
+        # A generator, so that the loader and its memory live as long as its batches come.
+        yield from equip(loader, self._settings, held=self._held_batches)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.pairs import PairDataset, fetch_of
@@ -16,16 +17,25 @@ from feedrate.devices.leash import die_with_parent
 class WorkerStart:
     """`worker_init_fn` of the loaders: few threads a worker, and no worker outlives its rank."""
 
-    def __init__(self, then: Callable[[int], None] | None = None, threads: int = 1) -> None:
-        """`then` is called last: the Trainer's own seeding."""
+    def __init__(
+        self,
+        then: Callable[[int], None] | None = None,
+        threads: int = 1,
+        slots: Slots | None = None,
+    ) -> None:
+        """`then` is called last: the Trainer's own seeding. Batches go to `slots`."""
         self._then = then
         self._threads = threads
+        self.slots = slots
 
     def __call__(self, worker: int) -> None:
         """Prepare the worker process."""
         die_with_parent()
         # More threads would fight for the rank's cores, and a pool forked after use can hang.
         torch.set_num_threads(self._threads)
+        info = get_worker_info()
+        if info is not None and isinstance(info.dataset, PairDataset):
+            info.dataset.slots = self.slots
         if self._then is not None:
             self._then(worker)
 
@@ -41,18 +51,24 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     `held`: batches that the rank has in use at a time.
     """
     inner = getattr(loader, "base_dataloader", loader)  # accelerate's wraps the one that iterates
-    inner.worker_init_fn = WorkerStart(
-        inner.worker_init_fn, worker_threads(settings, cores_granted())
-    )
-    if settings.workers:
-        inner.timeout = settings.timeout_s
-        inner.multiprocessing_context = settings.start_method
+    slots = None
     batch_sampler = inner.batch_sampler
     dataset, size = inner.dataset, getattr(batch_sampler, "batch_size", None)
     if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
-        workers = settings.workers
-        each = settings.prefetch_factor + 1 if workers else 0
-        each += math.ceil(held / max(1, workers))
-        # The loader keeps them too: another loader of this dataset brings its own.
-        inner.slots = dataset.slots = Slots((size, *dataset.shape), dataset.dtype, workers, each)
+        slots = make_slots(dataset, size, settings, held)
+    if settings.workers:
+        threads = worker_threads(settings, cores_granted())
+        inner.worker_init_fn = WorkerStart(inner.worker_init_fn, threads, slots)
+        inner.timeout = settings.timeout_s
+        inner.multiprocessing_context = settings.start_method
+    elif slots is not None:
+        dataset.slots = slots
     return loader
+
+
+def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
+    """As many slots as batches can be on their way or in use at a time."""
+    workers = settings.workers
+    each = settings.prefetch_factor + 1 if workers else 0
+    each += math.ceil(held / max(1, workers))
+    return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)

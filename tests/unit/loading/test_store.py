@@ -1,0 +1,142 @@
+"""The store of the level `cache`: what it holds, and what it refuses."""
+
+import json
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.config.store import store_spec
+from feedrate.data import store_writer
+from feedrate.data.loading.augment import NOTHING, Augmentation
+from feedrate.data.loading.fast_pixels import read_pixels
+from feedrate.data.loading.store import INDEX, PIXELS, Store, read_index, store_folder
+from feedrate.data.manifest import DataError
+from feedrate.data.store_writer import write_store
+from feedrate.files import digest_file
+
+SETTINGS = Settings(
+    model=ModelSettings(name="bridgetower", size="tiny"),
+    loader=LoaderSettings(decode="cache", max_tokens=10),
+)
+PX = 32
+
+
+def changed(**values):
+    return msgspec.structs.replace(SETTINGS, loader=LoaderSettings(decode="cache", **values))
+
+
+@pytest.fixture
+def own(tiny_prepared, tmp_path):
+    """A prepared dataset that a test may change."""
+    import shutil
+
+    return shutil.copytree(tiny_prepared, tmp_path / "prepared")
+
+
+def make(prepared, tokenizer, settings=SETTINGS, px=PX):
+    folder = store_folder(settings, prepared)
+    write_store(prepared, store_spec(settings), tokenizer, px, folder / INDEX, 1)
+    return folder
+
+
+def test_pictures_of_all_sizes_and_modes(own, tokenizer):
+    rng = np.random.default_rng(2)
+    paths = sorted((own / "images").iterdir())
+    for i, path in enumerate(paths):
+        width, height = (int(n) for n in rng.integers(8, 300, 2))
+        shape = (height, width) if i % 3 == 0 else (height, width, 3)
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(path, "JPEG")
+    for settings in (SETTINGS, changed(max_tokens=10, random_crop=0.3)):
+        store = Store(make(own, tokenizer, settings), "test")
+        for row in range(6):
+            path = own / f"images/test-{row // 2}.jpg"
+            wanted = read_pixels(path, PX, scaled=False)
+            found = store.read(row, PX, NOTHING)
+            assert found.shape == wanted.shape
+            if settings is SETTINGS:
+                assert torch.equal(found, wanted)
+            draw = Augmentation(1, min_area=0.3).draw(0, row)
+            assert store.read(row, PX, draw).shape == wanted.shape
+
+
+def test_the_index_says_what_it_was_made_from(own, tokenizer, capsys):
+    folder = make(own, tokenizer)
+    index = read_index(folder)
+    assert index.spec == store_spec(SETTINGS)
+    assert index.manifest == digest_file(own / "manifest.json")
+    assert index.pictures == len(list((own / "images").iterdir()))
+    grey = sum(Image.open(p).mode == "L" for p in (own / "images").iterdir())
+    assert index.size_bytes == PX * PX * (grey + 3 * (index.pictures - grey))
+    assert set(index.files) == {p.name for p in folder.iterdir()} - {INDEX}
+    assert all(digest_file(folder / name) == digest for name, digest in index.files.items())
+    # The size is told before anything is written.
+    assert f"store of {index.pictures} pictures: 0.0 MB" in capsys.readouterr().err
+
+
+def test_another_spec_is_another_store():
+    keys = {
+        store_spec(settings).key
+        for settings in (
+            SETTINGS,
+            changed(max_tokens=11),
+            changed(max_tokens=10, scaled_decode=True),
+            changed(max_tokens=10, random_crop=0.3),
+            msgspec.structs.replace(SETTINGS, model=ModelSettings(name="vit", size="tiny")),
+        )
+    }
+    assert len(keys) == 5
+    same = changed(max_tokens=10, workers=2, random_flip=True, colour_jitter=0.2)
+    assert store_spec(same) == store_spec(SETTINGS)
+    assert store_spec(Settings(model=SETTINGS.model)) is None
+
+
+def test_a_store_of_other_data_is_refused(own, tokenizer):
+    folder = make(own, tokenizer)
+    Store(folder, "train")
+    manifest = json.loads((own / "manifest.json").read_text())
+    (own / "manifest.json").write_text(json.dumps(manifest | {"dataset": "other"}))
+    with pytest.raises(DataError, match="was made from other data; delete it and run again"):
+        Store(folder, "train")
+
+
+def test_a_missing_a_foreign_and_a_cut_store_are_refused(own, tokenizer, tmp_path):
+    with pytest.raises(DataError, match=r"no such file; decode: cache needs the store"):
+        read_index(tmp_path)
+    folder = make(own, tokenizer)
+    pixels = np.load(folder / PIXELS)
+    np.save(folder / PIXELS, pixels[:-10])
+    with pytest.raises(DataError, match="is not as its index says"):
+        Store(folder, "train")
+    (folder / INDEX).write_text('{"version": 9}')
+    with pytest.raises(DataError, match="not a store of this version"):
+        read_index(folder)
+
+
+def test_a_picture_that_cannot_be_decoded_leaves_no_store(own, tokenizer):
+    (own / "images/train-3.jpg").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"train-3\.jpg: cannot be decoded"):
+        make(own, tokenizer)
+    assert not list(own.parent.glob("store/*/*"))
+
+
+def test_a_failed_rebuild_leaves_the_old_store(own, tokenizer):
+    folder = make(own, tokenizer)
+    before = digest_file(folder / PIXELS)
+    (own / "images/train-3.jpg").write_bytes(b"nothing")
+    with pytest.raises(DataError):
+        make(own, tokenizer)
+    assert digest_file(folder / PIXELS) == before
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_disk_that_is_too_small_is_told_before_writing(own, tokenizer, monkeypatch):
+    disk = SimpleNamespace(f_bavail=10, f_frsize=1000, f_blocks=1000)
+    monkeypatch.setattr(store_writer.os, "statvfs", lambda _: disk)
+    with pytest.raises(DataError, match=r"the store needs 0\.0 GB, and 0\.0 GB of 0\.0 GB"):
+        make(own, tokenizer)
+    assert not list(own.parent.glob("store/*/*"))
