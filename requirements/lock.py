@@ -21,6 +21,9 @@ JOBS = {
     "cuda": "Training on NVIDIA GPUs",
     "report": "Data, parsing, tables, figures and the report",
 }
+EXTRA = {"cuda": ["torchvision==0.28.0"]}
+"""What one kind needs alone. torchvision decodes on the GPU; its version is torch's minor one plus
+15, and beside a CPU build of torch the package index's own does not import."""
 
 
 def main() -> None:
@@ -36,7 +39,8 @@ def main() -> None:
     lines = conda("feedrate", "The driver's environment", run, package="-e .")
     write(root / "environment.yml", lines)
     for kind, what in JOBS.items():
-        write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, direct("run", run)))
+        pins = direct("run", run) + EXTRA.get(kind, [])
+        write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, pins))
     pins = [pin for pin in direct("gaudi", gaudi) if not pin.startswith("torch==")]
     lines = conda("feedrate-gaudi", "Training on Gaudi, torch from the vendor", pins, lock="gaudi")
     write(root / "envs/gaudi.yaml", lines)

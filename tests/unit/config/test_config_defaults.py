@@ -134,7 +134,7 @@ def test_on_accelerators_it_is_the_published_setting(copy):
         assert spec.settings.loader.max_tokens == 128
         assert spec.protocol.steps - spec.protocol.warmup_steps == 130
     decodes = {s.device for s in plan.runs.values() if s.settings.loader.decode == "device"}
-    assert decodes == {"gaudi2"}
+    assert decodes == {"gaudi2", "h100"}
 
 
 def test_each_device_of_the_registry(project):

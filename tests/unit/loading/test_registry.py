@@ -19,14 +19,28 @@ class Cuda(cpu.DeviceAdapter):
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [(cpu.DeviceAdapter, "a cpu has no JPEG decoder"), (Cuda, "not available yet")]
+    ("kind", "why"),
+    [
+        (cpu.DeviceAdapter, "a cpu has no JPEG decoder; "),
+        (Cuda, "torchvision cannot be imported .*, or "),
+    ],
 )
 def test_a_kind_that_decodes_nothing_is_told_and_never_replaced(kind, why):
     check_decode(kind(0, 1), HOST)
     with pytest.raises(
-        UnsupportedError, match=rf"^loader\.decode: device: {why}.*; use host or cache$"
+        UnsupportedError, match=rf"^loader\.decode: device: {why}use host or cache$"
     ):
         check_decode(kind(0, 1), DEVICE)
+
+
+def test_the_reference_is_transferred_as_the_script_does():
+    with pytest.raises(UnsupportedError, match=r"^loader\.transfer: uint8: decode: reference"):
+        check_decode(cpu.DeviceAdapter(0, 1), LoaderSettings(transfer="uint8"))
+
+
+def test_gaudi_changes_no_pictures_by_chance(media, gaudi):
+    with pytest.raises(UnsupportedError, match="media pipeline crops the centre alone"):
+        check_decode(gaudi, LoaderSettings(decode="device", random_flip=True))
 
 
 def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):

@@ -35,7 +35,11 @@ def test_conda_environment_holds_the_lock():
 def test_job_environments_pin_as_the_lock_does(kind):
     found = conda_pins(ROOT / f"envs/{kind}.yaml")
     assert found
+    decoder = found.pop("torchvision", None)
     assert found.items() <= pins("run.lock").items()
+    # torchvision decodes on the GPU, and goes with one torch: minor version 28 with 13.
+    major, minor, *_ = (int(n) for n in found.get("torch", "0.0").split("."))
+    assert decoder == (f"{major - 2}.{minor + 15}.0" if kind == "cuda" else None)
 
 
 def test_the_gaudi_environment_pins_as_its_lock_does_and_leaves_torch_to_the_vendor():

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.augment import Augmentation
 from feedrate.data.loading.device import DevicePath
 from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.path import Batch
@@ -40,6 +41,11 @@ def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
 
     Raises UnsupportedError on first-generation Gaudi, and where the pipeline's package is missing.
     """
+    if Augmentation.of(loader, seed=0):
+        raise UnsupportedError(
+            "loader.decode: device: Gaudi's media pipeline crops the centre alone, without flips "
+            "and colours; use host or cache for random_crop, random_flip and colour_jitter"
+        )
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
         raise UnsupportedError(

@@ -29,11 +29,7 @@ class ReadReference:
 
     def __call__(self, row: int, draw: Draw) -> torch.Tensor:
         """(3, side, side) float32."""
-        pixels = decode(self._paths[row])
-        box = draw.box(*pixels.shape[-2:])
-        if box:
-            return resize_to(cut(pixels, *box), [self._side_px, self._side_px])
-        return crop_centre(resize(pixels, self._side_px), self._side_px)
+        return crop(decode(self._paths[row]), self._side_px, draw)
 
 
 class ReadHost:
@@ -56,6 +52,14 @@ class ReadStore:
     def __call__(self, row: int, draw: Draw) -> torch.Tensor:
         """(1 or 3, side, side) uint8; without a random crop a view of the file's pages."""
         return self._store.read(row, self._side_px, draw)
+
+
+def crop(pixels: torch.Tensor, side_px: int, draw: Draw) -> torch.Tensor:
+    """The random crop of (c, h, w), or its centre, at `side_px` x `side_px`."""
+    box = draw.box(*pixels.shape[-2:])
+    if box:
+        return resize_to(cut(pixels, *box), [side_px, side_px])
+    return crop_centre(resize(pixels, side_px), side_px)
 
 
 def open_reader(

@@ -15,7 +15,16 @@ def _gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
     return open_gaudi(device, loader)
 
 
-DEVICE_DECODERS: dict[Kind, Callable[[Adapter, LoaderSettings], DevicePath]] = {"hpu": _gaudi}
+def _nvjpeg(device: Adapter, loader: LoaderSettings) -> DevicePath:
+    from feedrate.data.loading.nvjpeg import open_nvjpeg
+
+    return open_nvjpeg(device, loader)
+
+
+DEVICE_DECODERS: dict[Kind, Callable[[Adapter, LoaderSettings], DevicePath]] = {
+    "hpu": _gaudi,
+    "cuda": _nvjpeg,
+}
 """What opens `decode: device`, by kind; add a device decoder here. The software of one is imported
 only where its kind is asked for."""
 
@@ -36,10 +45,9 @@ def open_path(
         pin_memory = loader.pin_memory and device.kind != "cpu"
         return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
     if device.kind not in DEVICE_DECODERS:
-        why = "a cpu has no JPEG decoder"
-        if device.kind != "cpu":
-            why = f"not available yet on {device.kind}"
-        raise UnsupportedError(f"loader.decode: device: {why}; use host or cache")
+        raise UnsupportedError(
+            f"loader.decode: device: a {device.kind} has no JPEG decoder; use host or cache"
+        )
     return DEVICE_DECODERS[device.kind](device, loader)
 
 
