@@ -1,15 +1,11 @@
 """Pairs of a prepared dataset, their batches and their workers."""
 
-import os
-import signal
-
 import pytest
 import torch
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.loading.pairs import PairDataset, collate
-from feedrate.data.loading.workers import WorkerStart
 from feedrate.data.manifest import DataError
 from feedrate.train.failure import classify
 
@@ -60,42 +56,6 @@ def test_a_batch_asks_for_the_loss(pairs):
     assert batch["return_loss"] is True
     assert batch["pixel_values"].shape == (3, 3, 32, 32)
     assert batch["input_ids"].shape == (3, 10)
-
-
-class Threads:
-    """A dataset whose samples tell of the worker that made them."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return {"threads": torch.tensor([torch.get_num_threads(), os.getpid()])}
-
-
-def test_workers_have_one_thread_and_keep_the_trainers_seeding(capfd):
-    start = WorkerStart(lambda worker: print(f"seeded {worker}", flush=True))
-    loader = DataLoader(Threads(), batch_size=2, num_workers=2, worker_init_fn=start)
-    seen = torch.cat([batch["threads"] for batch in loader])
-    assert set(seen[:, 0].tolist()) == {1}
-    assert os.getpid() not in seen[:, 1].tolist()
-    assert {"seeded 0", "seeded 1"} <= set(capfd.readouterr().out.split("\n"))
-
-
-class Dying(Threads):
-    """A dataset whose worker is killed."""
-
-    def __getitem__(self, index):
-        os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(index)
-
-
-def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
-    # The dead worker is waited for so long when the loader is thrown away.
-    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
-    loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=WorkerStart())
-    with pytest.raises(RuntimeError) as error:
-        next(iter(loader))
-    assert "DataLoader worker" in classify(error.value).message
 
 
 def test_a_damaged_image_is_named_from_within_a_worker(tiny_prepared, tmp_path):

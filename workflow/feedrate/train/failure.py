@@ -24,6 +24,23 @@ MACHINE_FAULT = re.compile(
     r"|[Dd]evice acquire failed|synDeviceAcquire\w* failed"
 )
 _LOADER = re.compile(r"^Caught (\w+) in DataLoader worker")
+_KILLED = re.compile(r"DataLoader worker .* is killed by signal: ([^.]+)\.")
+_WORKER_GONE = re.compile(r"DataLoader worker (.*) exited unexpectedly")
+_LOADER_ENDS = (
+    (
+        _KILLED,
+        "a loader worker was killed (signal: {}); often the host had no memory left for it",
+    ),
+    (
+        _WORKER_GONE,
+        "a loader worker {} ended without a word; often the host had no memory left for it",
+    ),
+    (
+        re.compile(r"DataLoader timed out after ([\d.]+) seconds"),
+        "a loader worker hangs: it made no batch within {} s (loader.timeout_s)",
+    ),
+)
+"""What torch's loader says of its workers, and what we say."""
 _LONGEST = 400
 
 
@@ -41,6 +58,8 @@ class Failure:
 def classify(error: BaseException) -> Failure:
     """What an exception means."""
     text = f"{error}"
+    if _WORKER_GONE.match(text) and _KILLED.match(cause := f"{error.__cause__}"):
+        text = cause  # which torch mentions only behind the worker's end
     kind = type(error).__name__
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     disk_full = full or bool(DISK_FULL.search(text))
@@ -64,6 +83,9 @@ def first_sentence(text: str) -> str:
 
     An exception that a data-loader worker passes on carries a traceback: its last line counts.
     """
+    for pattern, sentence in _LOADER_ENDS:
+        if said := pattern.match(text):
+            return sentence.format(said[1])
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
     line = lines[-1] if _LOADER.match(lines[0]) else lines[0]
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,113 @@
+"""Workers of the loaders: how they start, what they may use, and how their end is told."""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.host import HostPath
+from feedrate.data.loading.workers import WorkerStart, worker_threads
+from feedrate.train.failure import classify
+
+
+class Threads:
+    """A dataset whose samples tell of the worker that made them."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return {"threads": torch.tensor([torch.get_num_threads(), os.getpid()])}
+
+
+def test_workers_have_one_thread_and_keep_the_trainers_seeding(capfd):
+    start = WorkerStart(lambda worker: print(f"seeded {worker}", flush=True))
+    loader = DataLoader(Threads(), batch_size=2, num_workers=2, worker_init_fn=start)
+    seen = torch.cat([batch["threads"] for batch in loader])
+    assert set(seen[:, 0].tolist()) == {1}
+    assert os.getpid() not in seen[:, 1].tolist()
+    assert {"seeded 0", "seeded 1"} <= set(capfd.readouterr().out.split("\n"))
+
+
+class Dying(Threads):
+    """A dataset whose worker is killed."""
+
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
+    # The dead worker is waited for so long when the loader is thrown away.
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
+    loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=WorkerStart())
+    with pytest.raises(RuntimeError) as error:
+        next(iter(loader))
+    assert "a loader worker was killed (signal: Killed)" in classify(error.value).message
+
+
+class Hanging(Threads):
+    """A dataset whose worker never comes back."""
+
+    def __getitem__(self, index):
+        time.sleep(60)
+        return super().__getitem__(index)
+
+
+class Rows(list):
+    batch_size = 2
+
+
+def equipped(dataset, **settings):
+    path = HostPath(LoaderSettings(**{"decode": "host", "workers": 1} | settings), pin_memory=False)
+    return path.batches(dataset, Rows([[0, 1], [2, 3]]))
+
+
+def test_a_worker_that_hangs_is_reported_by_a_timeout(monkeypatch):
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr("feedrate.data.loading.host.collate", torch.utils.data.default_collate)
+    with pytest.raises(RuntimeError) as error:
+        next(equipped(Hanging(), timeout_s=0.4))
+    told = classify(error.value).message
+    assert told == "a loader worker hangs: it made no batch within 0.4 s (loader.timeout_s)"
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+def test_workers_are_started_as_asked_for(make_pairs, start_method):
+    dataset = make_pairs(decode="host")
+    (first, _) = equipped(dataset, start_method=start_method)
+    assert torch.equal(first["pixel_values"][1], dataset[1]["pixel_values"])
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(1, 1), (2, 2), (64, 4)])
+def test_threads_of_a_worker_are_those_asked_for_within_the_cores(monkeypatch, asked, threads):
+    monkeypatch.setattr("feedrate.data.loading.workers.cores_granted", lambda: 4)
+    monkeypatch.setattr("feedrate.data.loading.host.collate", torch.utils.data.default_collate)
+    (first, _) = equipped(Threads(), threads_per_worker=asked)
+    assert first["threads"][0, 0] == threads
+
+
+@given(workers=st.integers(0, 64), asked=st.integers(1, 64), cores=st.integers(1, 256))
+def test_workers_together_never_have_more_threads_than_cores(workers, asked, cores):
+    settings = LoaderSettings(workers=workers, threads_per_worker=asked)
+    threads = worker_threads(settings, cores)
+    assert 1 <= threads <= asked
+    assert threads == 1 or threads * max(1, workers) <= cores
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("DataLoader worker (pid 7) is killed by signal: Killed. ", "was killed (signal: Killed)"),
+        ("DataLoader worker (pid(s) 7, 8) exited unexpectedly", "(pid(s) 7, 8) ended without"),
+        ("DataLoader timed out after 600.0 seconds", "no batch within 600.0 s"),
+    ],
+)
+def test_what_torch_says_of_workers_is_told_in_a_sentence(said, told):
+    assert told in classify(RuntimeError(said)).message
