@@ -1,0 +1,170 @@
+"""The loaders: every level against the reference, the limits of the machine, and a real step."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.default_study import ROOT, default_spec, job_environment, prepare_default
+from benchmarks.figure import Figure
+from benchmarks.process import run
+
+ROUNDS = 5
+WORKERS = (0, 1, 2)
+EQUAL_WITHIN_ROUNDING = 0.02
+PER_CPU = {"host": 3.0, "host scaled": 4.0}
+"""Goals in samples per CPU second against the reference."""
+CACHE = {0: 100.0, 1: 20.0, 2: 20.0}
+"""Goals in samples per second against the reference, by workers."""
+
+
+def measure() -> Iterator[Figure]:
+    """Medians of the ratios within each interleaved round."""
+    with tempfile.TemporaryDirectory() as name:
+        prepared = prepare_default(Path(name))
+        drains, limits, pixels = measurements(prepared)
+        yield Figure(
+            "host: pixels against Pillow's, mean abs diff",
+            pixels["to Pillow"],
+            EQUAL_WITHIN_ROUNDING,
+            "of 255",
+            "to the reference {host:.3f}, {host, dB:.0f} dB; scaled {host scaled:.2f}, "
+            "{host scaled, dB:.0f} dB".format(**pixels),
+        )
+        yield from ratios(drains)
+        yield from shares_of_limits(drains, limits)
+        yield from beside_the_reference(drains)
+        yield input_share(Path(name), prepared)
+
+
+Drains = dict[tuple[str, int], list[dict[str, float]]]
+
+
+def measurements(prepared: Path) -> tuple[Drains, list[dict[str, float]], dict[str, float]]:
+    """What `benchmarks.drain` says: drains by level and workers, limits by round, pixels."""
+    command = [sys.executable, "-m", "benchmarks.drain", str(prepared), str(ROUNDS)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    )
+    drains: Drains = {}
+    limits: list[dict[str, float]] = []
+    pixels: dict[str, float] = {}
+    for line in said.stdout.splitlines():
+        values: dict[str, Any] = json.loads(line)
+        match values.pop("what"):
+            case "drain":
+                key = (values.pop("level"), values.pop("workers"))
+                drains.setdefault(key, []).append(values)
+            case "limits":
+                limits.append(values)
+            case "pixels":
+                pixels = values
+    return drains, limits, pixels
+
+
+def against(drains: Drains, level: str, workers: int, name: str) -> float:
+    """The median of a number's ratios to the reference's in the same round."""
+    ours, theirs = drains[level, workers], drains["reference", workers]
+    return median(a[name] / b[name] for a, b in zip(ours, theirs, strict=True))
+
+
+def middle(drains: Drains, level: str, workers: int, name: str) -> float:
+    """The median of a number."""
+    return median(values[name] for values in drains[level, workers])
+
+
+def ratios(drains: Drains) -> Iterator[Figure]:
+    """Each level's speed against the reference's."""
+    for level, goal in PER_CPU.items():
+        for workers in WORKERS:
+            rate = middle(drains, level, workers, "per_cpu_s")
+            base = middle(drains, "reference", workers, "per_cpu_s")
+            yield Figure(
+                f"{level}: samples per CPU second, {workers} workers",
+                against(drains, level, workers, "per_cpu_s"),
+                goal,
+                "x",
+                f"{rate:.0f}, reference {base:.0f}",
+                at_most=False,
+            )
+    for workers, goal in CACHE.items():
+        rate = middle(drains, "cache", workers, "per_s")
+        base = middle(drains, "reference", workers, "per_s")
+        yield Figure(
+            f"cache: samples per second, {workers} workers",
+            against(drains, "cache", workers, "per_s"),
+            goal,
+            "x",
+            f"{rate:.0f}, reference {base:.0f}",
+            at_most=False,
+        )
+
+
+def shares_of_limits(drains: Drains, limits: list[dict[str, float]]) -> Iterator[Figure]:
+    """How near a level in process comes to what one core can do; told, without a goal."""
+    for level, limit, what in (
+        ("host", "full", "libjpeg-turbo's full decode"),
+        ("host scaled", "scaled", "libjpeg-turbo's scaled decode"),
+        ("cache", "copy", "copying a batch in memory"),
+    ):
+        name = "per_s" if level == "cache" else "per_cpu_s"
+        ours = [values[name] for values in drains[level, 0]]
+        best = [values[limit] for values in limits]
+        share = median(a / b for a, b in zip(ours, best, strict=True))
+        note = f"{median(ours):.0f} of {median(best):.0f} samples/s"
+        yield Figure(f"{level}: share of {what}", share, 0, "", note, at_most=False)
+
+
+def beside_the_reference(drains: Drains) -> Iterator[Figure]:
+    """Start-up and memory of two workers."""
+    for level in ("host", "cache"):
+        for name, unit, what in (
+            ("startup_s", "s", "first batch"),
+            ("worker_mib", "MiB", "private memory of a worker"),
+        ):
+            ours, theirs = (middle(drains, of, 2, name) for of in (level, "reference"))
+            note = f"{ours:.3g} {unit}, reference {theirs:.3g} {unit}"
+            value = against(drains, level, 2, name)
+            yield Figure(f"{level}: {what}, against the reference", value, 1, "x", note)
+
+
+def input_share(folder: Path, prepared: Path) -> Figure:
+    """Waiting for data in a job of the default study, at the best setting: the cache in process."""
+    from feedrate.config.load import convert
+    from feedrate.config.settings import RunSpec
+    from feedrate.data.loading.store import INDEX, store_folder
+
+    spec = default_spec()
+    spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
+    settings = convert(spec, RunSpec, "default study").settings
+    store = store_folder(settings, prepared)
+    assert store is not None
+    make_store(store / INDEX, prepared, folder, settings)
+    job = folder / "cached"
+    job.mkdir()
+    (job / "spec.json").write_text(json.dumps(spec))
+    command = [sys.executable, "-m", "feedrate.train.worker", "--run", str(job)]
+    run([*command, "--data", str(prepared)], folder, job_environment())
+    events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
+    steps = [e for e in events if e["event"] == "step" and not e["warmup"]]
+    waits = median(e["data_wait_s"] / e["step_s"] for e in steps)
+    note = f"of {median(e['step_s'] for e in steps) * 1e3:.0f} ms a step"
+    return Figure("cache: waiting for data, default study", 100 * waits, 1, "% of step", note)
+
+
+def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
+    """Make the store by its rule's command."""
+    import msgspec
+
+    from feedrate.config.store import store_spec
+
+    spec = repr(msgspec.to_builtins(store_spec(settings)))
+    command = [sys.executable, "-m", "feedrate.train.store", "--data"]
+    command += [str(prepared / "manifest.json"), "--settings", spec, "--out", str(out)]
+    run(command, folder, job_environment())
