@@ -102,7 +102,7 @@ def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "failed"
-    assert "DataLoader worker" in outcome(job)["cause"]
+    assert "a loader worker was killed" in outcome(job)["cause"]
     assert "failed: " in stderr
 
 

@@ -158,7 +158,7 @@ def make_trainer(
     parts = {
         "meter": meter,
         "path": open_path(adapter, spec.settings.loader, held_batches=held),
-        "finish": dataset.finish,
+        "finish": staticmethod(dataset.finish),
         "numbered": bool(dataset.augmentation),
     }
     kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
