@@ -22,6 +22,7 @@ report: "report/workflow.rst"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/report.smk"
 

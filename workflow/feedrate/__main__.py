@@ -1,13 +1,13 @@
-"""`python -m feedrate COMMAND`: run the studies, plan them, cancel what a cluster still runs."""
+"""`python -m feedrate COMMAND`: run the studies, plan them, tune a loader, cancel jobs."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.commands import cancel, plan, run
+from feedrate.commands import cancel, plan, run, tune
 
-COMMANDS = {"run": run, "plan": plan, "cancel": cancel}
+COMMANDS = {"run": run, "plan": plan, "tune": tune, "cancel": cancel}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

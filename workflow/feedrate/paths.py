@@ -43,6 +43,8 @@ TABLE = f"{STUDY}/tables/{{table}}.html"
 FIGURE = f"{STUDY}/figures/{{figure}}.svg"
 CONFIRMED = f"{RESULTS}/confirmed.txt"
 """Written last, and only where no cell failed: the exit code of the whole."""
+ADVICE = f"{RESULTS}/tuning/{{device}}/advice.txt"
+"""Which loader settings to use on this machine; its numbers and runs lie beside it."""
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` takes in."""
 

@@ -16,6 +16,7 @@ from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
 from feedrate.config.plan import Plan, Project, make_plan
+from feedrate.config.settings import RunSpec
 from feedrate.config.store import StoreSpec, store_spec
 from feedrate.config.study import Figure, Table
 from feedrate.config.workflow import Folder
@@ -29,6 +30,9 @@ KEPT = Path(".snakemake/feedrate")
 
 START_MIN = 20
 """Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
+
+TUNING_MIN = 60
+"""Minutes that a scheduler allows for the advice on a loader, which takes a few."""
 
 Key = tuple[str, str, str, int]
 Params = dict[str, Any]
@@ -135,6 +139,25 @@ class PlanView:
             self._stores |= {spec.key: spec for spec in wanted if spec}
         return self._params(msgspec.to_builtins(self._stores[key]), "stored")
 
+    def tuning(self, device: str) -> Params:
+        """A run of a device whose loader is to be chosen, and published rates to compare with."""
+        spec = msgspec.to_builtins(self._first_run(device))
+        published = results.fit_settings(self.project)
+        return {**self._params(spec, "measured"), "published": published}
+
+    def tuning_store(self, device: str) -> str:
+        """The store that its loaders of the level `cache` read."""
+        spec = self._first_run(device)
+        loader = msgspec.structs.replace(spec.settings.loader, decode="cache")
+        needed = store_spec(msgspec.structs.replace(spec.settings, loader=loader))
+        assert needed is not None
+        self._stores[needed.key] = needed
+        return paths.STORE.format(dataset=spec.dataset, store=needed.key)
+
+    def _first_run(self, device: str) -> RunSpec:
+        """The first of a device: studies' baselines come first."""
+        return next(spec for spec in self._plan.runs.values() if spec.device == device)
+
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
         return -1 - self._order[study, device, cell, int(repeat)]
@@ -148,6 +171,17 @@ class PlanView:
         asked = {
             "tries": lambda _, attempt: attempt,
             "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
+            **self._device_resources(entry),
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def tuning_resources(self, device: str) -> dict[str, Any]:
+        """The same for the job that advises on its loader."""
+        asked = {"runtime": TUNING_MIN, **self._device_resources(self.project.devices[device])}
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def _device_resources(self, entry: Device) -> dict[str, Any]:
+        asked: dict[str, Any] = {
             "gres": entry.job.gres,
             "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
             "constraint": entry.job.constraint,
@@ -156,7 +190,7 @@ class PlanView:
             asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
             # Else the executor asks for --ntasks-per-gpu=<tasks>, which no node can satisfy.
             asked["tasks_per_gpu"] = 0
-        return {name: value for name, value in asked.items() if value is not None}
+        return asked
 
     # Params of results
 

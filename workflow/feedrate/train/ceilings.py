@@ -8,6 +8,7 @@ import torch
 
 from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, collate
+from feedrate.data.loading.path import LoadingPath
 from feedrate.devices.base import Adapter
 from feedrate.train.events import EventLog
 from feedrate.train.failure import classify
@@ -59,25 +60,37 @@ def measure_ceilings(
 def loader_alone(
     spec: RunSpec, adapter: Adapter, trainer: Any, dataset: PairDataset
 ) -> dict[str, Any]:
-    """Drain the run's loading path for `ceiling_s`; no model runs.
+    """Drain the run's loading path for `ceiling_s`; no model runs."""
+    seed = spec.seed + trainer.args.process_index
+    size, seconds = spec.settings.train.batch_size, spec.protocol.ceiling_s
+    return drain(trainer.path, dataset, size, seed, seconds, adapter)
+
+
+def drain(
+    path: LoadingPath,
+    dataset: PairDataset,
+    batch_size: int,
+    seed: int,
+    seconds: float,
+    adapter: Adapter,
+) -> dict[str, Any]:
+    """Take batches to the device for `seconds`, and do nothing with them.
 
     The clock starts when every worker has delivered a batch, for by then all have one or more
     ready, which would count as made in no time; for the same reason whole rounds are counted.
     `startup_s` tells what the start took.
     """
-    round_size = trainer.path.round_size
-    order = EndlessBatches(
-        len(dataset), spec.settings.train.batch_size, spec.seed + trainer.args.process_index
-    )
+    round_size = path.round_size
+    order = EndlessBatches(len(dataset), batch_size, seed)
     created_s = perf_counter()
-    loaded = trainer.path.batches(dataset, order)
+    loaded = path.batches(dataset, order)
     batches = (_placed(batch, adapter.device) for batch in loaded)
     for _ in range(round_size):
         next(batches)
     adapter.synchronize()
     start_s = perf_counter()
     samples, wall_s = 0, 0.0
-    while wall_s < spec.protocol.ceiling_s:
+    while wall_s < seconds:
         samples += sum(batch_length(next(batches)) for _ in range(round_size))
         adapter.synchronize()
         wall_s = perf_counter() - start_s

@@ -1,0 +1,96 @@
+"""What is advised, from rates that were measured."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.results.loader_model import fit_rows
+from feedrate.results.settings import FitSettings, fit_settings
+from feedrate.tuning import say
+from feedrate.tuning.__main__ import printed
+from feedrate.tuning.advice import Loader, Refused, Run, choose, expected, overlap
+
+RATES = st.floats(0.1, 1e5)
+LOADERS = st.builds(
+    Loader,
+    st.sampled_from(["reference", "host", "cache", "device"]),
+    st.integers(0, 8),
+    RATES,
+    st.just(0.1),
+)
+
+
+def loader(decode, workers, rate):
+    return Loader(decode, workers, rate, 0.2)
+
+
+def test_without_workers_one_thing_comes_after_the_other():
+    assert expected(loader("host", 0, 100.0), 100.0) == pytest.approx(50.0)
+    assert expected(loader("host", 1, 100.0), 150.0) == pytest.approx(100.0)
+    assert expected(loader("host", 4, 900.0), 150.0) == pytest.approx(150.0)
+    # The device decodes beside the step, whatever the number of threads that read.
+    assert expected(loader("device", 0, 900.0), 150.0) == pytest.approx(150.0)
+
+
+@given(loaders=st.lists(LOADERS, min_size=1, max_size=8), model=RATES)
+def test_what_is_chosen_is_as_good_as_the_best(loaders, model):
+    chosen = choose(loaders, model)
+    assert chosen.loader in loaders
+    assert chosen.expected <= model * 1.0001
+    assert chosen.expected <= chosen.loader.samples_per_s * 1.0001
+    assert all(expected(one, model) * 0.98 <= chosen.expected * 1.0001 for one in loaders)
+
+
+def test_the_simplest_of_equals_is_chosen():
+    many = [
+        loader("cache", 0, 1e6),
+        loader("host", 4, 2000.0),
+        loader("host", 2, 1000.0),
+        loader("host", 0, 500.0),
+        loader("reference", 8, 1000.0),
+    ]
+    assert choose(many, 100.0).loader.name == "decode: host, workers: 2"
+    assert choose(many, 5000.0).loader.name == "decode: cache, workers: 0"
+
+
+def test_overlap_is_a_share():
+    ours = loader("host", 2, 200.0)
+    assert overlap(ours, Run(100.0, 100.0)) == pytest.approx(1.0)
+    assert overlap(ours, Run(1 / (1 / 200 + 1 / 100), 100.0)) == pytest.approx(0.0)
+    assert overlap(ours, Run(150.0, 100.0)) == 1.0
+    assert overlap(ours, Run(150.0, None)) is None
+
+
+def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
+    loaders = [loader("reference", 0, 50.0), loader("host", 0, 200.0), loader("host", 1, 190.0)]
+    refused = [Refused("device", "a cpu has no JPEG decoder")]
+    choice = choose(loaders, 100.0)
+    text = "\n".join(say.advice("cpu", loaders, refused, 100.0, choice, Run(95.0, 100.0)))
+    assert "Use loader: {decode: host, workers: 1}" in text
+    assert "it loads 1.9 times what the model takes, so the model alone decides" in text
+    assert "x3.00 against the published script's loading without workers" in text
+    assert "Expect: 100 samples/s. A real run made 95: the expectation was +5.3% off" in text
+    assert "90% of loading and computing overlapped" in text
+    assert "device: not here: a cpu has no JPEG decoder" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (loader("cache", 0, 10_000.0), "without workers loading takes 1.0% of a step"),
+        (loader("host", 2, 60.0), "it loads 60% of what the model takes, and no level here"),
+    ],
+)
+def test_why(one, said):
+    assert say.why(choose([one], 100.0), [one], 100.0).startswith(said)
+
+
+def test_published_rates_give_predictions_for_devices_without_a_number(project):
+    published = msgspec.convert(fit_settings(project), FitSettings)
+    lines = list(say.predictions(fit_rows([], published), printed(published)))
+    assert len(lines) == 2
+    h100 = next(line for line in lines if "8 x h100 " in line)
+    assert h100.startswith("Prediction, not a measurement: 8 x h100 with decode: device would make")
+    assert "591 samples/s, x0.98 of its best published 2023-08 rate (2 workers)" in h100
+    assert "gaudi2" not in "".join(lines)

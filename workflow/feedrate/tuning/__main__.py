@@ -1,0 +1,177 @@
+"""`python -m feedrate.tuning`: measure loaders and model on this machine, and say what to use.
+
+Takes the spec of a run, changes nothing of it but the loader, and leaves advice.txt (also printed)
+and tuning.json in a folder. It trains twice, for a few seconds each: for the model's own rate, and
+to check what is expected of the settings that it advises.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.settings import RunSpec
+from feedrate.devices import launch
+from feedrate.devices.base import DeviceError
+from feedrate.files import write_json, write_text
+from feedrate.results.loader_model import fit_rows
+from feedrate.results.settings import FitSettings
+from feedrate.tuning import say
+from feedrate.tuning.advice import Choice, Loader, Refused, Run, choose
+from feedrate.tuning.drain import answer_file, with_loader
+
+STEPS = 30
+"""Timed steps of the two runs."""
+CEILING_S = 3.0
+DRAIN_TIMEOUT_S = 1800
+
+
+class TuningError(Exception):
+    """Something was not measured; the message says what to look at."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="feedrate.tuning", description=__doc__)
+    parser.add_argument("--spec", required=True, help="a RunSpec, as a Python literal")
+    parser.add_argument("--published", required=True, help="FitSettings, as a Python literal")
+    parser.add_argument("--data", type=Path, required=True, help="prepared/manifest.json")
+    parser.add_argument("--out", type=Path, required=True, help="advice.txt")
+    options = parser.parse_args(arguments)
+    try:
+        spec = short(convert_text(options.spec, RunSpec, "--spec"))
+        published = convert_text(options.published, FitSettings, "--published")
+        lines, numbers = tune(spec, options.data, options.out.parent)
+    except (ConfigError, DeviceError, TuningError) as error:
+        print(f"feedrate.tuning: {error}", file=sys.stderr)
+        return 1
+    lines += [*say.predictions(fit_rows([], published), printed(published))]
+    write_json(options.out.with_name("tuning.json"), numbers)
+    write_text(options.out, "\n".join(lines) + "\n")
+    print("\n".join(lines), flush=True)
+    return 0
+
+
+def short(spec: RunSpec) -> RunSpec:
+    """The run as short as a rate allows."""
+    protocol = msgspec.structs.replace(
+        spec.protocol,
+        steps=spec.protocol.warmup_steps + STEPS,
+        ceiling_s=CEILING_S,
+        evaluate=False,
+        save_checkpoints=False,
+    )
+    return msgspec.structs.replace(spec, protocol=protocol)
+
+
+def printed(published: FitSettings) -> list[str]:
+    """Devices whose rate with on-device decoding somebody printed."""
+    return [
+        row.device
+        for study in published.studies.values()
+        for row in study.published
+        if "device" in row.levels.values()
+    ]
+
+
+def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
+    """Measure, choose and check; the advice and its numbers.
+
+    Raises DeviceError or TuningError where something cannot be measured.
+    """
+    plain = train(with_loader(spec, decode="host", workers=0), manifest, out / "model")
+    if plain.model_samples_per_s is None:
+        raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
+    loaders, refused = drain(spec, manifest, out / "loaders")
+    choice = choose(loaders, plain.model_samples_per_s)
+    picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}
+    run = train(with_loader(spec, **picked), manifest, out / "check")
+    lines = say.advice(spec.device, loaders, refused, plain.model_samples_per_s, choice, run)
+    return list(lines), told(plain, loaders, refused, choice, run)
+
+
+def told(
+    plain: Run, loaders: list[Loader], refused: list[Refused], choice: Choice, run: Run
+) -> dict[str, object]:
+    """The numbers behind the advice."""
+    return {
+        "model_samples_per_s": plain.model_samples_per_s,
+        "loaders": msgspec.to_builtins(loaders),
+        "refused": msgspec.to_builtins(refused),
+        "use": {"decode": choice.loader.decode, "workers": choice.loader.workers},
+        "expected_samples_per_s": choice.expected,
+        "measured_samples_per_s": run.samples_per_s,
+    }
+
+
+def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
+    """A real run by the job's own entry. Raises TuningError where it does not end well."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    asked = folder.with_suffix(".json")
+    write_json(asked, msgspec.to_builtins(spec))
+    command = [sys.executable, "-m", "feedrate.train", "--spec", str(asked), "--quiet"]
+    command += ["--data", str(manifest), "--out", str(folder)]
+    ended = subprocess.run(command, check=False)
+    outcome = folder / "outcome.json"
+    said = json.loads(outcome.read_text(encoding="utf-8")) if outcome.is_file() else {}
+    if ended.returncode or said.get("status") != "ok":
+        cause = said.get("cause") or f"exit code {ended.returncode}"
+        raise TuningError(f"a run with {spec.settings.loader.decode} failed: {cause}")
+    return read_run(folder)
+
+
+def read_run(folder: Path) -> Run:
+    """The rates of a run, all ranks: its timed steps, and the model alone."""
+    samples, wall_s, model = 0, 0.0, 0.0
+    for file in sorted(folder.glob("events*.jsonl")):
+        events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        windows = [event for event in events if event["event"] == "window"]
+        samples += sum(window["samples"] for window in windows)
+        wall_s = max(wall_s, sum(w["wall_s"] - (w.get("paused_s") or 0) for w in windows))
+        ceilings = [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
+        model += sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in ceilings)
+    if not wall_s:
+        raise TuningError(f"{folder}: no timed steps in its events")
+    return Run(samples / wall_s, model or None)
+
+
+def drain(spec: RunSpec, manifest: Path, folder: Path) -> tuple[list[Loader], list[Refused]]:
+    """The rates of all loaders, by as many processes as the run has ranks."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_json(folder / "spec.json", msgspec.to_builtins(spec))
+    module = ["feedrate.tuning.drain", "--run", str(folder), "--data", str(manifest.parent)]
+    job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
+    try:
+        subprocess.run(job.command, env=job.environment, check=True, timeout=DRAIN_TIMEOUT_S)
+    except subprocess.SubprocessError as error:
+        raise TuningError(f"the loaders alone could not be measured ({error})") from error
+    return gather([answer_file(folder, rank) for rank in range(spec.count)])
+
+
+def gather(files: Sequence[Path]) -> tuple[list[Loader], list[Refused]]:
+    """What the ranks measured, together; the slowest start counts."""
+    answers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    ranks = [msgspec.convert(answer["loaders"], list[Loader]) for answer in answers]
+    loaders = [
+        Loader(
+            first.decode,
+            first.workers,
+            sum(loader.samples_per_s for loader in (first, *others)),
+            max(loader.startup_s for loader in (first, *others)),
+        )
+        for first, *others in zip(*ranks, strict=True)
+    ]
+    return loaders, msgspec.convert(answers[0]["refused"], list[Refused])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Which loader to use: `min(loader rate, model rate)` by the same model that a study fits."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from feedrate.config.settings import Decode
+from feedrate.results.fitting import predict
+
+AS_GOOD = 0.02
+"""What comes within this share of the best is as good: then the simpler is used."""
+SIMPLER: tuple[Decode, ...] = ("host", "device", "cache", "reference")
+"""The cache needs a store on the disk; the reference is the base of all ratios, not a choice."""
+
+
+class Loader(msgspec.Struct, frozen=True):
+    """A loader that was drained alone, all ranks at the same time."""
+
+    decode: Decode
+    workers: int
+    samples_per_s: float
+    """Of all ranks together."""
+    startup_s: float
+
+    @property
+    def name(self) -> str:
+        """As it is set."""
+        return f"decode: {self.decode}, workers: {self.workers}"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A level that cannot be had here."""
+
+    decode: Decode
+    why: str
+
+
+class Run(NamedTuple):
+    """A real training run, all ranks."""
+
+    samples_per_s: float
+    model_samples_per_s: float | None
+    """The model alone, on a batch that stays on the device."""
+
+
+class Choice(NamedTuple):
+    """What to use, and what to expect of it."""
+
+    loader: Loader
+    expected: float
+    """Samples/s."""
+
+
+def expected(loader: Loader, model_samples_per_s: float) -> float:
+    """Samples/s of a training run: the smaller of both rates, or one after the other where the
+    process that trains loads too."""
+    in_turn = loader.workers == 0 and loader.decode != "device"
+    beside = max(1, loader.workers)
+    td_s = (1 if in_turn else beside) / loader.samples_per_s
+    return predict(0 if in_turn else beside, 1 / model_samples_per_s, td_s)
+
+
+def choose(loaders: Sequence[Loader], model_samples_per_s: float) -> Choice:
+    """The simplest of those that are as good as the best."""
+    rates = [(loader, expected(loader, model_samples_per_s)) for loader in loaders]
+    enough = (1 - AS_GOOD) * max(rate for _, rate in rates)
+    return min(
+        (Choice(loader, rate) for loader, rate in rates if rate >= enough),
+        key=lambda choice: (SIMPLER.index(choice.loader.decode), choice.loader.workers),
+    )
+
+
+def overlap(loader: Loader, run: Run) -> float | None:
+    """The share of the shorter of loading and computing that ran beside the longer, 0 to 1.
+
+    None where the model's rate is not known.
+    """
+    if run.model_samples_per_s is None:
+        return None
+    loading_s, computing_s = 1 / loader.samples_per_s, 1 / run.model_samples_per_s
+    hidden_s = loading_s + computing_s - 1 / run.samples_per_s
+    return min(1.0, max(0.0, hidden_s / min(loading_s, computing_s)))

@@ -1,0 +1,33 @@
+"""The advice: which loader settings to use on this machine, why, and what to expect."""
+
+
+# Asked for by name alone, as `snakemake --profile local tune` or `python -m feedrate tune`.
+rule tune:
+    """Which loader settings to use on each device of config/config.yaml."""
+    input:
+        expand(paths.ADVICE, device=PROJECT.config.devices),
+
+
+for device, entry in VIEW.devices():
+
+    rule:
+        name:
+            f"tune_{device.replace('-', '_').replace('.', '_')}"
+        input:
+            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            store=lambda wc, device=device: VIEW.tuning_store(device),
+        output:
+            paths.ADVICE.replace("{device}", device),
+        log:
+            f"{paths.LOGS}/tune/{device}.log",
+        conda:
+            f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
+        threads: entry.threads or CORES
+        resources:
+            **VIEW.tuning_resources(device),
+        params:
+            tune=lambda wc, device=device: VIEW.tuning(device),
+        shell:
+            "python -m feedrate.tuning --spec {params.tune[settings]:q} "
+            "--published {params.tune[published]:q} --data {input.data:q} --out {output:q} "
+            "2> >(tee {log:q} >&2)"
