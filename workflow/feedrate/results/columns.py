@@ -115,6 +115,7 @@ CELLS = (
     _number("trainer_samples_per_s", "samples/s", "Median over runs."),
     _number("loader_samples_per_s", "samples/s", "Median over runs: the loader's ceiling."),
     _number("model_samples_per_s", "samples/s", "Median over runs: the model's ceiling."),
+    _number("pixel_mean_abs_diff", "levels", "Largest over runs."),
     _integer("world_size", "", "Devices in the job."),
     _integer("batch_size", "samples", "Per device and micro-step."),
     _integer("cores_granted", "", "Fewest over runs."),

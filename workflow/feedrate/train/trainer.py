@@ -119,7 +119,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_drop_last": True,
         # accelerate asks for a batch while the one before is used: this then copies it meanwhile.
-        "accelerator_config": {"non_blocking": loader.device_prefetch},
+        **({"accelerator_config": {"non_blocking": True}} if loader.device_prefetch else {}),
         "remove_unused_columns": False,
         "logging_steps": LOGGING_STEPS,
         # The filter hides a loss that is not a number, and waits for the device at every step.

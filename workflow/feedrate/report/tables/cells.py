@@ -18,6 +18,7 @@ _COLUMNS = (
     "Peak memory (GiB)",
     "MFU",
     "The Trainer's own figure (samples/s)",
+    "Pixels off (of 255)",
     "Good runs",
 )
 
@@ -56,6 +57,7 @@ def _row(cell: CellRow, width: int) -> Markup:
         text.number(cell.peak_memory_gib, 3),
         text.share(cell.mfu),
         text.number(cell.trainer_samples_per_s),
+        text.number(cell.pixel_mean_abs_diff, 2),
         join(f"{cell.ok_runs} of {cell.runs}", small(_spread(cell))),
     ]
     return row([name, *numbers], "use" * cell.recommended)
