@@ -16,17 +16,20 @@ from feedrate.config.settings import (
     Settings,
     TrainSettings,
 )
+from feedrate.config.store import store_spec
 from feedrate.data.loading import registry
 from feedrate.data.loading.distance import Distance
+from feedrate.data.loading.store import store_folder
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.binding import Placement
 from feedrate.models import bridgetower
+from feedrate.train import store
 from feedrate.train.events import EventLog
 from feedrate.train.job import Options, run_job
 from feedrate.train.trainer import MeteredTrainer
 
 
-def make_spec(decode, *, workers=0, accumulation=1, **protocol):
+def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protocol):
     return RunSpec(
         study="study",
         device="cpu",
@@ -40,7 +43,9 @@ def make_spec(decode, *, workers=0, accumulation=1, **protocol):
         dataset="tiny",
         settings=Settings(
             model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(decode=decode, workers=workers, max_tokens=8),
+            loader=LoaderSettings(
+                decode=decode, workers=workers, max_tokens=8, **(augmentation or {})
+            ),
             train=TrainSettings(batch_size=4, gradient_accumulation=accumulation, precision="fp32"),
         ),
         protocol=Protocol(**{"steps": 8, "warmup_steps": 1, "ceiling_s": 0.05} | protocol),
@@ -119,7 +124,21 @@ def weights(folder):
     return load_file(folder / "trainer/model/model.safetensors")
 
 
-def test_a_resumed_run_goes_on_with_the_next_sample(run, tmp_path, monkeypatch):
+AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("decode", "workers", "augmentation"),
+    [
+        ("device", 0, {}),
+        ("reference", 0, {}),
+        ("host", 2, AUGMENTED),
+        ("cache", 0, AUGMENTED),
+    ],
+)
+def test_a_resumed_run_goes_on_with_the_next_sample(
+    run, tiny_prepared, tmp_path, monkeypatch, decode, workers, augmentation
+):
     build = bridgetower.build
 
     def without_dropout(*arguments):  # its random numbers are the Trainer's to restore
@@ -131,16 +150,34 @@ def test_a_resumed_run_goes_on_with_the_next_sample(run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(bridgetower, "build", without_dropout)
     # 6 batches, or 3 steps, an epoch: the checkpoint lies in the middle of one.
-    spec = make_spec("device", accumulation=2, steps=8, save_checkpoints=True)
+    spec = make_spec(
+        decode,
+        workers=workers,
+        accumulation=2,
+        augmentation=augmentation,
+        steps=8,
+        save_checkpoints=True,
+    )
+    make_store(spec, tiny_prepared)
     whole, events = run("whole", spec, measured=True)
     (tmp_path / "broken/trainer").mkdir(parents=True)
     (whole / "trainer/checkpoint-4").rename(tmp_path / "broken/trainer/checkpoint-4")
     broken, resumed = run("broken", spec, resume=True)
     assert [e["step"] for e in resumed["step"]] == [5, 6, 7, 8]
     assert [e["loss"] for e in resumed["step"]] == [e["loss"] for e in events["step"][4:]]
-    assert resumed["data"][0]["decode"] == "device"
+    assert resumed["data"][0]["decode"] == decode
     expected, found = weights(whole), weights(broken)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def make_store(spec, prepared):
+    """By the rule's own command, where the spec needs one."""
+    needed = store_spec(spec.settings)
+    if needed is None:
+        return
+    out = store_folder(spec.settings, prepared) / "index.json"
+    arguments = ["--data", str(prepared / "manifest.json"), "--out", str(out)]
+    assert store.main([*arguments, "--settings", repr(msgspec.to_builtins(needed))]) == 0
 
 
 @pytest.mark.parametrize(
