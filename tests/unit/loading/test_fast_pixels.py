@@ -7,13 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFile
 
 from feedrate.data.loading.fast_pixels import read_levels, read_pixels
 from feedrate.data.loading.pixels import crop_centre, decode, resize, resized_size
 from feedrate.data.manifest import DataError
 
 EQUAL_WITHIN_ROUNDING = 0.02
+ImageFile.MAXBLOCK = 2**22  # Pillow writes a progressive file at once, noise needs room
 
 
 def drawing(width, height, mode="RGB", seed=0):

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record_builder import (
     as_literal,
@@ -27,6 +27,7 @@ from feedrate.results.tables import read_rows, write_rows
     ratio=st.floats(0.05, 20.0),
     workers=st.sets(st.integers(1, 16), min_size=1, max_size=4),
 )
+@example(tc_s=1.0, ratio=11.75, workers={13})  # a valley that is narrower than the grid
 def test_rates_that_follow_the_model_are_explained_to_the_last_digit(tc_s, ratio, workers):
     points = [Point(w, predict(w, tc_s, tc_s * ratio)) for w in [0, *sorted(workers)]]
     found = fit(points)

@@ -85,14 +85,24 @@ def fit(points: Sequence[Point]) -> Fit | None:
 
 
 def _minimum(function: Callable[[float], float], limit: float) -> float:
-    """Where `function` is least between -limit and limit: a grid, then a golden section."""
+    """Where `function` is least between -limit and limit: a grid, then a golden section in each of
+    its valleys, for the deepest may be narrower than the grid."""
     step = 2 * limit / _COARSE
     # Where workers make things slower, both ends of the range explain that equally badly: the
     # rounding lets the first win, on which loading costs nothing.
-    start = min(
-        (-limit + i * step for i in range(_COARSE + 1)), key=lambda x: round(function(x), 9)
-    )
-    low, high = start - step, start + step
+    grid = [-limit + i * step for i in range(_COARSE + 1)]
+    heights = [math.inf, *(round(function(x), 9) for x in grid), math.inf]
+    valleys = [
+        x
+        for x, before, here, after in zip(grid, heights, heights[1:], heights[2:], strict=False)
+        if here < before and here <= after
+    ]
+    deepest = [_golden_section(function, x - step, x + step) for x in valleys]
+    return min(deepest, key=lambda x: round(function(x), 9))
+
+
+def _golden_section(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where `function`, which has one valley from `low` to `high`, is least."""
     for _ in range(80):
         inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         if function(inner) <= function(outer):
