@@ -24,7 +24,7 @@ CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(if $(STUDY),--study $(STUDY)) 
 # gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
 
-.PHONY: help run plan test check bench lock format clean
+.PHONY: help run plan tune test check bench lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report
 
 plan: $(RUN_READY) ## What would run where, for how long and at what cost; nothing starts
 	@$(BIN)/python -m feedrate plan $(CHOICES)
+
+tune: $(RUN_READY) ## Which loader settings to use on this machine, why, and what to expect
+	@$(BIN)/python -m feedrate tune $(CHOICES)
 
 test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
