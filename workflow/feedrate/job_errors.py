@@ -8,11 +8,10 @@ from typing import Any
 
 MEANINGS = {
     "BOOT_FAIL": "its node did not start",
-    "CANCELLED": "cancelled",
+    "CANCELLED": "cancelled, or another job took its place",
     "DEADLINE": "its deadline passed",
     "NODE_FAIL": "its node was lost",
     "OUT_OF_MEMORY": "it used more of the node's memory than it asked for",
-    "PREEMPTED": "another job took its place",
     "TIMEOUT": "its time limit was reached",
 }
 """Slurm's states in words (squeue(1), JOB STATE CODES); FAILED says nothing by itself."""

@@ -1,4 +1,4 @@
-"""Before the first job: would Slurm take what the rules ask for?
+"""Before the first job: would Slurm take what the rules ask for, and would their end be seen?
 
 Some requests Slurm refuses only when the job is sent, which may be hours after the start; others it
 accepts, and never starts. Here each is put to it beforehand, in the executor's own words.
@@ -10,6 +10,7 @@ import subprocess
 from typing import Any
 
 from feedrate.cluster.slurm import minutes
+from feedrate.cluster.states import mend_executor
 
 ANSWER_S = 60.0
 """A controller that has not answered by then is asked nothing more: the jobs will tell."""
@@ -29,6 +30,7 @@ def check(workflow: Any) -> None:
     settings = workflow.executor_settings
     if not isinstance(settings, ExecutorSettings):
         return
+    mend_executor(requeue=settings.requeue)
     tries = 1 + int(workflow.execution_settings.retries)
     jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}
     found = [

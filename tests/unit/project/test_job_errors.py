@@ -42,7 +42,8 @@ def test_a_job_that_could_not_be_sent():
     [
         ("NODE_FAIL", "Slurm job 5 ended as NODE_FAIL: its node was lost"),
         ("TIMEOUT", "Slurm job 5 ended as TIMEOUT: its time limit was reached"),
-        ("CANCELLED", "Slurm job 5 ended as CANCELLED: cancelled"),
+        ("CANCELLED", "Slurm job 5 ended as CANCELLED: cancelled, or another job took its "
+                      "place"),
         ("OUT_OF_MEMORY", "Slurm job 5 ended as OUT_OF_MEMORY: it used more of the node's memory "
                           "than it asked for"),
         ("FAILED", "Slurm job 5 ended as FAILED"),

@@ -31,6 +31,8 @@ class Configuration(msgspec.Struct, frozen=True):
     executor: str
     local_rules: list[str]
     """Rules that run beside Snakemake whatever the executor."""
+    set_resources: list[str]
+    """Rules that the profile, or the command line, gives resources of their own."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -71,6 +73,7 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
         config=dict(config),
         executor=parse_args(sys.argv[1:])[1].executor or "",
         local_rules=sorted(workflow._localrules),  # no public name; to `is_local`, now all are
+        set_resources=sorted(workflow.resource_settings.overwrite_resources),
     )
     (Path(os.environ[FOLDER]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
