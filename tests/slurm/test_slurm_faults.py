@@ -184,7 +184,9 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
             )
             rules[f"train_{device}"] = entry["rule"]
         project.config(devices=list(devices))
-        workers = {"sets": "loader.workers", "levels": [0, 1], "requires": {"1": "two"}}
+        workers = {"sets": "loader.workers", "levels": [0]}
+        if any(entry.get("two") for entry in devices.values()):
+            workers |= {"levels": [0, 1], "requires": {"1": "two"}}
         project.study(
             factors=MINI["factors"] | {"workers": workers},
             adapt={name: entry["adapt"] for name, entry in devices.items() if "adapt" in entry},

@@ -34,7 +34,7 @@ def processes_of(project):
 
 def training_step(project):
     """A running attempt that has made at least one step."""
-    for events in project.root.glob("results/mini/cpu/*/rep*/attempt/events.jsonl"):
+    for events in project.root.glob("results/mini/cpu/*/rep*/attempt-*/events.jsonl"):
         if '"step"' in events.read_text():
             return events
     return None

@@ -19,11 +19,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         module.add_options(command)
     options, unknown = parser.parse_known_args(arguments)
+    configfile = getattr(options, "configfile", None)
     if not Path("Snakefile").is_file():
-        print(
-            "feedrate: run this in the project's root folder (there is no Snakefile here)",
-            file=sys.stderr,
-        )
+        wrong = "run this in the project's root folder (there is no Snakefile here)"
+    elif configfile and not Path(configfile).is_file():
+        wrong = f"--configfile {configfile}: there is no such file"
+    else:
+        wrong = ""
+    if wrong:
+        print(f"feedrate: {wrong}", file=sys.stderr)
         return 2
     return COMMANDS[options.command].run(options, [word for word in unknown if word != "--"])
 

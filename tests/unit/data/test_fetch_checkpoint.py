@@ -61,8 +61,10 @@ def fetch(tmp_path):
 
 
 def test_its_files_are_taken_as_they_are_and_listed(hub_cache, fetch):
+    (hub_cache / "pytorch_model.bin").write_text("pickle")
     done, out = fetch()
     assert done.returncode == 0, done.stderr
+    assert not (out.parent / "pytorch_model.bin").exists()
     assert {name: (out.parent / name).read_text() for name in FILES} == FILES
     assert not any(file.is_symlink() for file in out.parent.iterdir())
     told = json.loads(out.read_text())

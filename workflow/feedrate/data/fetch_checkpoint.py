@@ -18,7 +18,7 @@ from feedrate.data.sources.hub import TIMEOUT_S, hub_token, refusal
 from feedrate.data.swap import replaced_folder
 from feedrate.files import digest_file, write_json
 
-PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model")
+PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 """Weights, configuration and tokenizers; never a pickle."""
 
 
@@ -28,7 +28,7 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> int:
     Raises DataError, in a sentence, where it cannot be had or has no safetensors weights.
     """
     source = _download(name, revision)
-    files = sorted(file for file in source.rglob("*") if file.is_file())
+    files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
     if not any(file.suffix == ".safetensors" for file in files):
         raise DataError(
             f"checkpoint {name} at {revision} has no *.safetensors file; only safetensors are read"

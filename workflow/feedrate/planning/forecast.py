@@ -137,11 +137,13 @@ def _add(group: Runs, estimator: Estimator, spec: RunSpec) -> None:
 
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
-    """Jobs alike, counted, in the order in which the first of each would run; all tables in one
-    row, and all figures."""
+    """Jobs alike, counted, in the order of the Snakefile; all tables in one row, and all figures.
+
+    Snakemake tells of jobs in an order that changes from call to call."""
+    order = {rule: number for number, rule in enumerate(dry_run.configuration.rules)}
     counts = Counter(
         (_FAMILY.sub(r"\1_*", job.rule), _place(dry_run, job), job.threads, _asked(dry_run, job))
-        for job in dry_run.jobs
+        for job in sorted(dry_run.jobs, key=lambda job: order[job.rule])
     )
     return [
         Jobs(rule, place, count, threads, resources)

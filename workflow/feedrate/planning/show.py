@@ -72,7 +72,7 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
             "rule": row.rule,
             "where": row.place,
             "jobs": str(row.count),
-            "cores": str(dict(row.resources).get("cpus_per_task", row.threads)),
+            "cores": str(_cores(row)),
             "memory": _memory(dict(row.resources).get("mem_mb")),
             "time limit": _minutes(dict(row.resources).get("runtime")),
             "asks for": _others(row),
@@ -110,7 +110,7 @@ def _of_places(forecast: Forecast, jobs: Iterable[Jobs]) -> Iterable[str]:
     for row in forecast.unplaced:
         yield (
             f"{row.rule} is not among the profile's set-resources: its jobs go to {row.place}, "
-            "with the default cores, memory and limits."
+            f"with {_counted(_cores(row), 'core')}."
         )
 
 
@@ -188,6 +188,10 @@ def _bases(group: Runs) -> str:
     if len(found) == 1:
         return found[0][0]
     return ", ".join(f"{word} ({number})" for word, number in found)
+
+
+def _cores(row: Jobs) -> int:
+    return int(dict(row.resources).get("cpus_per_task", row.threads))
 
 
 def _others(row: Jobs) -> str:

@@ -1,0 +1,66 @@
+"""Imports run downwards only, as docs/architecture.md draws them, and planning stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
+FLOORS = (
+    {"files", "paths"},
+    {"config"},
+    {"cluster", "devices"},
+    {"data"},
+    {"models"},
+    {"train"},
+    {"results"},
+    {"logs"},
+    {"report"},
+    {"plan_view", "driver", "detect", "preflight", "progress", "profile_files", "job_errors"},
+    {"lost", "display", "planning", "summary"},
+    {"commands"},
+    {"__main__"},
+)
+"""Rooms and single modules, from the lowest; those of one floor do not know each other."""
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+EXCEPT = {("config.schemas", "results")}
+"""The schema of a record is a contract like the others, and its type is no config."""
+MODULES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = ("torch", "pandas", "matplotlib", "datasets", "transformers", "rich")
+
+
+def imported(file):
+    """The modules and names of the package that a file imports, without `feedrate.`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "feedrate":
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("feedrate."):
+            yield node.module.removeprefix("feedrate.")
+
+
+def test_every_room_has_its_floor():
+    rooms = {file.relative_to(PACKAGE).parts[0].removesuffix(".py") for file in MODULES}
+    assert rooms - {"__init__"} == set(FLOOR)
+
+
+def test_imports_run_downwards():
+    upwards = []
+    for file in MODULES:
+        name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+        room = name.partition(".")[0]
+        for other in {module.partition(".")[0] for module in imported(file)} - {room}:
+            if FLOOR[other] >= FLOOR[room] and (name, other) not in EXCEPT:
+                upwards.append(f"{name} imports {other}")
+    assert upwards == []
+
+
+def test_what_the_snakefile_imports_is_light():
+    modules = "driver, lost, preflight, detect, paths, plan_view, profile_files"
+    script = (
+        f"import sys; from feedrate import {modules}; from feedrate.planning import dry_run\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
