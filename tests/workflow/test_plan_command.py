@@ -70,7 +70,7 @@ def test_it_is_a_target_too_with_the_same_profile(project):
 
 
 def test_only_what_is_asked_for_is_planned(project):
-    jobs = rows(plan(project, "fetch_dataset", "--config", "dataset=small"), "Jobs")
+    jobs = rows(plan(project, "resources/datasets/small/raw/index.json"), "Jobs")
     assert set(jobs) == {"fetch_dataset"}
 
 

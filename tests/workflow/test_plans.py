@@ -1,15 +1,21 @@
-"""Dry-runs: a rule for every device, and wrong input told before anything starts."""
+"""A rule for every device, downloads, and wrong input told before anything starts."""
+
+import json
 
 import pytest
+import yaml
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STUDY = "bridgetower-dataloading"
 
 
-@pytest.mark.parametrize("device", ["gaudi2", "gaudi3", "a100-80gb", "h100", "h200"])
-def test_every_device_has_a_rule_of_its_own(project, device):
-    planned = project.planned("--config", f"devices=[cpu,{device}]", f"studies=[{STUDY}]")
-    assert planned["train_cpu"] > 0
-    assert planned[f"train_{device.replace('-', '_')}"] > 0
+def test_every_device_has_a_rule_of_its_own(project):
+    devices = list(yaml.safe_load((project.root / "config/devices.yaml").read_text()))
+    assert {"cpu", "gaudi2", "gaudi3", "a100-80gb", "h100", "h200"} <= set(devices)
+    chosen = f"devices=[{','.join(devices)}]"
+    planned = project.planned("--config", chosen, f"studies=[{STUDY}]")
+    trained = {rule for rule in planned if rule.startswith("train_")}
+    assert trained == {f"train_{device.replace('-', '_')}" for device in devices}
 
 
 @pytest.mark.parametrize(
@@ -43,3 +49,20 @@ def test_hub_without_network_is_a_sentence(project, monkeypatch):
     assert "dataset someone/cartoons at main: the hub cannot be reached" in done.stdout
     assert "Traceback" not in done.stdout
     assert not (project.root / "resources/datasets/hub/raw").exists()
+
+
+def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("HF_HOME", raising=False)
+    cached = project.root / "home/.cache/huggingface/hub/models--someone--bridge"
+    for name in ("config.json", "model.safetensors"):
+        (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (cached / "snapshots" / COMMIT / name).write_text("{}")
+    project.config(checkpoint="someone/bridge", checkpoint_revision=COMMIT)
+    assert project.planned()["fetch_checkpoint"] == 1
+    done = project.call("snakemake", "--profile", "profiles/local", "--until", "fetch_checkpoint")
+    assert done.returncode == 0, done.stdout
+    fetched = project.root / f"resources/checkpoints/someone--bridge@{COMMIT}"
+    assert json.loads((fetched / "fetched.json").read_text())["commit"] == COMMIT
+    assert (fetched / "model.safetensors").exists()
+    assert "fetch_checkpoint" not in project.planned()

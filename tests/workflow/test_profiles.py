@@ -257,6 +257,29 @@ def test_several_nodes_are_a_task_on_each(project):
     assert not [word for word in words if word.startswith("--ntasks-per-gpu")]
 
 
+def test_a_file_of_ones_own_goes_over_what_the_profile_chooses(project):
+    own = {"dataset": "generated", "checkpoint": None, "checkpoint_revision": None}
+    (project.root / "config/local.yaml").write_text(yaml.safe_dump(own))
+    said = plan(project, "--profile", "gaudi", "--configfile", "config/local.yaml").said
+    config = said.configuration.config
+    assert {key: config[key] for key in own} == own
+    assert config["devices"] == ["gaudi2"]
+    assert {job.rule for job in said.jobs if job.rule.startswith("fetch_")} == {"fetch_dataset"}
+
+
+def test_data_and_weights_can_be_fetched_elsewhere(project):
+    choices = ["--configfile", "profiles/gaudi/choices.yaml"]
+    fetching = ["--until", "fetch_dataset", "fetch_checkpoint"]
+    said = plan(project, "--profile", "local", *fetching, *choices).said
+    assert {job.rule for job in said.jobs} == {"fetch_dataset", "fetch_checkpoint"}
+    for job in said.jobs:
+        for path in job.output:
+            (project.root / path).parent.mkdir(parents=True)
+            (project.root / path).touch()
+    there = plan(project, "--profile", "gaudi").said
+    assert {job.rule for job in there.jobs if job.rule.startswith("fetch_")} == set()
+
+
 def test_the_worked_example_of_the_readme_is_what_it_says(project):
     text = (ROOT / "profiles/README.md").read_text()
     blocks = re.findall(r"^```yaml (\S+)\n(.*?)^```$", text, flags=re.M | re.S)

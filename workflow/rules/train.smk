@@ -9,9 +9,7 @@ for device, entry in VIEW.devices():
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
-            weights=lambda wc, device=device: VIEW.checkpoint(
-                wc.study, device, wc.cell, wc.repeat
-            ),
+            weights=VIEW.checkpoints(device),
         output:
             # Its last file alone stands for the run's folder: thousands of runs plan faster so.
             paths.OUTCOME.replace("{device}", device),

@@ -23,7 +23,10 @@ SAID_ELSEWHERE = (
 )
 """What Snakemake adds after a job's own message and ours."""
 
-OF_NO_USE = ("No SLURM account given", "Guessed SLURM account", "Unable to guess SLURM account")
+OF_NO_USE = (
+    *("No SLURM account given", "No account was given", "Guessed SLURM account"),
+    "Unable to guess SLURM account",
+)
 """Warnings of Slurm's executor about an account that nobody needs to name; sbatch says if so."""
 
 PLACE = re.compile(

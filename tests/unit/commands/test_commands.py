@@ -180,6 +180,17 @@ def test_a_plan_that_cannot_be_made_is_its_exit_code(root, monkeypatch):
     assert entry.main(["plan"]) == 1
 
 
+def test_configuration_is_passed_on_in_one_word(root, snakemake):
+    """Of several --config Snakemake takes the last one alone."""
+    (root / "a.yaml").write_text("")
+    (root / "b.yaml").write_text("")
+    command = "run --config repeats=1 --device cpu --configfile a.yaml b.yaml -C checkpoint=null"
+    assert entry.main(command.split()) == 0
+    assert " ".join(snakemake[0][0]).endswith(
+        "--configfile a.yaml b.yaml --config devices=[cpu] repeats=1 checkpoint=null"
+    )
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_configfile_that_is_not_there_is_told_before_anything_starts(
     root, snakemake, command, capsys

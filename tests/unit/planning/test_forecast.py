@@ -217,8 +217,8 @@ def test_each_basis_is_explained(known, capsys):
     found.runs[0].bases = Counter(published=3, lowest=3, scaled=3, study=3)
     show(found)
     text = capsys.readouterr().out
-    assert "similar runs (3), published (3), lowest published (3), scaled (3)" in text
-    for word in ("similar runs", "lowest published", "scaled"):
+    assert "similar runs (3), published rates (3), lowest rate (3), scaled rates (3)" in text
+    for word in ("similar runs", "lowest rate", "scaled rates"):
         assert f"Estimated from {word}: " in text
     assert "To published rates, 2 min are added for a job's start" in text
 

@@ -1,9 +1,10 @@
 """Imports run downwards only, as docs/architecture.md draws them, and planning stays light."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
+
+from feedrate.config.digest import imported_modules
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 FLOORS = (
@@ -29,15 +30,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = ("torch", "pandas", "matplotlib", "datasets", "transformers", "rich")
 
 
-def imported(file):
-    """The modules and names of the package that a file imports, without `feedrate.`."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "feedrate":
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("feedrate."):
-            yield node.module.removeprefix("feedrate.")
-
-
 def test_every_room_has_its_floor():
     rooms = {file.relative_to(PACKAGE).parts[0].removesuffix(".py") for file in MODULES}
     assert rooms - {"__init__"} == set(FLOOR)
@@ -48,7 +40,9 @@ def test_imports_run_downwards():
     for file in MODULES:
         name = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
         room = name.partition(".")[0]
-        for other in {module.partition(".")[0] for module in imported(file)} - {room}:
+        modules = imported_modules(file.read_text(encoding="utf-8"))
+        others = {module.split(".")[1] for module in modules if "." in module}
+        for other in others - {room, "__version__"}:
             if FLOOR[other] >= FLOOR[room] and (name, other) not in EXCEPT:
                 upwards.append(f"{name} imports {other}")
     assert upwards == []

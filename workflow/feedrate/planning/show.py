@@ -21,9 +21,12 @@ executor has to be told."""
 BASES: dict[Basis | None, tuple[str, str]] = {
     "cell": ("earlier runs", ""),
     "study": ("similar runs", "earlier ones of other cells on the same device"),
-    "published": ("published", ""),
-    "lowest": ("lowest published", "nobody published the cell, so the device's lowest rate counts"),
-    "scaled": ("scaled", "published rates of another number of these devices"),
+    "published": ("published rates", ""),
+    "lowest": (
+        "lowest rate",
+        "nobody published the cell, so the device's lowest published rate counts",
+    ),
+    "scaled": ("scaled rates", "those published for another number of these devices"),
     None: ("nothing", "there is no earlier run and no published rate to tell how long it takes"),
 }
 """What an estimate rests on, in a word for the table, and explained where that needs it."""
@@ -46,7 +49,7 @@ def show(forecast: Forecast) -> None:
     console.print(_jobs_table(jobs))
     console.print()
     for line in (*_of_places(forecast, jobs), *_of_training(forecast)):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
