@@ -30,7 +30,7 @@ GUIDE = (
 
 ASKED = {
     "train": {"batch_size": 40, "eval_batch_size": 16, "learning_rate": 1e-5},
-    "steps": 125,
+    "steps": 150,
     "warmup_steps": 3,
 }
 LINES = {
