@@ -35,7 +35,9 @@ rule short:
 ONE_PROJECT_ONLY = ("configfile", "set-resources", "logger")
 """Keys of the profile that mean this project's rules, config and display."""
 
-GOAL_HERE = 3.0
+GOAL_PLAIN = 3.0
+"""Snakemake's own start takes longer than Slurm needs for all of the jobs."""
+GOAL_LOCAL = 1.2
 GOAL_SENT = 1.5
 LONGEST_S = 300.0
 
@@ -52,25 +54,25 @@ def measure() -> Iterator[Figure]:
         rounds = [_round(Path(name) / str(number)) for number in range(ROUNDS)]
     plain, local, here, sent, done = zip(*rounds, strict=True)
     yield Figure(
-        f"{JOBS} short jobs under profile slurm: plain sbatch",
+        f"{JOBS} short rules, profile slurm, against plain sbatch",
         median_ratio(here, plain),
-        GOAL_HERE,
+        GOAL_PLAIN,
         "x sbatch",
         _note(here, plain),
     )
     yield Figure(
-        f"{JOBS} short jobs under profile slurm: local executor",
+        f"{JOBS} short rules, profile slurm, against local",
         median_ratio(here, local),
-        GOAL_HERE,
+        GOAL_LOCAL,
         "x local",
         _note(here, local),
     )
     yield Figure(
-        f"{JOBS} short rules sent to Slurm: until Slurm was done",
+        f"{JOBS} short rules sent to Slurm, against its last end",
         median_ratio(sent, done),
         GOAL_SENT,
         "x Slurm",
-        _note(sent, done),
+        f"{_note(sent, done)}; {median_ratio(sent, plain):.0f} x sbatch",
     )
 
 

@@ -7,24 +7,28 @@ import subprocess
 
 import msgspec
 import pytest
-from gaudi_software import HERE, make_spec
+from gaudi_software import HERE, PYTHONPATH, make_spec
 
 from feedrate.devices import launch
 from feedrate.files import write_json
 
-MODULE = "feedrate.train.worker"
+LAUNCHERS = {"ddp": "torchrun", "fast_ddp": "mpirun"}
+"""A launcher for each strategy, so that both have their turn."""
 
 
 def train(spec, prepared, folder):
     """What each rank of a job has learned."""
     folder.mkdir()
     write_json(folder / "spec.json", msgspec.to_builtins(spec))
-    module = [MODULE, "--run", str(folder), "--data", str(prepared)]
+    module = ["same_weights", "--run", str(folder), "--data", str(prepared)]
     made = launch.prepare(spec, module, [folder, prepared], os.environ)
-    command = [str(HERE / "inside/same_weights.py") if p == MODULE else p for p in made.command]
-    command.remove("-m")
     answer = subprocess.run(
-        command, env=made.environment, capture_output=True, text=True, timeout=200, check=False
+        made.command,
+        env=made.environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-3000:]
     ranks = [folder / f"weights.{rank}.json" for rank in range(spec.count)]
@@ -33,15 +37,16 @@ def train(spec, prepared, folder):
 
 @pytest.fixture(scope="module")
 def learned(prepared, tmp_path_factory):
-    """By strategy and number of ranks. The rate is so high that each step shows."""
+    """What two ranks have learned, by strategy. The rate is so high that each step shows."""
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun: Open MPI is not installed (package openmpi-bin)")
     answers = {}
-    for strategy in ("ddp", "fast_ddp"):
+    for strategy, launcher in LAUNCHERS.items():
         spec = make_spec(
             count=2,
-            launcher="mpirun",
+            launcher=launcher,
             train={"strategy": strategy, "learning_rate": 0.01, "gradient_accumulation": 2},
+            environment={"PYTHONPATH": os.pathsep.join([str(HERE / "inside"), PYTHONPATH])},
         )
         answers[strategy] = train(spec, prepared, tmp_path_factory.mktemp(strategy) / "run")
     return answers

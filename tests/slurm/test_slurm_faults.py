@@ -241,7 +241,7 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
                 **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
                 **{"two": True},
             },
-            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 300}},
+            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}},
             "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
             | {"start": LITTLE_MEMORY},
             "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},
@@ -280,7 +280,7 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
     assert word["status"] == "out_of_memory"
-    assert "for want of host memory: its limit of 300M on cpu-" in word["cause"]
+    assert "for want of host memory: its limit of 400M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 
