@@ -1,12 +1,13 @@
 """What Slurm would not run is told beforehand, by commands that stand in for its own."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
 from snakemake_executor_plugin_slurm import ExecutorSettings
 
-from feedrate import preflight
+from feedrate import lost, preflight
 
 
 class Resources(dict):
@@ -63,7 +64,7 @@ def slurm(tmp_path, monkeypatch):
 
 def test_what_slurm_takes_passes_and_is_only_tried(slurm):
     preflight.check(workflow(job(gres="gpu:8", slurm_extra="--exclusive")))
-    (first, _) = slurm.asked.read_text().splitlines()
+    (_, first) = slurm.asked.read_text().splitlines()
     for part in (
         "--test-only",
         "-p h100",
@@ -92,16 +93,35 @@ def test_other_executors_are_left_alone(slurm):
 
 
 def test_all_that_slurm_refuses_is_told_at_once_by_rule(slurm):
-    error = "sbatch: error: invalid partition specified: h100\nallocation failure: Invalid name\n"
+    error = "sbatch: error: invalid partition: h100\nsbatch: error: submission failed: Invalid\n"
     slurm.answer("sbatch", error=error, code=1)
     with pytest.raises(WorkflowError) as told:
         preflight.check(workflow(job(), job("train_a100", gres="gpu:4")))
     first, a100, h100 = str(told.value).splitlines()
     assert "Nothing was started; change it under `set-resources`" in first
-    reason = "invalid partition specified: h100; Invalid name (asked for: "
+    reason = "invalid partition: h100; submission failed: Invalid (asked for: "
     assert h100.startswith(f"  train_h100: {reason}-p h100 -t 60")
     assert a100.startswith(f"  train_a100: {reason}")
     assert "--gres=gpu:4)" in a100
+
+
+def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
+    """A test is refused, a job that begins later is not, and is taken back."""
+    slurm.answer("sbatch")
+    (slurm.asked.parent / "sbatch").write_text(
+        f'#!/bin/sh\necho "$@" >> {slurm.asked}\ncase "$*" in *--test-only*)\n'
+        "echo 'allocation failure: Requested node configuration is not available' >&2\nexit 1\n"
+        "esac\necho '7;cluster'\n"
+    )
+    slurm.answer("scancel")
+    with caplog.at_level(logging.WARNING, lost.snakemake_log().name):
+        preflight.check(workflow(job(), job("train_b", local=True)))
+    _, tested, sent, cancelled = slurm.asked.read_text().splitlines()
+    assert "--test-only" in tested
+    assert preflight.LATER in sent
+    assert cancelled == "7"
+    (record,) = caplog.records
+    assert "No node can take it now; jobs will wait for: -p h100 -t 60" in record.getMessage()
 
 
 def test_a_time_limit_that_would_wait_for_ever_is_told_with_its_try(slurm):

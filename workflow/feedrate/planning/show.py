@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from rich.console import Console, JustifyMethod
+from rich.console import JustifyMethod
 from rich.table import Table
 
+from feedrate.console import output, titled
 from feedrate.planning.estimate import START_S, Basis
 from feedrate.planning.forecast import HERE, Forecast, Jobs, Runs
 
@@ -30,15 +31,11 @@ BASES: dict[Basis | None, tuple[str, str]] = {
     None: ("nothing", "there is no earlier run and no published rate to tell how long it takes"),
 }
 """What an estimate rests on, in a word for the table, and explained where that needs it."""
-FILE_WIDTH = 1000
-"""Columns where the output is no terminal: as many as a table needs."""
 
 
 def show(forecast: Forecast) -> None:
     """Print a forecast to stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=FILE_WIDTH)
+    console = output()
     for study, groups in groupby(forecast.runs, key=attrgetter("study")):
         console.print(_runs_table(study, list(groups)))
         console.print()
@@ -54,7 +51,7 @@ def show(forecast: Forecast) -> None:
 
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
-    table = _table(f"Runs of {study}")
+    table = titled(f"Runs of {study}")
     table.add_column("device", no_wrap=True)
     for name in ("cells", "unsupported", "done", "to do", "device-hours"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -82,7 +79,7 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
         }
         for row in jobs
     ]
-    table = _table("Jobs")
+    table = titled("Jobs")
     shown = [name for name in rows[0] if any(row[name] for row in rows)]
     for name in shown:
         if name == "asks for":
@@ -93,10 +90,6 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
     for row in rows:
         table.add_row(*(row[name] for name in shown))
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
 
 
 def _of_places(forecast: Forecast, jobs: Iterable[Jobs]) -> Iterable[str]:
