@@ -33,7 +33,7 @@ def check(workflow: Any) -> None:
     settings = workflow.executor_settings
     if not isinstance(settings, ExecutorSettings):
         return
-    mend_executor(requeue=settings.requeue)
+    mend_executor(settings)
     tries = 1 + int(workflow.execution_settings.retries)
     jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}
     found = [

@@ -7,6 +7,7 @@ import re
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from feedrate import driver
 from feedrate.display import Display
 from feedrate.job_errors import Failures
 from feedrate.planning import dry_run
@@ -85,6 +86,8 @@ class LogHandler(LogHandlerBase):
     def _tell(self, text: str) -> None:
         """A warning or an error, once, and without the traceback of a library."""
         text = text.partition("\nTraceback (most recent call last)")[0]
+        if text.startswith("LockException"):  # it advises to unlock, be the other alive or not
+            text = driver.occupied() or text
         if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
             self._warned.add(text)
             self._display.message(PLACE.sub("", text))

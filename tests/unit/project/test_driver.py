@@ -60,6 +60,16 @@ def test_second_hold_does_not_wait_or_fail(folder, other):
     assert driver.other_driver().startswith(f"process {other.pid} ")
 
 
+def test_a_driver_does_not_take_itself_for_another(folder):
+    driver.hold()
+    assert (driver.other_driver(), driver.occupied()) == ("", "")
+    driver._held.close()
+
+
+def test_that_another_runs_is_a_sentence(other):
+    assert driver.occupied().startswith(f"another run works in this folder (process {other.pid} ")
+
+
 def test_no_driver_where_nothing_was_ever_run(folder):
     assert driver.other_driver() == ""
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from feedrate import driver
 from feedrate.planning import dry_run
 from snakemake_logger_plugin_feedrate import LogHandler
 
@@ -39,6 +40,25 @@ def record(message, level=logging.ERROR, **values):
 def test_a_sentence_of_ours_stands_alone(handler, capsys, settings):
     handler(**settings).emit(record(WRAPPED, event=LogEvent.ERROR))
     assert capsys.readouterr().err == f"{SENTENCE}\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("process 7 on n1", "another run works in this folder (process 7 on n1); wait for it"),
+        ("", "It can be removed with the --unlock argument."),
+    ],
+)
+def test_only_a_dead_drivers_lock_is_said_to_be_removable(
+    handler, monkeypatch, capsys, other, said
+):
+    monkeypatch.setattr(driver, "other_driver", lambda: other)
+    text = "LockException:\nError: Directory cannot be locked.\n"
+    text += "It can be removed with the --unlock argument."
+    handler().emit(record(text, event=LogEvent.ERROR))
+    told = capsys.readouterr().err
+    assert said in told
+    assert ("--unlock" in told) == (not other)
 
 
 def test_errors_of_others_keep_their_place(handler, capsys):

@@ -46,7 +46,7 @@ def slurm(tmp_path, monkeypatch):
     """A Slurm that takes every job, with partitions of 2 days; `answer` has it say something
     else. What it was asked is in `asked`."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(preflight, "mend_executor", lambda **_: None)
+    monkeypatch.setattr(preflight, "mend_executor", lambda _: None)
 
     def answer(name, text="", error="", code=0):
         (tmp_path / f"{name}.err").write_text(error)

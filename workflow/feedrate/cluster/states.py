@@ -1,7 +1,8 @@
-"""Jobs' states as Snakemake's Slurm executor reads them, where it would wait for ever.
+"""Ends of jobs that Snakemake's Slurm executor would not see, or see late.
 
 It knows no end of a job that was preempted, that the controller has forgotten, or that sacct calls
-`CANCELLED by <user>`, and so would look after it until somebody stops the workflow.
+`CANCELLED by <user>`, and so would look after it until somebody stops the workflow. And the longer
+no job has ended well, the more seldom it looks: up to three minutes pass, with a node idle.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,21 +14,30 @@ for both where Slurm did not answer (snakemake-executor-plugin-slurm 2.8.0, quer
 
 PREEMPTED = "PREEMPTED"
 CANCELLED = "CANCELLED"
+LONGEST_PAUSE_S = 30
+"""From one look at all jobs to the next; the executor has no option for it."""
+
 FORGOTTEN = "UNKNOWN"
 """The executor takes it for an end, and Snakemake then looks whether the results are there."""
 
 
-def mend_executor(*, requeue: bool) -> None:
-    """Have the executor of this process see every end of a job. `requeue`: whether Slurm itself
-    starts preempted jobs again."""
+def mend_executor(settings: Any) -> None:
+    """Have the executor of this process see every end of a job, and soon. `settings`: its own."""
     import snakemake_executor_plugin_slurm as plugin
 
-    if not isinstance(plugin.query_job_status, States):
-        plugin.query_job_status = States(plugin.query_job_status, requeue=requeue)
+    if isinstance(plugin.query_job_status, States):
+        return
+    plugin.query_job_status = States(plugin.query_job_status, requeue=settings.requeue)
+    pause = plugin.Executor.next_seconds_between_status_checks
+    longest_s = max(LONGEST_PAUSE_S, settings.init_seconds_before_status_checks)
+    plugin.Executor.next_seconds_between_status_checks = property(
+        lambda executor: min(pause.fget(executor), longest_s), pause.fset
+    )
 
 
 class States:
-    """`query_job_status` of the executor, with states that it understands."""
+    """`query_job_status` of the executor, with states that it understands. `requeue`: whether Slurm
+    itself starts preempted jobs again."""
 
     def __init__(self, query: Query, *, requeue: bool) -> None:
         self._query, self._requeue = query, requeue
