@@ -408,7 +408,7 @@ def test_what_slurm_would_not_run_is_told_within_a_minute_and_nothing_is_sent(
 
 
 def test_a_time_limit_is_tried_once_more_with_a_longer_one_and_then_recorded(cluster, hanging):
-    assert hanging.wait() != 0
+    assert hanging.wait(420) != 0
     word = hanging.outcome("a100")
     assert word["status"] == "failed"
     assert "Slurm stopped the job at its time limit, 1 min and then 2 min" in word["cause"]
