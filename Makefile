@@ -24,10 +24,12 @@ CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(if $(STUDY),--study $(STUDY)) 
 # gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
 
-.PHONY: help run plan tune test check bench lock format clean
+.PHONY: help setup run plan tune test check bench lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(RUN_READY) ## Make the environment alone
 
 run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report.html
 	@$(BIN)/python -m feedrate run $(CHOICES)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import full_run, loading, meter, overhead, planning
+from benchmarks import full_run, loading, meter, overhead, planning, slurm_latency
 from benchmarks.figure import Figure, keep, show
 
 # A process started here begins with this one's memory as its peak: what loads torch comes last.
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
+    "slurm_latency": slurm_latency.measure,
 }
 
 

@@ -101,8 +101,17 @@ def arguments_without(target: str) -> str:
     return shlex.join(words[: places[-1]] + words[places[-1] + 1 :] if places else words)
 
 
+def occupied() -> str:
+    """That another run works in this folder, as a sentence; else ""."""
+    other = other_driver()
+    say = f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C"
+    return say if other else ""
+
+
 def other_driver() -> str:
     """Who drives a workflow in this folder now, as `process 123 on node7 since 10:42`; else ""."""
+    if _held is not None:
+        return ""
     with contextlib.suppress(OSError), LOCK.open("r+", encoding="utf-8") as stream:
         if not _take(stream):
             return str(_read_mark() or "another process")

@@ -19,6 +19,10 @@ STORE = f"{DATASETS}/{{dataset}}/store/{{store}}/index.json"
 """Pictures decoded once, and captions tokenised once, for a model's sizes: `loader.decode: cache`.
 Written last, so its presence means 'complete'."""
 
+CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
+"""What `fetch_checkpoint` brought, beside the files of a hub checkpoint; `checkpoint` stands for
+`checkpoint_key`."""
+
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
 """The folder of one run."""
 SPEC = f"{RUN}/spec.json"
@@ -52,6 +56,11 @@ OVERVIEW = f"{RESULTS}/overview.html"
 def of_all_studies(path: str) -> str:
     """The file of all studies together, for a study's file."""
     return path.replace(f"{STUDY}/", f"{RESULTS}/")
+
+
+def checkpoint_key(name: str, revision: str | None) -> str:
+    """The folder's name for a hub checkpoint at a revision."""
+    return f"{name}@{revision or 'main'}".replace("/", "--")
 
 
 def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:

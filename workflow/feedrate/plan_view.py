@@ -5,7 +5,6 @@ the job runs again when, and only when, one of these or an input has changed.
 """
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,17 @@ from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
 from feedrate.config.plan import Plan, Project, make_plan
-from feedrate.config.settings import RunSpec
-from feedrate.config.store import StoreSpec, store_spec
 from feedrate.config.study import Figure, Table
 from feedrate.config.workflow import Folder
 from feedrate.data import watch
 from feedrate.files import write_text
+from feedrate.plan_inputs import Inputs
+from feedrate.plan_resources import Resources
 from feedrate.report import settings as report
 from feedrate.results import settings as results
 
 KEPT = Path(".snakemake/feedrate")
 """What a plan keeps for the next one, and for jobs; never needed by a result."""
-
-START_MIN = 20
-"""Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
-
-TUNING_MIN = 60
-"""Minutes that a scheduler allows for the advice on a loader, which takes a few."""
 
 Key = tuple[str, str, str, int]
 Params = dict[str, Any]
@@ -47,11 +40,8 @@ class PlanView:
         self._cache = digest.DigestCache(KEPT / "digests.json")
         self._plan = make_plan(project)
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
-        self._minutes = {
-            (spec.study, spec.device): math.ceil(spec.protocol.timeout_min) + START_MIN
-            for spec in self._plan.runs.values()
-        }
-        self._stores: dict[str, StoreSpec] = {}
+        self.inputs = Inputs(self._plan)
+        self.resources = Resources(project, self._plan)
         self._attempts: dict[Key, int] = {}
         self._sources: dict[str, str] = {}
 
@@ -116,81 +106,30 @@ class PlanView:
         settings = msgspec.to_builtins(self.project.config.datasets[name])
         return {**self._params(settings, "prepared"), "edited": edited}
 
+    def fetching_checkpoint(self, key: str) -> Params:
+        """A hub checkpoint's name and revision."""
+        name, revision = self.inputs.checkpoint(key)
+        return self._params({"name": name, "revision": revision}, "weights")
+
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """All that makes a run be done again, but its data, which is an input."""
         key = (study, device, cell, int(repeat))
         spec = msgspec.to_builtins(self._plan.runs[key])
         return {**self._params(spec, "measured"), "attempt": self._attempt(key)}
 
-    def stores(self, study: str, device: str, cell: str, repeat: str) -> list[str]:
-        """The store of decoded pictures that a run reads, if its loader wants one."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
-        needed = store_spec(spec.settings)
-        if needed is None:
-            return []
-        key = needed.key
-        self._stores[key] = needed
-        return [paths.STORE.format(dataset=spec.dataset, store=key)]
-
     def storing(self, key: str) -> Params:
         """What a store is made for."""
-        if key not in self._stores:  # asked for by name
-            wanted = (store_spec(spec.settings) for spec in self._plan.runs.values())
-            self._stores |= {spec.key: spec for spec in wanted if spec}
-        return self._params(msgspec.to_builtins(self._stores[key]), "stored")
+        return self._params(msgspec.to_builtins(self.inputs.store(key)), "stored")
 
     def tuning(self, device: str) -> Params:
         """A run of a device whose loader is to be chosen, and published rates to compare with."""
-        spec = msgspec.to_builtins(self._first_run(device))
+        spec = msgspec.to_builtins(self.inputs.first_run(device))
         published = results.fit_settings(self.project)
         return {**self._params(spec, "measured"), "published": published}
-
-    def tuning_store(self, device: str) -> str:
-        """The store that its loaders of the level `cache` read."""
-        spec = self._first_run(device)
-        loader = msgspec.structs.replace(spec.settings.loader, decode="cache")
-        needed = store_spec(msgspec.structs.replace(spec.settings, loader=loader))
-        assert needed is not None
-        self._stores[needed.key] = needed
-        return paths.STORE.format(dataset=spec.dataset, store=needed.key)
-
-    def _first_run(self, device: str) -> RunSpec:
-        """The first of a device: studies' baselines come first."""
-        return next(spec for spec in self._plan.runs.values() if spec.device == device)
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
         return -1 - self._order[study, device, cell, int(repeat)]
-
-    def job_resources(self, device: str) -> dict[str, Any]:
-        """What a training job on a device asks a cluster for; a change of it reruns nothing.
-
-        The time limit is what the protocol allows and a start, and after a fault twice that.
-        """
-        entry = self.project.devices[device]
-        asked = {
-            "tries": lambda _, attempt: attempt,
-            "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
-            **self._device_resources(entry),
-        }
-        return {name: value for name, value in asked.items() if value is not None}
-
-    def tuning_resources(self, device: str) -> dict[str, Any]:
-        """The same for the job that advises on its loader."""
-        asked = {"runtime": TUNING_MIN, **self._device_resources(self.project.devices[device])}
-        return {name: value for name, value in asked.items() if value is not None}
-
-    def _device_resources(self, entry: Device) -> dict[str, Any]:
-        asked: dict[str, Any] = {
-            "gres": entry.job.gres,
-            "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
-            "constraint": entry.job.constraint,
-        }
-        if entry.nodes > 1:
-            asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
-            # Else the executor asks for --ntasks-per-gpu=<tasks>, which no node can satisfy.
-            asked["tasks_per_gpu"] = 0
-        return asked
 
     # Params of results
 

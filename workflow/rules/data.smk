@@ -1,4 +1,4 @@
-"""Datasets: fetched, then verified and prepared."""
+"""Datasets: fetched, then verified and prepared; and weights to start from."""
 
 
 rule fetch_dataset:
@@ -17,6 +17,24 @@ rule fetch_dataset:
     shell:
         "python -m feedrate.data.fetch --name {wildcards.dataset} "
         "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule fetch_checkpoint:
+    """Bring a hub checkpoint's weights and tokenizer, with a checksum for every file."""
+    output:
+        paths.CHECKPOINT,
+    log:
+        f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
+    benchmark:
+        f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.tsv"
+    localrule: DOWNLOADS_ARE_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        fetch=lambda wc: VIEW.fetching_checkpoint(wc.checkpoint),
+    shell:
+        "python -m feedrate.data.fetch_checkpoint --name {params.fetch[settings][name]:q} "
+        "--revision {params.fetch[settings][revision]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule preprocess_dataset:
@@ -43,7 +61,8 @@ rule preprocess_dataset:
 rule store_dataset:
     """Decode, resize and tokenise once what runs with `loader.decode: cache` read."""
     input:
-        paths.MANIFEST,
+        data=paths.MANIFEST,
+        weights=lambda wc: VIEW.inputs.checkpoints_of_store(wc.store),
     output:
         paths.STORE,
     log:
@@ -56,5 +75,5 @@ rule store_dataset:
     params:
         store=lambda wc: VIEW.storing(wc.store),
     shell:
-        "python -m feedrate.train.store --data {input:q} "
+        "python -m feedrate.train.store --data {input.data:q} "
         "--settings {params.store[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"

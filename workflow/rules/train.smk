@@ -9,9 +9,8 @@ for device, entry in VIEW.devices():
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
-            store=lambda wc, device=device: VIEW.stores(
-                wc.study, device, wc.cell, wc.repeat
-            ),
+            weights=VIEW.inputs.checkpoints(device),
+            store=VIEW.inputs.stores(device),
         output:
             # Its last file alone stands for the run's folder: thousands of runs plan faster so.
             paths.OUTCOME.replace("{device}", device),
@@ -25,7 +24,7 @@ for device, entry in VIEW.devices():
         # All cores: a training job is never measured while another job runs beside it.
         threads: entry.threads or CORES
         resources:
-            **VIEW.job_resources(device),
+            **VIEW.resources.training(device),
         params:
             train=lambda wc, device=device: VIEW.training(
                 wc.study, device, wc.cell, wc.repeat

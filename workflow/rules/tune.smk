@@ -15,7 +15,7 @@ for device, entry in VIEW.devices():
             f"tune_{device.replace('-', '_').replace('.', '_')}"
         input:
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
-            store=lambda wc, device=device: VIEW.tuning_store(device),
+            others=lambda wc, device=device: VIEW.inputs.of_tuning(device),
         output:
             paths.ADVICE.replace("{device}", device),
         log:
@@ -24,7 +24,7 @@ for device, entry in VIEW.devices():
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         threads: entry.threads or CORES
         resources:
-            **VIEW.tuning_resources(device),
+            **VIEW.resources.tuning(device),
         params:
             tune=lambda wc, device=device: VIEW.tuning(device),
         shell:

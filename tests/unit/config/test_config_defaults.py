@@ -167,6 +167,8 @@ def test_each_device_of_the_registry(project):
         ("NVIDIA A100-SXM4-40GB", None),
         ("GAUDI2", "gaudi2"),
         ("HL-225", "gaudi2"),
+        ("HL-225H", "gaudi2"),
+        ("HL-205", None),  # the first generation
         ("Intel Gaudi 3", "gaudi3"),
         ("HL-325L", "gaudi3"),
         ("NVIDIA L40S", None),

@@ -60,6 +60,16 @@ def test_second_hold_does_not_wait_or_fail(folder, other):
     assert driver.other_driver().startswith(f"process {other.pid} ")
 
 
+def test_a_driver_does_not_take_itself_for_another(folder):
+    driver.hold()
+    assert (driver.other_driver(), driver.occupied()) == ("", "")
+    driver._held.close()
+
+
+def test_that_another_runs_is_a_sentence(other):
+    assert driver.occupied().startswith(f"another run works in this folder (process {other.pid} ")
+
+
 def test_no_driver_where_nothing_was_ever_run(folder):
     assert driver.other_driver() == ""
 
@@ -141,7 +151,7 @@ def test_jobs_are_told_the_driver_and_its_host(folder, environment):
 def test_jobs_are_told_which_model_each_device_is(folder, environment):
     driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
     told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
-    assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?2).*"}
+    assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
 
 
 @pytest.mark.parametrize(

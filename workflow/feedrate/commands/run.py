@@ -47,8 +47,8 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
 
 def _other_driver(profile: str) -> str:
     """Why this folder is taken, if it is."""
-    if other := driver.other_driver():
-        return f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C"
+    if occupied := driver.occupied():
+        return occupied
     if other := driver.unseen_driver():
         return (
             f"a run on another host works in this folder ({other}), or was killed there; if it is "

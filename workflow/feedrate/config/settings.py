@@ -107,6 +107,9 @@ class TrainSettings(Strict, kw_only=True):
     """How the model is trained."""
 
     batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
+    eval_batch_size: Annotated[
+        Count | None, Meta(description="The same in evaluation; null: as batch_size.")
+    ] = None
     gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
     precision: Annotated[
         Literal["fp32", "bf16"], Meta(description="bf16 is autocast with fp32 master weights.")
@@ -116,6 +119,9 @@ class TrainSettings(Strict, kw_only=True):
     ] = "ddp"
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
     optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
+    logging_steps: Annotated[
+        Count, Meta(description="Every so many steps the Trainer logs, and waits for the loss.")
+    ] = 10
 
 
 class HpuSettings(Strict, kw_only=True):

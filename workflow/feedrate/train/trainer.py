@@ -14,8 +14,6 @@ from feedrate.data.loading.registry import open_path
 from feedrate.devices.base import Adapter, DeviceError
 from feedrate.train.meter import Meter
 
-LOGGING_STEPS = 10
-
 
 class MeteredTrainer:
     """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading alone."""
@@ -107,7 +105,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "output_dir": str(folder),
         "max_steps": protocol.steps,
         "per_device_train_batch_size": train.batch_size,
-        "per_device_eval_batch_size": train.batch_size,
+        "per_device_eval_batch_size": train.eval_batch_size or train.batch_size,
         "gradient_accumulation_steps": train.gradient_accumulation,
         "learning_rate": train.learning_rate,
         "optim": train.optimizer,
@@ -121,7 +119,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         # accelerate asks for a batch while the one before is used: this then copies it meanwhile.
         **({"accelerator_config": {"non_blocking": True}} if loader.device_prefetch else {}),
         "remove_unused_columns": False,
-        "logging_steps": LOGGING_STEPS,
+        "logging_steps": train.logging_steps,
         # The filter hides a loss that is not a number, and waits for the device at every step.
         "logging_nan_inf_filter": False,
         "save_strategy": "steps" if protocol.save_checkpoints else "no",
