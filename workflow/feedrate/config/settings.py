@@ -16,8 +16,10 @@ Launcher = Literal["single", "torchrun", "mpirun", "srun"]
 class ModelSettings(Strict, kw_only=True):
     """The model that is trained."""
 
-    name: Annotated[Name, Meta(description="Builder in feedrate.models: bridgetower.")]
-    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large.")]
+    name: Annotated[
+        Name, Meta(description="Builder in feedrate.models: bridgetower, clip, flava, vit.")
+    ]
+    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large, …")]
     checkpoint: Annotated[
         str | None,
         Meta(description="Hub id or folder with safetensors weights; null: random weights."),
@@ -25,6 +27,24 @@ class ModelSettings(Strict, kw_only=True):
     revision: Annotated[
         str | None, Meta(description="Commit, tag or branch of a hub checkpoint.")
     ] = None
+    attention: Annotated[
+        Literal["eager", "sdpa", "flash"],
+        Meta(description="Step by step; torch's fused one; only its flash kernel (vit)."),
+    ] = "eager"
+    checkpointing: Annotated[
+        bool, Meta(description="Layers compute their activations again in the backward pass.")
+    ] = False
+    image_px: Annotated[
+        Count | None, Meta(description="Side of the images (vit); null: the size's own.")
+    ] = None
+    head: Annotated[
+        Literal["token", "pooled"],
+        Meta(description="What a classifier reads: a class token, or the patches' mean (vit)."),
+    ] = "token"
+    layout: Annotated[
+        Literal["batch_first", "batch_second"],
+        Meta(description="Order of batch and tokens between the layers (vit)."),
+    ] = "batch_first"
 
 
 class LoaderSettings(Strict, kw_only=True):
@@ -42,6 +62,9 @@ class LoaderSettings(Strict, kw_only=True):
         bool, Meta(description="Page-locked host memory (used on cuda and hpu only).")
     ] = True
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
+    label: Annotated[
+        Name, Meta(description="Column whose values are the classes of a classifier (vit).")
+    ] = "contest_number"
 
 
 class TrainSettings(Strict, kw_only=True):

@@ -46,3 +46,14 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
             f"model.checkpoint: {name} (revision {settings.revision or 'main'}) cannot be loaded "
             f"from the hub: {reason}; without a network give a folder, or null for random weights"
         ) from error
+
+
+def load_tokenizer(settings: ModelSettings) -> Any:
+    """The checkpoint's tokenizer. Raises ModelError where it has none."""
+    from transformers import AutoTokenizer  # slow to import, and only needed here
+
+    tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
+    return tokenizer

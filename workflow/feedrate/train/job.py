@@ -74,7 +74,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     if spec.protocol.evaluate:
         for split in PREFIXES:
             rows = make_dataset(spec, prepared, built, split)
-            evaluate(trainer, log, split, rows, built.other_outputs)
+            evaluate(trainer, log, split, rows, built)
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to and log.rank == 0:
@@ -91,6 +91,7 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
         image_px=built.image_px,
         mean=built.mean,
         std=built.std,
+        column=built.column,
     )
 
 

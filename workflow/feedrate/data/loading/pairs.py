@@ -32,17 +32,18 @@ class PairDataset(Dataset[Sample]):
         image_px: int,
         mean: Statistics,
         std: Statistics,
+        column: str = "caption",
     ) -> None:
-        """Raise DataError where the split has no rows."""
+        """The text of a row stands in `column`. Raises DataError where the split has no rows."""
         table = pyarrow.parquet.read_table(
             prepared / SAMPLES,
-            columns=["image", "caption"],
+            columns=["image", column],
             filters=[("split", "=", split)],
         )
         if not table.num_rows:
             raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
         self.images: list[str] = table["image"].to_pylist()
-        self.captions: list[str] = table["caption"].to_pylist()
+        self.captions: list[str] = [str(value) for value in table[column].to_pylist()]
         tokens = tokenizer(
             self.captions,
             padding="max_length",
