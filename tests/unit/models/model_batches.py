@@ -11,7 +11,7 @@ def batch(built, rows=4, tokens=16, *, padded=True):
     if built.scores == "accuracy":
         classes = torch.arange(rows).view(rows, 1)
         mask = torch.ones_like(classes)
-        return dict(pixel_values=pixels, input_ids=classes, attention_mask=mask, return_loss=True)
+        return _named(pixels, classes, mask)
     ids = torch.randint(4, 16, (rows, tokens))
     ids[:, -1] = built.tokenizer.eos_token_id
     mask = torch.ones_like(ids)
@@ -20,7 +20,12 @@ def batch(built, rows=4, tokens=16, *, padded=True):
             ids[row, tokens - 1 - row] = built.tokenizer.eos_token_id
             ids[row, tokens - row :] = built.tokenizer.pad_token_id
             mask[row, tokens - row :] = 0
-    return dict(pixel_values=pixels, input_ids=ids, attention_mask=mask, return_loss=True)
+    return _named(pixels, ids, mask)
+
+
+def _named(pixels, ids, mask):
+    values = {"pixel_values": pixels, "input_ids": ids, "attention_mask": mask}
+    return {**values, "return_loss": True}
 
 
 def without_dropout(model):

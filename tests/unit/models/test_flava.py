@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_batches import batch
+from model_batches import batch, norm, step
 
 from feedrate.models.build import ModelError
 from feedrate.models.flava_masking import IGNORED, Masking
@@ -96,6 +96,12 @@ def test_evaluation_gives_embeddings_of_the_pairs_as_they_are(make):
         assert first[name].shape == (6, 128)
         assert torch.allclose(first[name].norm(dim=1), torch.ones(6), atol=1e-5)
         assert torch.equal(first[name], again[name]), "other masks, the same pairs"
+
+
+def test_gradients_begin_at_a_usable_size(make):
+    """With the library's tokens of zeros the norm is above 10,000."""
+    _, grads = step(make("flava"))
+    assert float(norm(grads)) < 50
 
 
 def test_the_codebook_is_frozen_and_sees_every_patch(make):

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 
-BUILDERS = {
-    name: f"feedrate.models.{name}" for name in ("bridgetower", "clip", "flava", "vit")
-}
+BUILDERS = {name: f"feedrate.models.{name}" for name in ("bridgetower", "clip", "flava", "vit")}
 """Name in `model.name` to the module whose `build` makes it; add a model here.
 
 Such a module has `SIZES` (by name) and `OFFERS`: for settings that not every model has, the values

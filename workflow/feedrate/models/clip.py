@@ -73,7 +73,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Clip(CLIPModel):  # type: ignore[misc]  # the library is not typed
+class Clip(CLIPModel):
     """CLIP for any tokenizer: its text tower pools at the end token, found by its id."""
 
     end_token_id: int | None = None

@@ -36,7 +36,7 @@ def _size(hidden: int, mlp: int, heads: int, unimodal: int, multimodal: int) -> 
 
 _TINY = _size(128, 512, 2, 4, 2)
 SIZES: dict[str, dict[str, Any]] = {
-    # For CPUs: 4.3 M parameters, 2 GFLOP a sample, with a codebook that costs as little beside it as the real one.
+    # For CPUs: 4.3 M parameters and 2 GFLOP a sample, with a codebook as small.
     "tiny": {
         **_TINY,
         "image_config": {**_TINY["image_config"], "image_size": 128, "vocab_size": 512},
@@ -53,7 +53,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Flava(FlavaForPreTraining):  # type: ignore[misc]  # the library is not typed
+class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs: masks its inputs itself, so that its batches are as any model's.
 
     What pairs do not need (the heads and poolers of single modalities) is frozen: a parameter
@@ -108,6 +108,18 @@ class Flava(FlavaForPreTraining):  # type: ignore[misc]  # the library is not ty
             return {"loss": output.loss}
         return {"loss": output.loss, **self.embeddings(output)}
 
+    def draw_tokens(self) -> None:
+        """Draw what the library starts at zero: its own tokens, and positions.
+
+        Layer norm divides a token of zeros by its epsilon: gradients of 1e4 would leave the rest
+        nothing of the clipped norm.
+        """
+        for name, parameter in self.named_parameters():
+            if name.endswith(
+                ("cls_token", "mask_token", "image_model.embeddings.position_embeddings")
+            ):
+                torch.nn.init.trunc_normal_(parameter, std=self.config.initializer_range)
+
     def visual_words(self, pixel_values: torch.Tensor) -> torch.Tensor:
         """What the frozen codebook sees in each patch (batch, patches), at half the resolution."""
         with torch.no_grad():
@@ -135,6 +147,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
         config.text_config.pad_token_id = tokenizer.pad_token_id
         model = Flava(config)
+        model.draw_tokens()
     else:
         config = load_part(FlavaConfig, settings)
         model = load_part(Flava, settings, config=config, use_safetensors=True).float()

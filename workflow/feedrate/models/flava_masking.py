@@ -50,7 +50,7 @@ class Masking:
     def mask_tokens(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (batch, tokens) with some hidden, and the labels: what was hidden, else IGNORED."""
+        """Tokens (batch, tokens) with some hidden; and the labels: these, else IGNORED."""
         real = attention_mask.bool()
         order = torch.rand(input_ids.shape, device=input_ids.device)
         for special in self.special_ids:

@@ -67,7 +67,7 @@ class PatchTokens(nn.Module):
         return embedded + self.position_embeddings
 
 
-class Vit(ViTForImageClassification):  # type: ignore[misc]  # the library is not typed
+class Vit(ViTForImageClassification):
     """A classifier of images, whose rows' only token is their class."""
 
     def __init__(self, config: ViTConfig, head: str = "token", layout: str = "batch_first") -> None:
@@ -129,9 +129,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
 
 def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
     """The configuration of a size for images of `image_px`."""
-    return ViTConfig(
-        **SIZES[size], image_size=image_px, patch_size=PATCH_PX, num_labels=CLASSES
-    )
+    return ViTConfig(**SIZES[size], image_size=image_px, patch_size=PATCH_PX, num_labels=CLASSES)
 
 
 def count_flops(config: ViTConfig, head: str = "token") -> float:
