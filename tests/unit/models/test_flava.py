@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from model_batches import batch, norm, step
 
 from feedrate.models.build import ModelError
+from feedrate.models.layers import stop_exchanges
 from feedrate.models.flava_masking import IGNORED, Masking
 
 SPECIAL = (0, 1, 2, 3)
@@ -102,6 +103,13 @@ def test_gradients_begin_at_a_usable_size(make):
     """With the library's tokens of zeros the norm is above 10,000."""
     _, grads = step(make("flava"))
     assert float(norm(grads)) < 50
+
+
+def test_without_exchange_the_contrastive_loss_is_the_same_for_one_rank(make):
+    built = make("flava")
+    together = step(built)[0]
+    stop_exchanges(built.model)
+    assert torch.allclose(step(built)[0], together)
 
 
 def test_the_codebook_is_frozen_and_sees_every_patch(make):

@@ -100,6 +100,17 @@ def test_switches_change_no_more_than_rounding_in_bf16(make, name, switches):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_weights_in_half_precision_take_the_same_batches(make, name):
+    whole, half = make(name), make(name)
+    half.model.to(torch.bfloat16)
+    for built in (whole, half):
+        without_dropout(built.model)
+    (loss, _), (loss_2, grads) = step(whole), step(half)
+    assert {grad.dtype for grad in grads.values()} == {torch.bfloat16}
+    assert torch.allclose(loss, loss_2.float(), rtol=0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_checkpointing_gives_the_same_bits(make, name):
     """With dropout: the backward pass draws as the forward pass did."""
     (loss, grads), (loss_2, grads_2) = step(make(name)), step(make(name, checkpointing=True))

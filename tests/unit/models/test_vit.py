@@ -56,6 +56,8 @@ def test_an_unknown_class_is_left_out_of_the_loss(make):
     inputs["input_ids"][2:] = UNKNOWN
     with torch.no_grad():
         assert torch.allclose(model(**inputs).loss, model(**alone).loss)
+        inputs["input_ids"][:] = UNKNOWN
+        assert float(model(**inputs).loss) == 0.0
 
 
 def test_classes_are_the_training_splits_values_in_order(labelled, tmp_path):

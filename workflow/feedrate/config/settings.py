@@ -61,6 +61,9 @@ class LoaderSettings(Strict, kw_only=True):
     pin_memory: Annotated[
         bool, Meta(description="Page-locked host memory (used on cuda and hpu only).")
     ] = True
+    non_blocking: Annotated[
+        bool, Meta(description="Copy batches to the GPU without waiting (hpu: its own setting).")
+    ] = False
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
     label: Annotated[
         Name, Meta(description="Column whose values are the classes of a classifier (vit).")
@@ -73,13 +76,30 @@ class TrainSettings(Strict, kw_only=True):
     batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
     gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
     precision: Annotated[
-        Literal["fp32", "bf16"], Meta(description="bf16 is autocast with fp32 master weights.")
+        Literal["fp32", "bf16", "fp16", "bf16_full", "fp16_full"],
+        Meta(
+            description="bf16 and fp16 are autocast with fp32 master weights; _full: weights, "
+            "gradients and optimizer states too."
+        ),
     ] = "bf16"
+    execution: Annotated[
+        Literal["eager", "compiled", "cuda_graphs"],
+        Meta(description="torch.compile, or with its steps replayed as graphs (hpu: hpu.mode)."),
+    ] = "eager"
     strategy: Annotated[
         Literal["ddp", "fast_ddp"], Meta(description="How gradients are synchronised.")
     ] = "ddp"
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
-    optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
+    optimizer: Annotated[
+        Name,
+        Meta(
+            description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."
+        ),
+    ] = "adamw_torch"
+    ddp_bucket_mb: Annotated[
+        Count | None,
+        Meta(description="Gradients are exchanged in buckets of this size; null: torch's 25 MB."),
+    ] = None
 
 
 class HpuSettings(Strict, kw_only=True):

@@ -139,8 +139,11 @@ def _first_step_s(ranks: Ranks) -> float | None:
 
 
 def _peak_flops(peaks: Sequence[Peak], precision: str) -> tuple[float | None, float | None]:
-    """Data-sheet and achievable FLOP/s of one device at a precision, where known."""
-    peak = next((p for p in peaks if p.precision == precision), None)
+    """Data-sheet and achievable FLOP/s of one device at a precision, where known.
+
+    Half precision in full multiplies as half precision by autocast does.
+    """
+    peak = next((p for p in peaks if p.precision == precision.removesuffix("_full")), None)
     known = (peak.datasheet_tflops, peak.achievable_tflops) if peak else (None, None)
     sheet, achievable = (None if value is None else value * 1e12 for value in known)
     return sheet, achievable

@@ -38,7 +38,7 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     name = find_checkpoint(settings)
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
         if Path(name).is_dir():
             raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error

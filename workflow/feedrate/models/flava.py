@@ -7,6 +7,7 @@ import torch
 from transformers.models.flava.configuration_flava import FlavaConfig
 from transformers.models.flava.modeling_flava import (
     FlavaForPreTraining,
+    FlavaGlobalContrastiveHead,
     FlavaLayer,
     FlavaSelfAttention,
 )
@@ -53,6 +54,23 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
+class ContrastiveHead(FlavaGlobalContrastiveHead):
+    """Compares the pairs of all ranks; of this rank alone where `exchanges` is off."""
+
+    exchanges = True
+
+    def forward(
+        self, image: torch.Tensor, text: torch.Tensor, logit_scale: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits by image and by text, and the column of each row's own pair."""
+        if self.exchanges:
+            found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+            found = super().forward(image, text, logit_scale)
+            return found
+        logits = image @ text.T * logit_scale.exp()
+        return logits, logits.T, torch.arange(len(image), device=image.device)
+
+
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs: masks its inputs itself, so that its batches are as any model's.
 
@@ -64,6 +82,7 @@ class Flava(FlavaForPreTraining):
 
     def __init__(self, config: FlavaConfig) -> None:
         super().__init__(config)
+        self.global_contrastive_head = ContrastiveHead(config)
         flava = self.flava
         for unused in (
             *(self.mim_head, self.mlm_head),
@@ -89,6 +108,7 @@ class Flava(FlavaForPreTraining):
         In evaluation also `text_embeds` and `image_embeds` (batch, hidden), normalised, and the
         pairs stay as they are; in training some get a stranger's text, which the model must tell.
         """
+        pixel_values = pixel_values.to(self.image_codebook.dtype)
         matched = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
         if self.training:
             input_ids, attention_mask, matched = self.masking.mismatch(input_ids, attention_mask)

@@ -18,7 +18,7 @@ from feedrate.models.build import Built, ModelError
 from feedrate.models.checkpoint import load_part
 from feedrate.models.flops import flops_per_sample
 from feedrate.models.statistics import IMAGENET
-from feedrate.models.tokenizers import ClassTokenizer
+from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
 
 PATCH_PX = 16
 IMAGE_PX = 224
@@ -94,7 +94,10 @@ class Vit(ViTForImageClassification):
         logits = self.classifier(tokens.mean(dim=1) if self.pooled else tokens[:, 0])
         loss = None
         if return_loss and input_ids is not None:
-            loss = cross_entropy(logits.float(), input_ids[:, 0])
+            classes = input_ids[:, 0]
+            # Not the mean of the library: of no known class at all it would be NaN.
+            known = (classes != UNKNOWN).sum().clamp(min=1)
+            loss = cross_entropy(logits.float(), classes, reduction="sum") / known
         return ImageClassifierOutput(loss=loss, logits=logits)
 
 

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, WorkerStart, collate
 from feedrate.devices.base import Adapter
+from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
 from feedrate.train.failure import classify
 from feedrate.train.meter import batch_length
@@ -106,6 +107,7 @@ def model_alone(
     rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
     batch = _placed(collate(rows), adapter.device)
     trainer.meter = None
+    stop_exchanges(trainer.model)
 
     for _ in range(WARMUP_STEPS):
         _optimizer_step(train, adapter, trainer, batch)

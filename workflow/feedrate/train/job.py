@@ -17,6 +17,7 @@ from feedrate.devices.host import host_facts
 from feedrate.devices.launch import rank_from_environment, told_environment
 from feedrate.files import digest_file
 from feedrate.models.build import Built, build
+from feedrate.train.arguments import cast
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
@@ -53,6 +54,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
     check_decode(spec.kind, spec.settings.loader)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
+    cast(built.model, spec.settings.train)
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)

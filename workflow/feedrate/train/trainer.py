@@ -8,6 +8,11 @@ from transformers import TrainerCallback
 from feedrate.config.settings import RunSpec
 from feedrate.data.loading.pairs import WorkerStart
 from feedrate.devices.base import Adapter
+from feedrate.train.arguments import (
+    further_arguments,
+    optimizer_arguments,
+    trainer_optimizer,
+)
 from feedrate.train.meter import Meter
 
 LOGGING_STEPS = 10
@@ -87,7 +92,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "per_device_eval_batch_size": train.batch_size,
         "gradient_accumulation_steps": train.gradient_accumulation,
         "learning_rate": train.learning_rate,
-        "optim": train.optimizer,
+        "optim": trainer_optimizer(train),
         "seed": spec.seed,
         "data_seed": spec.seed,
         "dataloader_num_workers": loader.workers,
@@ -104,6 +109,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "save_total_limit": 2,
         "report_to": ["tensorboard"],
         "disable_tqdm": True,
+        **further_arguments(spec),
     }
 
 
@@ -129,5 +135,6 @@ def make_trainer(
         train_dataset=dataset,
         data_collator=collate,
         callbacks=[MeterCallback(meter)] if meter else None,
+        **optimizer_arguments(spec.settings.train),
         **adapter.trainer_kwargs(train),
     )
