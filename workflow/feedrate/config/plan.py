@@ -13,7 +13,7 @@ from feedrate.config.checks import check_config, check_devices, check_published
 from feedrate.config.device import Device
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
-from feedrate.config.resolve import adapted, setting_type
+from feedrate.config.resolve import adapted, level_settings, setting_type
 from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
@@ -183,28 +183,33 @@ def _launcher(entry: Device) -> Launcher:
     return "single" if entry.count == 1 else "torchrun"
 
 
-def _changes(study: Study) -> dict[tuple[str, Level], tuple[str, str, Any]]:
-    """What each level of each factor sets: part of the settings, key, value."""
-    changes: dict[tuple[str, Level], tuple[str, str, Any]] = {}
+_Changes = dict[tuple[str, Level], list[tuple[str, str, Any]]]
+"""What each level of each factor sets: parts of the settings, keys, values."""
+
+
+def _changes(study: Study) -> _Changes:
+    changes: _Changes = {}
     for name, factor in study.factors.items():
-        part, _, key = factor.sets.partition(".")
-        kind = setting_type(factor.sets)
         for level in factor.levels:
-            changes[name, level] = (part, key, msgspec.convert(level, kind))
+            changes[name, level] = []
+            for sets, value in level_settings(factor, level).items():
+                part, _, key = sets.partition(".")
+                checked = msgspec.convert(value, setting_type(sets))
+                changes[name, level].append((part, key, checked))
     return changes
 
 
 def _with_levels(
     settings: Settings,
-    changes: dict[tuple[str, Level], tuple[str, str, Any]],
+    changes: _Changes,
     levels: dict[str, Level],
 ) -> Settings:
     """The settings of one cell. The values in `changes` have been checked, so that 10,000 cells
     need no check of their own."""
     parts: dict[str, dict[str, Any]] = {}
     for factor, level in levels.items():
-        part, key, value = changes[factor, level]
-        parts.setdefault(part, {})[key] = value
+        for part, key, value in changes[factor, level]:
+            parts.setdefault(part, {})[key] = value
     new = {part: _replace(getattr(settings, part), **values) for part, values in parts.items()}
     return _replace(settings, **new)
 

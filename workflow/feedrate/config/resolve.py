@@ -6,14 +6,20 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.base import Level, level_text
 from feedrate.config.settings import Settings
-from feedrate.config.study import Study
+from feedrate.config.study import Factor, Study
 
 
 def setting_type(sets: str) -> Any:
     """The type of the setting that a factor sets, `loader.workers`; None if there is none."""
     part, _, key = sets.partition(".")
     return _fields(_fields(Settings).get(part)).get(key)
+
+
+def level_settings(factor: Factor, level: Level) -> dict[str, Level]:
+    """The settings that a level sets, with their values; none for one without a bundle."""
+    return {factor.sets: level} if factor.sets else factor.bundles.get(level_text(level), {})
 
 
 def all_settings() -> Iterator[str]:

@@ -92,9 +92,7 @@ class TrainSettings(Strict, kw_only=True):
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
     optimizer: Annotated[
         Name,
-        Meta(
-            description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."
-        ),
+        Meta(description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."),
     ] = "adamw_torch"
     ddp_bucket_mb: Annotated[
         Count | None,

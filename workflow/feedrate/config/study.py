@@ -17,11 +17,13 @@ class Source(Strict, kw_only=True):
 
 
 class Factor(Strict, kw_only=True):
-    """What a study varies."""
+    """What a study varies: one setting, or a bundle of them that has a name."""
 
-    sets: Annotated[
-        str, Meta(description="The setting that it sets, as `loader.workers`.", min_length=1)
-    ]
+    sets: Annotated[str, Meta(description="The setting that it sets, as `loader.workers`.")] = ""
+    bundles: Annotated[
+        dict[str, dict[str, Level]],
+        Meta(description="In place of `sets`: level to all settings that it sets, with values."),
+    ] = {}
     levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
     label: Annotated[str, Meta(description="Name on axes and in tables.")] = ""
     requires: Annotated[

@@ -8,7 +8,7 @@ from feedrate.config.base import Level, level_text
 from feedrate.config.device import Device
 from feedrate.config.findings import Findings, numbered
 from feedrate.config.load import parse_level, problems
-from feedrate.config.resolve import adapted, all_settings, setting_type
+from feedrate.config.resolve import adapted, all_settings, level_settings, setting_type
 from feedrate.config.settings import Settings, StudyProtocol
 from feedrate.config.study import Factor, Study
 
@@ -70,7 +70,11 @@ def _check_factors(
         key, before = f"factors.{name}", len(found)
         if name in TAKEN:
             found.say(key, f"{name!r} is a column of the results already; choose another name")
-        if setting_type(factor.sets) is None:
+        if bool(factor.sets) == bool(factor.bundles):
+            found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
+        elif factor.bundles:
+            _check_bundles(found, key, factor)
+        elif setting_type(factor.sets) is None:
             found.known(f"{key}.sets", factor.sets, all_settings(), "settings")
         else:
             _check_factor_levels(found, f"{key}.levels", factor)
@@ -82,7 +86,11 @@ def _check_factors(
             found.known(f"{key}.requires.{level}", capability, able, "capabilities of the devices")
         if name not in study.baseline:
             found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
-    found.unique((f"factors.{name}.sets", f.sets) for name, f in study.factors.items())
+    found.unique(
+        (f"factors.{name}.{'sets' if f.sets else 'bundles'}", sets)
+        for name, f in study.factors.items()
+        for sets in dict.fromkeys(s for level in f.levels for s in level_settings(f, level))
+    )
     longest = sum(
         len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
         for name, factor in study.factors.items()
@@ -92,9 +100,30 @@ def _check_factors(
     return levels
 
 
+def _check_bundles(found: Findings, key: str, factor: Factor) -> None:
+    """Each level has its bundle, of settings that there are, with values that fit them."""
+    texts = [level_text(level) for level in factor.levels]
+    for level in texts:
+        if level not in factor.bundles:
+            found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
+    for level, bundle in factor.bundles.items():
+        place = f"{key}.bundles.{level}"
+        found.known(place, level, texts, "its levels")
+        for sets, value in bundle.items():
+            if setting_type(sets) is None:
+                found.known(place, sets, all_settings(), "settings")
+            else:
+                found += problems(value, setting_type(sets), found.origin, f"{place}.{sets}")
+    _check_level_texts(found, f"{key}.levels", factor, str)
+
+
 def _check_factor_levels(found: Findings, key: str, factor: Factor) -> None:
-    """Each level must fit the setting, a folder's name, and what its text is read as again."""
-    kind = setting_type(factor.sets)
+    """Each level must fit the setting, and its text a folder's name."""
+    _check_level_texts(found, key, factor, setting_type(factor.sets))
+
+
+def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> None:
+    """Each level must be of `kind`, fit a folder's name, and what its text is read as again."""
     for number, level in enumerate(factor.levels):
         place, text = f"{key}[{number}]", level_text(level)
         wrong = problems(level, kind, found.origin, place)
