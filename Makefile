@@ -5,27 +5,37 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 TORCH := $(shell grep '^torch==' requirements/run.lock)
+# What the tests of training on Gaudi run in: an older transformers, and no Gaudi.
+GAUDI := .venv-gaudi
+GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run`: make run STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+# Choices for `make run` and `make plan`:
+# make run PROFILE=gaudi STUDY=name DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
 CONFIG ?=
 ARGS ?=
+CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(if $(STUDY),--study $(STUDY)) \
+	$(if $(DEVICE),--device $(DEVICE)) $(if $(DATASET),--dataset $(DATASET)) \
+	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
 # Where pip finds torch; empty: where it finds all else. Set it to PyTorch's CPU index to save
 # gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
 
-.PHONY: help run test check bench lock format clean
+.PHONY: help run plan test check bench lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report.html
-	@$(BIN)/python -m feedrate run $(if $(STUDY),--study $(STUDY)) $(if $(DEVICE),--device $(DEVICE)) \
-		$(if $(DATASET),--dataset $(DATASET)) $(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
+	@$(BIN)/python -m feedrate run $(CHOICES)
 
-test: $(DEV_READY) ## Run all tests
+plan: $(RUN_READY) ## What would run where, for how long and at what cost; nothing starts
+	@$(BIN)/python -m feedrate plan $(CHOICES)
+
+test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(DEV_READY) ## Format, lint, types and Snakemake's own lint
@@ -63,4 +73,13 @@ $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@touch $@
+
+$(GAUDI_READY): requirements/gaudi.lock Makefile | $(RUN_READY)
+	@test -x $(GAUDI)/bin/pip || $(PYTHON) -m venv --clear $(GAUDI)
+	@echo "feedrate: installing optimum-habana for the tests into $(GAUDI) (once, a few minutes)"
+	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) \
+		$(shell grep '^torch==' requirements/gaudi.lock)
+	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock
 	@touch $@

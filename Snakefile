@@ -1,11 +1,19 @@
 """feedrate: how fast can an accelerator be fed and trained, and is the published number true?"""
 
+from feedrate import driver, lost, preflight
+from feedrate.planning import dry_run
+from feedrate.profile_files import profile_files
 from snakemake.utils import min_version
 
 min_version("9.20")
 
 
 configfile: "config/config.yaml"
+
+
+for file in profile_files(main_process=workflow.is_main_process):
+
+    configfile: file
 
 
 report: "report/workflow.rst"
@@ -16,6 +24,20 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/report.smk"
+
+
+CAUSES = lost.Causes()
+
+
+# In the driver alone, and never in a dry-run; its options are not known before.
+onstart:
+    preflight.check(workflow)
+    driver.tell_jobs(workflow)
+    CAUSES.listen()
+
+
+onerror:
+    lost.finish(workflow, config, CAUSES)
 
 
 rule all:
@@ -37,3 +59,19 @@ for study in STUDIES:
         input:
             VIEW.pages(study),
             paths.CLAIMS_CSV.format(study=study),
+
+
+rule plan:
+    """What would run where, for how long and at what cost, as `python -m feedrate plan` shows it."""
+    handover: True
+    # Or Snakemake grants all that there is, which on a cluster is no number.
+    resources:
+        mem_mb=1000,
+    params:
+        arguments=driver.arguments_without("plan"),
+    shell:
+        "python -m feedrate plan {params.arguments}"
+
+
+if workflow.is_main_process and dry_run.is_wanted():
+    dry_run.tell_configuration(config, workflow)

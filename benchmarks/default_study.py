@@ -9,8 +9,9 @@ import msgspec
 import yaml
 
 from benchmarks.process import run
+from feedrate.config.load import convert
 from feedrate.config.plan import load_project, make_plan
-from feedrate.devices.host import cores_granted
+from feedrate.config.settings import RunSpec
 from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ def default_spec() -> dict[str, Any]:
 
 def job_environment() -> dict[str, str]:
     """The environment of a training job on this machine: threads and the like."""
-    return launch_environment("cpu", "single", 1, cores_granted(), os.environ)
+    return launch_environment(convert(default_spec(), RunSpec, "default study"), os.environ)
 
 
 def prepare_default(folder: Path) -> Path:

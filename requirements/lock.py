@@ -1,7 +1,8 @@
 """Renew the locks: resolve the .in files in a fresh environment, and write down what came out.
 
-run.lock is all that `make run` installs, dev.lock what the tests and checks add. environment.yml
-and envs/*.yaml say the same for conda users.
+run.lock is all that `make run` installs, dev.lock what the tests and checks add, gaudi.lock the
+environment of training jobs on Gaudi, which the tests use without one. environment.yml and
+envs/*.yaml say the same for conda users.
 """
 
 import re
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -22,24 +25,48 @@ JOBS = {
 
 def main() -> None:
     """Write all files."""
-    with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
-        pip = [str(Path(folder) / "bin/pip"), "--quiet", "--disable-pip-version-check"]
-        torch = next(line for line in names("run") if line.startswith("torch=="))
-        install(pip, torch)
-        install(pip, "-r", str(HERE / "run.in"))
-        run = freeze(pip)
-        install(pip, "-r", str(HERE / "dev.in"))
-        dev = [pin for pin in freeze(pip) if pin not in run]
-    write(HERE / "run.lock", ["# Written by `make lock`."] + run)
-    write(HERE / "dev.lock", ["# Written by `make lock`."] + dev)
+    with fresh_environment() as pip:
+        run = resolve(pip, "run")
+        dev = [pin for pin in resolve(pip, "dev") if pin not in run]
+    with fresh_environment() as pip:
+        gaudi = resolve(pip, "gaudi")
+    for part, pins in {"run": run, "dev": dev, "gaudi": gaudi}.items():
+        write(HERE / f"{part}.lock", ["# Written by `make lock`.", *pins])
     root = HERE.parent
     lines = conda("feedrate", "The driver's environment", run, package="-e .")
     write(root / "environment.yml", lines)
-    direct = {re.split(r"[=<>]", name)[0] for name in names("run")}
-    pins = [pin for pin in run if pin.split("==")[0].lower() in direct]
     for kind, what in JOBS.items():
-        write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, pins))
+        write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, direct("run", run)))
+    pins = [pin for pin in direct("gaudi", gaudi) if not pin.startswith("torch==")]
+    lines = conda("feedrate-gaudi", "Training on Gaudi, torch from the vendor", pins, lock="gaudi")
+    write(root / "envs/gaudi.yaml", lines)
+
+
+@contextmanager
+def fresh_environment() -> Iterator[list[str]]:
+    """The pip command of an environment with nothing in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        yield [str(Path(folder) / "bin/pip"), "--quiet", "--disable-pip-version-check"]
+
+
+def resolve(pip: list[str], part: str) -> list[str]:
+    """Install an .in file, torch before the rest, and tell what is there then."""
+    if torch := [line for line in names(part) if line.startswith("torch==")]:
+        install(pip, *torch)
+    install(pip, "-r", str(HERE / f"{part}.in"))
+    return freeze(pip)
+
+
+def direct(part: str, pins: list[str]) -> list[str]:
+    """Those of `pins` that the .in file names."""
+    wanted = {canonical(re.split(r"[=<>]", name)[0]) for name in names(part)}
+    return [pin for pin in pins if canonical(pin.split("==")[0]) in wanted]
+
+
+def canonical(name: str) -> str:
+    """A package's name in one spelling."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def names(part: str) -> list[str]:
@@ -60,10 +87,10 @@ def freeze(pip: list[str]) -> list[str]:
     return [re.sub(r"\+\w+$", "", line) for line in lines.splitlines() if "==" in line]
 
 
-def conda(name: str, what: str, pins: list[str], package: str = "") -> list[str]:
+def conda(name: str, what: str, pins: list[str], package: str = "", lock: str = "run") -> list[str]:
     """The lines of a conda environment file; the pins are pip's, so that both say the same."""
     return [
-        f"# {what}. Written by `make lock`; the pins are those of requirements/run.lock.",
+        f"# {what}. Written by `make lock`; the pins are those of requirements/{lock}.lock.",
         f"name: {name}",
         "channels:",
         "  - conda-forge",

@@ -63,6 +63,7 @@ class Project:
         }
 
     def popen(self, *command: str, **options: object) -> subprocess.Popen:
+        """Start `python -m COMMAND` in the project's root, stdout and stderr together."""
         return subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=self.root,
@@ -74,16 +75,15 @@ class Project:
         )
 
     def call(self, *command: str, timeout: float = 400) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=self.root,
-            env=self.env(),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=False,
-        )
+        """Run `python -m COMMAND` to its end."""
+        process = self.popen(*command)
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as late:
+            process.kill()
+            output, _ = process.communicate()
+            raise AssertionError(f"{command} took more than {timeout} s:\n{output}") from late
+        return subprocess.CompletedProcess(command, process.returncode, output)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.call("feedrate", "run", *arguments)
@@ -111,6 +111,14 @@ class Project:
         path = self.root / "config/config.yaml"
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
 
+    def device(self, name: str, **changes: object) -> None:
+        """Change keys of an entry of devices.yaml; None takes the key's default."""
+        path = self.root / "config/devices.yaml"
+        entries = yaml.safe_load(path.read_text())
+        entry = entries.setdefault(name, {}) | changes
+        entries[name] = {key: value for key, value in entry.items() if value is not None}
+        path.write_text(yaml.safe_dump(entries, sort_keys=False))
+
     def record(self, cell: str, device: str = "cpu") -> dict:
         path = self.root / f"results/mini/{device}/{cell}/rep1/record.json"
         return json.loads(path.read_text())
@@ -118,13 +126,16 @@ class Project:
 
 def make_project(root: Path) -> Project:
     """Copy the project's own files and select the small study."""
+    root.mkdir(exist_ok=True)
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
             shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, root / part)
-    (root / "local").symlink_to("profiles/local")
+    for link in ROOT.iterdir():
+        if link.is_symlink():  # the profiles' names, as typed
+            (root / link.name).symlink_to(link.readlink())
     (root / "home").mkdir()
     project = Project(root)
     project.study()

@@ -16,8 +16,8 @@ def read(path):
 def test_every_run_leaves_its_files(finished):
     runs = sorted((finished.root / "results/mini/cpu").glob("*/rep*"))
     assert [r.parent.name for r in runs] == [
-        "workers=0,decode=host",
-        "workers=1,decode=host",
+        "workers=0~decode=host",
+        "workers=1~decode=host",
     ]
     for run in runs:
         names = {p.name for p in run.iterdir()}
@@ -30,17 +30,17 @@ def test_results_have_a_row_for_every_requested_cell(finished):
     rows = read(finished.root / "results/results.csv")
     by_cell = {row["cell"]: row for row in rows}
     assert set(by_cell) == {
-        "workers=0,decode=host",
-        "workers=1,decode=host",
-        "workers=0,decode=device",
-        "workers=1,decode=device",
+        "workers=0~decode=host",
+        "workers=1~decode=host",
+        "workers=0~decode=device",
+        "workers=1~decode=device",
     }
     for cell, row in by_cell.items():
         expected = "unsupported" if "device" in cell else "ok"
         assert row["status"] == expected, row["cause"]
         assert row["study"] == "mini"
         assert row["device"] == "cpu"
-    measured = by_cell["workers=1,decode=host"]
+    measured = by_cell["workers=1~decode=host"]
     assert float(measured["samples_per_s"]) > 0
     assert float(measured["step_time_median_s"]) > 0
     assert 0 <= float(measured["data_wait_share"]) <= 1
@@ -53,8 +53,8 @@ def test_results_have_a_row_for_every_requested_cell(finished):
 
 
 def test_record_agrees_with_its_events(finished):
-    record = finished.record("workers=0,decode=host")
-    run = finished.root / "results/mini/cpu/workers=0,decode=host/rep1"
+    record = finished.record("workers=0~decode=host")
+    run = finished.root / "results/mini/cpu/workers=0~decode=host/rep1"
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     steps = [e for e in events if e["event"] == "step"]
     assert [e["step"] for e in steps] == [1, 2, 3, 4, 5, 6]

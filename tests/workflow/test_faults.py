@@ -83,7 +83,7 @@ def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
     workers[0].kill()
     output, _ = wrapper.communicate(timeout=300)
     assert wrapper.returncode != 0
-    records = [slow.record(f"workers={n},decode=host") for n in (0, 1)]
+    records = [slow.record(f"workers={n}~decode=host") for n in (0, 1)]
     assert sorted(r["status"] for r in records) == ["failed", "ok"]
     failed = next(r for r in records if r["status"] == "failed")
     assert "signal 9" in failed["cause"]

@@ -96,7 +96,7 @@ def test_a_touch_without_a_change_runs_nothing(edited):
 
 
 def test_a_failed_run_is_tried_again_and_out_of_memory_is_not(edited):
-    run = edited.root / "results/mini/cpu/workers=1,decode=host/rep1"
+    run = edited.root / "results/mini/cpu/workers=1~decode=host/rep1"
     outcome = run / "outcome.json"
     text = outcome.read_text()
     assert '"status": "ok"' in text

@@ -4,11 +4,15 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import socket
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from feedrate.config.plan import Project
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -16,11 +20,26 @@ SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 _held: TextIO | None = None
 
 
+@dataclass(frozen=True)
+class Driver:
+    """A process that drives a workflow in this folder, or did."""
+
+    pid: int
+    host: str
+    since: float
+    """Seconds since 1970."""
+
+    def __str__(self) -> str:
+        """As `process 123 on node7 since 10:42`."""
+        clock = time.strftime("%H:%M", time.localtime(self.since))
+        return f"process {self.pid} on {self.host} since {clock}"
+
+
 def hold() -> None:
     """Mark this process as the driver for as long as it lives; the kernel forgets it at its death.
 
-    Called while the Snakefile is parsed. Where another process holds the mark, nothing happens:
-    Snakemake's own lock then refuses the second driver.
+    Called while the Snakefile is parsed. Where another process holds the mark, or may hold it on
+    another host, nothing happens: Snakemake's own lock then refuses the second driver.
     """
     global _held
     if _held is not None:
@@ -28,9 +47,7 @@ def hold() -> None:
     with contextlib.suppress(OSError):
         LOCK.parent.mkdir(exist_ok=True)
         stream = LOCK.open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _take(stream) or unseen_driver():
             stream.close()
             return
         stream.truncate(0)
@@ -41,42 +58,64 @@ def hold() -> None:
         _held = stream
 
 
-def tell_jobs(execution_settings: Any) -> None:
+def tell_jobs(workflow: Any) -> None:
     """Set what the jobs of this driver, on whatever host, need to know of it.
 
     `FEEDRATE_RETRIES`: how often Snakemake tries a failed job again. `FEEDRATE_DRIVER_SINCE`: when
-    this driver began (seconds since 1970).
+    this driver began (seconds since 1970). `FEEDRATE_FORCED`: it was told to run jobs again that
+    are done.
     """
-    os.environ["FEEDRATE_RETRIES"] = str(getattr(execution_settings, "retries", 0))
+    os.environ["FEEDRATE_RETRIES"] = str(getattr(workflow.execution_settings, "retries", 0))
     os.environ["FEEDRATE_DRIVER_SINCE"] = str(time.time())
+    dag = workflow.dag_settings
+    forced = dag is not None and (dag.forceall or dag.forcetargets or dag.forcerun)
+    os.environ["FEEDRATE_FORCED"] = "1" if forced else ""
 
 
-def equip_jobs(package: Path, push_to: str | None) -> None:
+def equip_jobs(package: Path, project: Project) -> None:
     """Set what the jobs of this driver find in their environment.
 
     A training job ends with the driver, even where that is killed without a word. `python` is the
     driver's own, be its environment activated or not, unless a rule brings another; and jobs in
-    environments of their own find the package in the folder `package`. Models go to
-    the hub repository `push_to`, if any.
+    environments of their own find the package in the folder `package`. What is no reason to train
+    again travels here too: the hub repository for models, and the devices' model patterns.
     """
-    os.environ["FEEDRATE_DRIVER_PID"] = str(os.getpid())
-    if push_to:
-        os.environ["FEEDRATE_PUSH_TO"] = push_to
+    os.environ["FEEDRATE_DRIVER_PID"] = f"{os.getpid()}@{socket.gethostname()}"
+    os.environ["FEEDRATE_MODEL_PATTERNS"] = json.dumps(
+        {
+            name: project.devices[name].model_pattern
+            for name in project.config.devices
+            if project.devices[name].model_pattern
+        }
+    )
+    if project.config.push_to_hub:
+        os.environ["FEEDRATE_PUSH_TO"] = project.config.push_to_hub
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 
 
+def arguments_without(target: str) -> str:
+    """The arguments of this Snakemake but for a target, as a shell reads them."""
+    words = sys.argv[1:]
+    places = [place for place, word in enumerate(words) if word == target]
+    return shlex.join(words[: places[-1]] + words[places[-1] + 1 :] if places else words)
+
+
 def other_driver() -> str:
     """Who drives a workflow in this folder now, as `process 123 on node7 since 10:42`; else ""."""
-    try:
-        with LOCK.open("r+", encoding="utf-8") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return _describe(stream.read())
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), LOCK.open("r+", encoding="utf-8") as stream:
+        if not _take(stream):
+            return str(_read_mark() or "another process")
     return ""
+
+
+def unseen_driver() -> str:
+    """A driver on another host, if its lock stands: from here nobody can tell whether it lives,
+    where a file system keeps its locks to each host. Call after `other_driver` has answered "".
+    """
+    driver = _read_mark()
+    elsewhere = driver is not None and driver.host != socket.gethostname()
+    return str(driver) if elsewhere and is_locked() else ""
 
 
 def is_locked() -> bool:
@@ -87,7 +126,7 @@ def is_locked() -> bool:
 def clear_dead_lock() -> bool:
     """Remove a Snakemake lock whose driver is dead; True where there was one.
 
-    Call only after `other_driver` has answered "".
+    Call only after `other_driver` and `unseen_driver` have answered "".
     """
     if not is_locked():
         return False
@@ -103,10 +142,18 @@ def _put_first(variable: str, folder: str) -> None:
     os.environ[variable] = os.pathsep.join([folder, *rest])
 
 
-def _describe(text: str) -> str:
+def _take(stream: TextIO) -> bool:
+    """Whether the mark was free; it is held until the stream is closed."""
     try:
-        owner = json.loads(text)
-        since = time.strftime("%H:%M", time.localtime(owner["since"]))
-        return f"process {owner['pid']} on {owner['host']} since {since}"
-    except (ValueError, KeyError, TypeError):
-        return "another process"
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _read_mark() -> Driver | None:
+    """The driver that made the mark; None where there is none that can be read."""
+    try:
+        return Driver(**json.loads(LOCK.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -6,6 +6,9 @@ RESULTS = "results"
 DATASETS = "resources/datasets"
 LOGS = "logs"
 
+TRAIN_RULE = "train_"
+"""The training rules' names begin so, and end in their device's."""
+
 RAW_INDEX = f"{DATASETS}/{{dataset}}/raw/index.json"
 """What `fetch_dataset` brought: one entry a file with its SHA-256, and the rows."""
 PREPARED = f"{DATASETS}/{{dataset}}/prepared"

@@ -127,7 +127,7 @@ class PlanView:
         """
         entry = self.project.devices[device]
         asked = {
-            "tries": lambda wc, attempt: attempt,
+            "tries": lambda _, attempt: attempt,
             "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
             "gres": entry.job.gres,
             "mem_mb": entry.job.memory_gib and int(entry.job.memory_gib * 1024),
@@ -135,6 +135,8 @@ class PlanView:
         }
         if entry.nodes > 1:
             asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
+            # Else the executor asks for --ntasks-per-gpu=<tasks>, which no node can satisfy.
+            asked["tasks_per_gpu"] = 0
         return {name: value for name, value in asked.items() if value is not None}
 
     # Params of results

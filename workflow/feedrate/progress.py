@@ -1,20 +1,15 @@
-"""Progress of a workflow, by rule and by training step, with the time left."""
+"""Progress of a workflow, by rule and by training job, with the time left."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from feedrate.paths import TRAIN_RULE
 
-TRAIN = "train_"
-BAR_WIDTH = 24
+_TAIL_BYTES = 4096
 
 
 @dataclass
@@ -25,14 +20,29 @@ class Job:
     wildcards: Mapping[str, Any]
     output: list[str]
     started_s: float
+    sent_as: str = ""
+    """Its number in a cluster's queue, once it is there."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains."""
+        return self.rule.startswith(TRAIN_RULE)
 
     @property
     def label(self) -> str:
-        """`workers=2,decode=host rep 1` for a training job, else the wildcards' values."""
+        """`workers=2~decode=host rep 1` for a training job, else the wildcards' values."""
         values = dict(self.wildcards)
         if "cell" in values:
             return f"{values['cell']} rep {values.get('repeat', '?')}"
         return " ".join(map(str, values.values()))
+
+    def step(self) -> str:
+        """How far a training job is, by the events of its newest attempt; "" before its first."""
+        if not self.output:
+            return ""
+        for events in _newest_events(Path(self.output[0]).parent):
+            return _last_step(events)
+        return ""
 
 
 @dataclass
@@ -45,6 +55,8 @@ class Progress:
     train_times_s: list[float] = field(default_factory=list)
     started_s: float = field(default_factory=time.monotonic)
     latest: str = ""
+    sends: bool = False
+    """Whether jobs go to a cluster, and so wait in its queue."""
 
     def update(self, event: str, record: Mapping[str, Any]) -> None:
         """Take in one event; `latest` becomes the line to print for it, or stays empty."""
@@ -60,22 +72,38 @@ class Progress:
                 output=list(record.get("output") or []),
                 started_s=time.monotonic(),
             )
+        elif event == "resources_info":
+            self.sends = self.sends or "nodes" in record
         elif event == "job_finished":
             self._finish(record["job_id"])
         elif event == "job_error":
             self.running.pop(record.get("jobid", -1), None)
 
+    def sent(self, job_id: int, number: str) -> None:
+        """Take in that a job is in a cluster's queue; for a training job `latest` says so."""
+        self.latest = ""
+        job = self.running.get(job_id)
+        if job is not None:
+            job.sent_as = number
+            if job.is_training:
+                self.latest = f"{job.rule}  {job.label}: submitted (Slurm job {number})"
+
     def left_s(self) -> float | None:
-        """Seconds left by the mean of the training jobs so far; None before the first has ended."""
-        total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN))
-        done = sum(n for rule, n in self.done.items() if rule.startswith(TRAIN))
+        """Seconds left by the training jobs so far; None before the first has ended.
+
+        One after another on one machine: by their mean. On a cluster: by how many ended in a time.
+        """
+        total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
+        done = sum(n for rule, n in self.done.items() if rule.startswith(TRAIN_RULE))
         if not self.train_times_s or done >= total:
             return None
+        if self.sends:
+            return (time.monotonic() - self.started_s) / done * (total - done)
         mean_s = sum(self.train_times_s) / len(self.train_times_s)
         running_s = sum(
             min(time.monotonic() - job.started_s, mean_s)
             for job in self.running.values()
-            if job.rule.startswith(TRAIN)
+            if job.is_training
         )
         return max(mean_s * (total - done) - running_s, 0.0)
 
@@ -90,72 +118,14 @@ class Progress:
         self.done[job.rule] = self.done.get(job.rule, 0) + 1
         took_s = time.monotonic() - job.started_s
         of = f"{self.done[job.rule]}/{self.total.get(job.rule, '?')}"
-        if job.rule.startswith(TRAIN):
+        if job.is_training:
             self.train_times_s.append(took_s)
             left_s = self.left_s()
             left = f"; about {duration(left_s)} left" if left_s else ""
-            self.latest = f"{job.rule} {of}  {job.label}  {took_s:.0f} s{left}"
+            after = "after " if self.sends else ""
+            self.latest = f"{job.rule} {of}  {job.label}  {after}{duration(took_s)}{left}"
         elif job.rule != "parse_log":
             self.latest = f"{job.rule} {of}  {job.label}".rstrip()
-
-
-class Display:
-    """Bars on a terminal; a line per event elsewhere. Everything goes to stderr."""
-
-    def __init__(self, progress: Progress, *, enabled: bool) -> None:
-        self._progress = progress
-        self._enabled = enabled
-        self._console = Console(stderr=True, highlight=False)
-        self.live = enabled and self._console.is_terminal
-        self._view: Live | None = None
-
-    def show(self) -> None:
-        """Bring the display up to date."""
-        if not self._enabled:
-            return
-        if not self.live:
-            if self._progress.latest:
-                clock = duration(time.monotonic() - self._progress.started_s)
-                print(f"[{clock:>6}] {self._progress.latest}", file=sys.stderr, flush=True)
-        elif self._view is None and self._progress.total:
-            self._view = Live(
-                get_renderable=self._render,
-                console=self._console,
-                refresh_per_second=2,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._view.start()
-
-    def message(self, text: str) -> None:
-        """Print a message of Snakemake's above the display."""
-        self._console.print(Text.from_ansi(text), soft_wrap=True)
-
-    def close(self) -> None:
-        """Remove the bars."""
-        if self._view is not None:
-            self._view.stop()
-            self._view = None
-
-    def _render(self) -> Group:
-        progress = self._progress
-        table = Table.grid(padding=(0, 2))
-        for rule, total in progress.total.items():
-            done = progress.done.get(rule, 0)
-            active = any(job.rule == rule for job in progress.running.values())
-            if rule.startswith(TRAIN) or active or done < total:
-                style = "bold" if active else ("dim" if done >= total else "")
-                table.add_row(Text(rule, style), _bar(done, total), Text(f"{done}/{total}", style))
-        lines = [
-            Text(f"{job.label}: {step}", "cyan")
-            for job in list(progress.running.values())
-            if job.rule.startswith(TRAIN) and (step := _step(job))
-        ]
-        left_s = progress.left_s()
-        clock = f"{duration(time.monotonic() - progress.started_s)} so far"
-        left = f", about {duration(left_s)} left" if left_s else ""
-        return Group(table, *lines, Text(clock + left, "dim"))
 
 
 def duration(seconds: float | None) -> str:
@@ -170,19 +140,22 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _bar(done: int, total: int) -> Text:
-    filled = round(BAR_WIDTH * done / total) if total else BAR_WIDTH
-    return Text("━" * filled, "green") + Text("━" * (BAR_WIDTH - filled), "bright_black")
+def _newest_events(run: Path) -> list[Path]:
+    """The events of the attempts in a run's folder, the newest first."""
+    found = []
+    for path in run.glob("attempt-*/events.jsonl"):
+        try:
+            found.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    return [path for _, path in sorted(found, reverse=True)]
 
 
-def _step(job: Job) -> str:
-    """The newest step of a training job, read from the events of its attempt."""
-    if not job.output:
-        return ""
-    events = Path(job.output[0]).parent / "attempt" / "events.jsonl"
+def _last_step(events: Path) -> str:
+    """The newest step in a file of events."""
     try:
         with events.open("rb") as stream:
-            stream.seek(max(events.stat().st_size - 4096, 0))
+            stream.seek(max(events.stat().st_size - _TAIL_BYTES, 0))
             lines = stream.read().decode(errors="replace").splitlines()
     except OSError:
         return "starting"

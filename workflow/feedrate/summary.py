@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate import paths
-from feedrate.config.base import Level, level_text
+from feedrate.config.base import BETWEEN_LEVELS, Level, level_text
 from feedrate.config.published import parse_levels
 
 BAD = ("failed", "invalid")
@@ -31,7 +31,7 @@ def show(report: Path | None) -> None:
 
 
 def _table(study: str, rows: list[dict[str, str]]) -> Table:
-    factors = _varying([parse_levels(row["cell"], ",") for row in rows])
+    factors = _varying([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows])
     table = Table(title=study, title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.add_column("device", no_wrap=True)
     for name in (*factors, "samples/s", "95% interval", "data wait"):
@@ -39,7 +39,7 @@ def _table(study: str, rows: list[dict[str, str]]) -> Table:
     table.add_column("limited by", no_wrap=True)
     table.add_column("")
     for row in rows:
-        levels = parse_levels(row["cell"], ",")
+        levels = parse_levels(row["cell"], BETWEEN_LEVELS)
         table.add_row(
             row["device"],
             *(level_text(levels[name]) for name in factors),

@@ -5,24 +5,27 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from feedrate import driver, paths
+from feedrate import detect, driver, paths
 from feedrate.config import load, plan
 from feedrate.plan_view import PlanView
 from feedrate.results.expression import check_claims
 
 try:
-    PROJECT = plan.load_project(Path(workflow.basedir), config)
+    PROJECT = plan.load_project(Path(workflow.basedir), config, detect.machine)
     for name, study in PROJECT.studies.items():
         check_claims(name, study, PROJECT.devices)
 except load.ConfigError as error:
     raise WorkflowError(str(error)) from None
 VIEW = PlanView(PROJECT, Path(workflow.basedir))
 STUDIES = list(PROJECT.studies)
+# All cores of the machine; on a cluster a profile's `cpus_per_task` says how many.
+CORES = workflow.resource_settings.cores or 8
+SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
+DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 
-if workflow.is_main_process:
+if workflow.is_main_process and not workflow.output_settings.dryrun:
     driver.hold()
-    driver.tell_jobs(workflow.execution_settings)
-driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT.config.push_to_hub)
+driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
 
 
 wildcard_constraints:

@@ -9,6 +9,7 @@ rule fetch_dataset:
         f"{paths.LOGS}/fetch_dataset/{{dataset}}.log",
     benchmark:
         f"{paths.LOGS}/fetch_dataset/{{dataset}}.tsv"
+    localrule: DOWNLOADS_ARE_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -31,7 +32,7 @@ rule preprocess_dataset:
         f"{paths.LOGS}/preprocess_dataset/{{dataset}}.tsv"
     conda:
         "../../envs/report.yaml"
-    threads: workflow.cores or 8
+    threads: CORES
     params:
         prepare=lambda wc: VIEW.preparing(wc.dataset),
     shell:

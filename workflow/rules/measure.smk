@@ -9,6 +9,7 @@ rule parse_log:
         paths.RECORD,
     log:
         f"{paths.RUN}/parse.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -28,6 +29,7 @@ rule collect_results:
         cells=paths.CELLS_CSV,
     log:
         f"{paths.LOGS}/collect_results/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -46,6 +48,7 @@ rule check_claims:
         paths.CLAIMS_CSV,
     log:
         f"{paths.LOGS}/check_claims/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -63,6 +66,7 @@ rule fit_loader_model:
         paths.FIT_CSV,
     log:
         f"{paths.LOGS}/fit_loader_model/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -87,6 +91,7 @@ rule merge_results:
         fit=paths.of_all_studies(paths.FIT_CSV),
     log:
         f"{paths.LOGS}/merge_results.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:

@@ -24,6 +24,7 @@ for caption, names in VIEW.captions("tables"):
             f"{paths.LOGS}/tabulate/{{study}}.{{table}}.log",
         wildcard_constraints:
             table=names,
+        localrule: SHORT_IS_LOCAL
         conda:
             "../../envs/report.yaml"
         params:
@@ -52,6 +53,7 @@ for caption, names in VIEW.captions("figures"):
             f"{paths.LOGS}/plot/{{study}}.{{figure}}.log",
         wildcard_constraints:
             figure=names,
+        localrule: SHORT_IS_LOCAL
         conda:
             "../../envs/report.yaml"
         params:
@@ -84,6 +86,7 @@ rule write_overview:
         paths.OVERVIEW,
     log:
         f"{paths.LOGS}/write_overview.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
@@ -102,6 +105,9 @@ rule confirm_results:
         paths.CONFIRMED,
     log:
         f"{paths.LOGS}/confirm_results.log",
+    # What failed is known by now: a profile's retries would only tell it again.
+    retries: 0
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     shell:

@@ -20,7 +20,7 @@ for device, entry in VIEW.devices():
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         # All cores: a training job is never measured while another job runs beside it.
-        threads: entry.threads or workflow.cores or 8
+        threads: entry.threads or CORES
         resources:
             **VIEW.job_resources(device),
         params:

@@ -2,13 +2,15 @@
 
 import logging
 import os
-from collections.abc import Mapping
-from typing import Any
+import re
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate.progress import Display, Progress
+from feedrate.display import Display
+from feedrate.job_errors import Failures
+from feedrate.planning import dry_run
+from feedrate.progress import Job, Progress
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
 
@@ -21,11 +23,11 @@ SAID_ELSEWHERE = (
 )
 """What Snakemake adds after a job's own message and ours."""
 
+OF_NO_USE = ("No SLURM account given", "Guessed SLURM account", "Unable to guess SLURM account")
+"""Warnings of Slurm's executor about an account that nobody needs to name; sbatch says if so."""
 
-def job_error(record: Mapping[str, Any]) -> str:
-    """`train_cpu failed (logs/x.log)`; the job itself has said why."""
-    logs = ", ".join(record.get("log") or [])
-    return f"{record.get('rule_name')} failed{f' ({logs})' if logs else ''}"
+SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
+AGAIN = re.compile(r"Trying to restart job (\d+)")
 
 
 class LogHandler(LogHandlerBase):
@@ -33,9 +35,15 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         self._quiet = bool(self.common_settings.quiet)
-        self._plain = bool(self.common_settings.dryrun or self.common_settings.verbose)
+        self._jobs = dry_run.JobWriter() if dry_run.is_wanted() else None
+        dryrun = self.common_settings.dryrun and self._jobs is None
+        self._plain = bool(dryrun or self.common_settings.verbose)
         self._progress = Progress()
-        self._display = Display(self._progress, enabled=not (self._quiet or self._plain))
+        enabled = not (self._quiet or self._plain or self._jobs)
+        self._display = Display(self._progress, enabled=enabled)
+        self._warned: set[str] = set()
+        self._failures = Failures()
+        self._failed: dict[int, Job] = {}
         # Training jobs print step lines of their own only where no display shows them.
         if self._quiet or self._display.live:
             os.environ["FEEDRATE_QUIET"] = "1"
@@ -43,20 +51,54 @@ class LogHandler(LogHandlerBase):
     def emit(self, record: logging.LogRecord) -> None:
         """Show one log record."""
         event = str(getattr(record, "event", "") or "")
-        if event in SHOWN_AS_EVENTS and not self._plain:
+        if self._plain:
+            self._display.message(self.format(record))
+        elif event == LogEvent.JOB_INFO and self._jobs:
+            self._jobs.add(record.__dict__)
+        elif event == LogEvent.JOB_ERROR:
+            self._tell_failure(record)
+        elif event in SHOWN_AS_EVENTS:
             self._progress.update(event, record.__dict__)
             self._display.show()
-        elif self._plain or record.levelno >= logging.WARNING:
-            text = self.format(record)
-            if self._plain or not text.startswith(SAID_ELSEWHERE):
-                self._display.message(text)
-        if event == LogEvent.JOB_ERROR and not self._plain:
-            self._display.message(job_error(record.__dict__))
+        elif record.levelno >= logging.WARNING:
+            self._tell(self.format(record))
+        else:
+            self._tell_of_cluster(record.getMessage())
 
     def close(self) -> None:
         """Take the display down."""
+        for line in self._failures.rest():
+            self._tell(line)
+        if self._jobs:
+            self._jobs.close()
         self._display.close()
         super().close()
+
+    def _tell(self, text: str) -> None:
+        """A warning or an error, once, and without the traceback of a library."""
+        text = text.partition("\nTraceback (most recent call last)")[0]
+        if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
+            self._warned.add(text)
+            self._display.message(text)
+
+    def _tell_failure(self, record: logging.LogRecord) -> None:
+        """A job failed; whether it is tried again, Snakemake says next."""
+        number = record.__dict__.get("jobid", -1)
+        job = self._progress.running.get(number)
+        self._progress.update(str(LogEvent.JOB_ERROR), record.__dict__)
+        line = self._failures.line(record.__dict__, job.label if job else "")
+        if line:
+            self._display.message(line)
+        if line and job:
+            self._failed[number] = job
+
+    def _tell_of_cluster(self, text: str) -> None:
+        """What Snakemake says of jobs in words alone."""
+        if found := SUBMITTED.match(text):
+            self._progress.sent(int(found[1]), found[2])
+            self._display.show()
+        elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
+            self._display.message(f"{job.rule} {job.label}: trying again")
 
     @property
     def writes_to_stream(self) -> bool:

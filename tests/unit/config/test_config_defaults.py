@@ -126,8 +126,9 @@ def test_the_default_is_the_embedded_one(project):
 def test_on_accelerators_it_is_the_published_setting(copy):
     project = copy.load(devices=["gaudi2", "h100"])
     plan = make_plan(project)
+    launchers = {"gaudi2": "mpirun", "h100": "torchrun"}
     for spec in plan.runs.values():
-        assert (spec.count, spec.launcher) == (8, "torchrun")
+        assert (spec.count, spec.launcher) == (8, launchers[spec.device])
         assert spec.settings.model.size == "large"
         assert (spec.settings.train.batch_size, spec.settings.train.precision) == (48, "bf16")
         assert spec.settings.loader.max_tokens == 128

@@ -237,9 +237,9 @@ CASES = {
         IN_STUDY + "adapt.h200.protocol.step: unknown key; did you mean steps?",
     ),
     "study: adapts a wrong value": (
-        STUDY, ("precision: fp32", "precision: fp16"),
-        IN_STUDY + "adapt.cpu.settings.train.precision: 'fp16' is not allowed; "
-        "did you mean bf16? allowed: bf16, fp32",
+        STUDY, ("precision: fp32", "precision: fp64"),
+        IN_STUDY + "adapt.cpu.settings.train.precision: 'fp64' is not allowed; "
+        "did you mean fp16? allowed: bf16, bf16_full, fp16, fp16_full, fp32",
     ),
     "study: adapts an unknown part": (
         STUDY, ("    protocol: {steps: 46", "    protocl: {steps: 46"),

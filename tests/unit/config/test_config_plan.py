@@ -128,7 +128,7 @@ def test_names_are_unique_and_can_stand_in_a_path(project):
     plan = make_plan(project)
     for key, spec in plan.runs.items():
         assert key == (spec.study, spec.device, spec.cell, spec.repeat)
-        assert re.fullmatch(r"[A-Za-z0-9_.+=,-]+", spec.cell)
+        assert re.fullmatch(r"[A-Za-z0-9_.+=~-]+", spec.cell)
         assert spec.cell == cell_name(spec.levels)
         assert len(spec.cell) < 255
     folders = {(s.study, s.device, s.cell, s.repeat) for s in plan.runs.values()}

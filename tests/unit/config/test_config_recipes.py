@@ -89,7 +89,7 @@ def test_add_a_level(follow):
     before, after = follow("Add a level")
     new = runs(after) - runs(before)
     assert runs(before) <= runs(after)
-    assert {cell for _, _, cell, _ in new} == {"workers=4,decode=host,strategy=ddp"}
+    assert {cell for _, _, cell, _ in new} == {"workers=4~decode=host~strategy=ddp"}
     assert len(new) == 3
 
 
@@ -97,7 +97,7 @@ def test_add_a_factor(follow):
     before, after = follow("Add a factor")
     cells = {cell for _, _, cell, _ in runs(after)}
     assert cells == {
-        f"workers={w},decode=host,strategy=ddp,persistent={p}"
+        f"workers={w}~decode=host~strategy=ddp~persistent={p}"
         for w in (0, 1, 2, 16)
         for p in ("false", "true")
         if (w, p) != (0, "true")

@@ -1,16 +1,24 @@
 """Adapters: cpu as it is, cuda and hpu as far as a machine without them can tell."""
 
+import json
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from feedrate.config.settings import TrainSettings
+from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.devices import cpu, cuda, hpu
 from feedrate.devices.base import DeviceError, UnsupportedError, adapter
 
-FP32 = TrainSettings(precision="fp32")
+
+def settings(**train) -> Settings:
+    """Settings of a run; `train` are fields of that part."""
+    model = ModelSettings(name="bridgetower", size="tiny")
+    return Settings(model=model, train=TrainSettings(**train))
+
+
+FP32 = settings(precision="fp32")
 
 
 def test_cpu_memory_is_this_process_and_the_peak_can_be_reset():
@@ -54,16 +62,16 @@ def test_cpu_arguments_keep_to_the_cpu(tmp_path):
     assert arguments.use_cpu
     assert not arguments.bf16
     assert not arguments.dataloader_pin_memory
-    assert adapter("cpu").training_arguments(common, TrainSettings(precision="bf16"), 1).bf16
+    assert adapter("cpu").training_arguments(common, settings(precision="bf16"), 1).bf16
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_fast_ddp_is_refused_off_hpu(kind):
-    train = TrainSettings(strategy="fast_ddp")
+    asked = settings(strategy="fast_ddp")
     module = {"cpu": cpu, "cuda": cuda}[kind]
     bare = object.__new__(module.DeviceAdapter)
     with pytest.raises(UnsupportedError, match=f"fast_ddp is a strategy of hpu.*{kind}; use ddp"):
-        bare.training_arguments({}, train, 0)
+        bare.training_arguments({}, asked, 0)
 
 
 def test_cuda_is_never_replaced_by_another_device(monkeypatch):
@@ -115,9 +123,9 @@ def gaudi(monkeypatch):
     core = ModuleType("habana_frameworks.torch.core")
     core.mark_step = lambda: calls.append("mark_step")
     optimum = ModuleType("optimum.habana")
-    optimum.GaudiTrainingArguments = lambda **kwargs: SimpleNamespace(**kwargs)
-    optimum.GaudiConfig = lambda **kwargs: SimpleNamespace(**kwargs)
-    optimum.GaudiTrainer = type("GaudiTrainer", (), {})
+    optimum.GaudiTrainingArguments = lambda **kwargs: SimpleNamespace(
+        **kwargs, device=torch.device("hpu")
+    )
     modeling = ModuleType("optimum.habana.transformers.modeling_utils")
     modeling.adapt_transformers_to_gaudi = lambda: calls.append("adapt")
     for module in (device, core, optimum, modeling):
@@ -127,16 +135,26 @@ def gaudi(monkeypatch):
     return calls
 
 
-def test_hpu_takes_gaudis_trainer_and_leaves_out_the_same_steps(gaudi):
+def test_hpu_arguments_leave_out_the_same_steps(gaudi, tmp_path):
     device = adapter("hpu", 0, 8)
-    train = TrainSettings(precision="bf16", strategy="fast_ddp")
-    arguments = device.training_arguments({"max_steps": 9}, train, 3)
+    common = {"output_dir": str(tmp_path), "max_steps": 9}
+    asked = settings(precision="bf16", strategy="fast_ddp")
+    arguments = device.training_arguments(common, asked, 3)
     assert (arguments.use_habana, arguments.use_lazy_mode, arguments.bf16) == (True, True, True)
     assert arguments.distribution_strategy == "fast_ddp"
     assert arguments.throughput_warmup_steps == 3
-    assert device.trainer_class().__name__ == "GaudiTrainer"
-    assert device.trainer_kwargs(train)["gaudi_config"].use_torch_autocast
-    assert not device.trainer_kwargs(FP32)["gaudi_config"].use_torch_autocast
+    config = json.loads((tmp_path / "gaudi_config.json").read_text())
+    assert config["use_torch_autocast"]
+    device.training_arguments(common, FP32, 3)
+    assert not json.loads((tmp_path / "gaudi_config.json").read_text())["use_torch_autocast"]
+
+
+def test_hpu_arguments_that_would_train_elsewhere_are_refused(gaudi, tmp_path):
+    sys.modules["optimum.habana"].GaudiTrainingArguments = lambda **_kwargs: SimpleNamespace(
+        device=torch.device("cpu")
+    )
+    with pytest.raises(DeviceError, match="would train on cpu"):
+        adapter("hpu").training_arguments({"output_dir": str(tmp_path)}, FP32, 3)
 
 
 def test_hpu_memory_and_synchronisation(gaudi):

@@ -66,6 +66,14 @@ def test_in_a_container_the_root_of_the_mount_is_read(kernel):
     assert host.cores_granted(proc, cgroup) == 8
 
 
+def test_the_quota_counts_for_the_jobs_affinity_and_not_for_a_ranks(kernel):
+    proc, cgroup = kernel
+    assert host.cores_granted(proc, cgroup, affinity=96) == 96
+    write(proc / "self/cgroup", "0::/\n")
+    write(cgroup / "cpu.max", "800000 100000\n")
+    assert host.cores_granted(proc, cgroup, affinity=96) == 8
+
+
 def test_less_than_one_core_is_one(kernel):
     proc, cgroup = kernel
     write(proc / "self/cgroup", "0::/\n")
@@ -120,7 +128,7 @@ def test_oom_kills_of_the_kernel(kernel):
 
 def test_facts_of_this_host():
     facts = host.host_facts()
-    assert 1 <= facts["cores_granted"] <= facts["cores_of_host"]
+    assert 1 <= host.cores_granted() <= facts["cores_of_host"]
     assert facts["host_memory_gib"] > 0.1
     assert facts["packages"]["torch"]
     assert "optimum-habana" not in facts["packages"]

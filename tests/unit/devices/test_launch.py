@@ -1,52 +1,144 @@
 """Commands and environments of the launchers."""
 
+import math
 import sys
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from job_specs import make_job
 
+from feedrate.config.settings import Launcher
 from feedrate.devices import launch
+from feedrate.devices.allocation import Meeting
+from feedrate.devices.base import DeviceError
+from feedrate.devices.topology import Cpu
 
 MODULE = ["feedrate.train.worker", "--run", "a b"]
 
 
-def test_a_single_process_is_the_interpreter_itself():
-    assert launch.launch_command("single", 1, 2, MODULE) == [sys.executable, "-m", *MODULE]
-
-
-def test_torchrun_on_one_node():
-    command = launch.launch_command("torchrun", 8, 2, MODULE)
-    assert command[:5] == [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=8",
-    ]
-    assert command[5:] == ["--module", "--", *MODULE]
-
-
-def test_mpirun_has_the_published_form():
-    command = " ".join(launch.launch_command("mpirun", 8, 6, MODULE))
-    assert command.startswith(
-        "mpirun -n 8 --bind-to core --map-by socket:PE=6 --rank-by slot --report-bindings "
-        "--allow-run-as-root "
+def server(sockets: int, cores: int, threads: int = 2) -> list[Cpu]:
+    """A server's logical CPUs, numbered as Linux does: all first threads, then all second ones."""
+    physical = [(s, s * cores + c) for s in range(sockets) for c in range(cores)]
+    return sorted(
+        Cpu(socket, socket, core, core + thread * sockets * cores)
+        for socket, core in physical
+        for thread in range(threads)
     )
 
 
-def test_threads_of_a_rank_are_its_share_of_the_cores():
-    made = launch.launch_environment("cpu", "torchrun", 2, 3, {"HOME": "/h"})
+def test_every_launcher_of_the_configuration_is_there():
+    assert set(launch.LAUNCHERS) == set(get_args(Launcher))
+
+
+def test_a_single_process_is_the_interpreter_itself():
+    assert launch.launch_command(make_job(), MODULE) == [sys.executable, "-m", *MODULE]
+
+
+def test_torchrun_on_one_node():
+    command = launch.launch_command(make_job("torchrun", 8), MODULE)
+    assert command[:3] == [sys.executable, "-m", "torch.distributed.run"]
+    assert command[3:] == ["--standalone", "--nproc_per_node=8", "--module", "--", *MODULE]
+
+
+def test_mpirun_has_the_published_form(monkeypatch):
+    """As `gaudi_spawn.py --use_mpi --world_size 8` makes it on a Gaudi2 server: 2 x 40 cores."""
+    monkeypatch.setattr(launch, "read_topology", lambda _cpus: server(2, 40))
+    command = launch.launch_command(make_job("mpirun", 8, kind="hpu"), MODULE)
+    assert " ".join(command[:-1]) == (
+        "mpirun -n 8 --bind-to core --map-by socket:PE=10 --rank-by slot --report-bindings "
+        f"--allow-run-as-root {sys.executable} -m feedrate.train.worker --run"
+    )
+    assert command[-1] == "a b"
+
+
+def test_mpirun_maps_by_slot_where_every_cpu_is_a_socket_of_its_own():
+    binding = launch.mpi_binding(4, server(8, 1, threads=1))
+    assert binding == ["--bind-to", "core", "--map-by", "slot:PE=2", "--rank-by", "slot"]
+
+
+def test_mpirun_maps_by_slot_where_a_socket_cannot_take_its_ranks():
+    granted = [cpu for cpu in server(2, 8, threads=1) if cpu.socket == 0 or cpu.core < 10]
+    assert "slot:PE=2" in launch.mpi_binding(4, granted)  # 8 cores beside 2
+
+
+def test_with_fewer_cores_than_ranks_mpirun_binds_nothing():
+    assert launch.mpi_binding(8, server(1, 4)) == ["--oversubscribe", "--bind-to", "none"]
+
+
+@given(
+    ranks=st.integers(1, 16),
+    sockets=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    threads=st.integers(1, 2),
+)
+def test_mpirun_never_binds_more_cores_than_there_are(ranks, sockets, threads):
+    cpus, first = [], 0
+    for socket, cores in enumerate(sockets):
+        cpus += [
+            Cpu(socket, socket, first + core, (first + core) * threads + thread)
+            for core in range(cores)
+            for thread in range(threads)
+        ]
+        first += cores
+    binding = launch.mpi_binding(ranks, cpus)
+    if binding[0] == "--oversubscribe":
+        assert sum(sockets) < ranks
+        return
+    by, _, each = binding[3].partition(":PE=")
+    assert int(each) == sum(sockets) // ranks
+    if by == "socket":
+        assert min(sockets) // int(each) >= math.ceil(ranks / len(sockets))
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    monkeypatch.setattr(launch, "meeting", lambda nodes: Meeting("4711", "10.0.0.5", 24711))
+
+
+def test_several_nodes_are_one_torchrun_each_with_one_meeting_point(slurm):
+    job = make_job("srun", 16, kind="cuda", nodes=2)
+    command = launch.launch_command(job, MODULE)
+    inside = command.index(sys.executable)
+    assert command[:inside] == [
+        *("srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1"),
+        *("--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
+    ]
+    assert command[inside + 1 :] == [
+        *("-m", "feedrate.devices.node", "--nnodes=2", "--nproc_per_node=8"),
+        *("--rdzv_backend=c10d", "--rdzv_endpoint=10.0.0.5:24711", "--rdzv_id=4711"),
+        *("--module", "--", *MODULE),
+    ]
+
+
+def test_modules_are_loaded_on_every_node(slurm):
+    job = make_job("srun", 16, kind="cuda", nodes=2, modules=["cuda/12.8"])
+    command = launch.launch_command(job, MODULE)
+    assert command.index("srun") < command.index("bash") < command.index(sys.executable)
+
+
+def test_several_nodes_without_slurm_are_a_sentence(monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(DeviceError, match=r"srun starts 2 nodes of a Slurm job, and this is none"):
+        launch.launch_command(make_job("srun", 16, nodes=2), MODULE)
+
+
+def test_threads_of_a_rank_are_its_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(launch, "cores_granted", lambda: 12)
+    made = launch.launch_environment(make_job("torchrun", 4), {"HOME": "/h"})
     assert made["OMP_NUM_THREADS"] == "3"
     assert made["HOME"] == "/h"
     assert made["TOKENIZERS_PARALLELISM"] == "false"
+    two_nodes = make_job("srun", 8, nodes=2)
+    assert launch.launch_environment(two_nodes, {})["OMP_NUM_THREADS"] == "3"
+    assert launch.launch_environment(make_job("torchrun", 99), {})["OMP_NUM_THREADS"] == "1"
 
 
 def test_threads_on_a_cpu_wait_without_spinning_unless_the_user_says_so():
-    assert launch.launch_environment("cpu", "single", 1, 2, {})["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert launch.launch_environment(make_job(), {})["OMP_WAIT_POLICY"] == "PASSIVE"
     user = {"OMP_WAIT_POLICY": "ACTIVE"}
-    assert launch.launch_environment("cpu", "single", 1, 2, user)["OMP_WAIT_POLICY"] == "ACTIVE"
-    assert "OMP_WAIT_POLICY" not in launch.launch_environment("cuda", "single", 1, 2, {})
+    assert launch.launch_environment(make_job(), user)["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert "OMP_WAIT_POLICY" not in launch.launch_environment(make_job(kind="cuda"), {})
 
 
 @pytest.mark.parametrize(
@@ -55,15 +147,44 @@ def test_threads_on_a_cpu_wait_without_spinning_unless_the_user_says_so():
 )
 def test_a_job_sees_no_more_gpus_than_it_has_ranks(visible, count, expected):
     given_environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    made = launch.launch_environment("cuda", "single", count, 1, given_environment)
+    made = launch.launch_environment(make_job("torchrun", count, kind="cuda"), given_environment)
     assert made["CUDA_VISIBLE_DEVICES"] == expected
+    assert made["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-def test_gaudi_runs_lazily_unless_the_user_says_otherwise():
-    assert launch.launch_environment("hpu", "mpirun", 8, 1, {})["PT_HPU_LAZY_MODE"] == "1"
-    eager = launch.launch_environment("hpu", "mpirun", 8, 1, {"PT_HPU_LAZY_MODE": "0"})
-    assert eager["PT_HPU_LAZY_MODE"] == "0"
-    assert eager["MASTER_ADDR"] == "localhost"
+def test_gpus_of_other_nodes_are_left_to_slurm():
+    made = launch.launch_environment(make_job("srun", 16, kind="cuda", nodes=2), {})
+    assert "CUDA_VISIBLE_DEVICES" not in made
+
+
+def test_gaudi_runs_in_the_mode_of_its_settings_whatever_the_shell_says():
+    def mode(name: str) -> str:
+        job = make_job("mpirun", 8, kind="hpu", mode=name)
+        return launch.launch_environment(job, {"PT_HPU_LAZY_MODE": "7"})["PT_HPU_LAZY_MODE"]
+
+    assert [mode("lazy"), mode("eager"), mode("compile")] == ["1", "0", "0"]
+
+
+def test_ranks_under_mpirun_meet_where_optimum_habanas_do():
+    made = launch.launch_environment(make_job("mpirun", 8, kind="hpu"), {})
+    assert (made["MASTER_ADDR"], made["MASTER_PORT"]) == ("localhost", "29500")
+    chosen = launch.launch_environment(make_job("mpirun", 8), {"MASTER_PORT": "1234"})
+    assert chosen["MASTER_PORT"] == "1234"
+
+
+def test_what_an_outer_launcher_said_does_not_reach_a_job():
+    outer = {"RANK": "3", "LOCAL_RANK": "3", "OMPI_COMM_WORLD_RANK": "3", "PMIX_RANK": "0"}
+    outer |= {"SLURM_JOBID": "7", "SLURM_JOB_ID": "7", "HOME": "/h"}
+    made = launch.launch_environment(make_job("mpirun", 2), outer)
+    assert not set(made) & (set(outer) - {"HOME"})
+    # Without them srun would not find the job.
+    assert launch.launch_environment(make_job("srun", 2, nodes=2), outer)["SLURM_JOB_ID"] == "7"
+
+
+def test_the_registrys_variables_stand_above_all_others():
+    job = make_job(environment={"OMP_NUM_THREADS": "1", "HOME": "/there"})
+    made = launch.launch_environment(job, {"HOME": "/h"})
+    assert (made["OMP_NUM_THREADS"], made["HOME"]) == ("1", "/there")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +210,10 @@ def test_ranks_are_read_as_the_launchers_tell_them(environment, expected):
     assert launch.rank_from_environment(environment) == expected
 
 
-@given(st.dictionaries(st.sampled_from([*launch.MATTERS, "HOME", "HF_TOKEN"]), st.text()))
+MATTER = ["OMP_NUM_THREADS", "PT_HPU_LAZY_MODE", "NCCL_DEBUG", "HABANA_VISIBLE_DEVICES", "CUDA_X"]
+
+
+@given(st.dictionaries(st.sampled_from([*MATTER, "HOME", "HF_TOKEN", "PATH"]), st.text()))
 def test_only_variables_that_matter_for_speed_are_told(environment):
     told = launch.told_environment(environment)
-    assert told == {k: v for k, v in environment.items() if k not in ("HOME", "HF_TOKEN")}
+    assert told == {k: v for k, v in environment.items() if k in MATTER}

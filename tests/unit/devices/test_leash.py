@@ -2,11 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
-from feedrate.devices.leash import SUPERVISOR, is_alive
+import pytest
+
+from feedrate.devices.leash import SUPERVISOR, is_alive, supervisor
 
 CHILD = """
 import time
@@ -40,18 +43,37 @@ def test_a_child_dies_when_its_parent_is_killed():
     assert gone(child)
 
 
-def test_a_worker_that_starts_after_its_supervisor_died_ends_at_once():
-    with subprocess.Popen([sys.executable, "-c", "pass"]) as dead:
+@pytest.fixture
+def dead():
+    """The number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         pass
-    ended = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        env={**os.environ, SUPERVISOR: str(dead.pid)},
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert ended.returncode == 1
-    assert ended.stdout == b""
+    return process.pid
+
+
+def first_word(value: str) -> bytes:
+    """What a worker says whose supervisor is `value`."""
+    environment = {**os.environ, SUPERVISOR: value}
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], env=environment, stdout=subprocess.PIPE
+    ) as child:
+        said = child.stdout.readline()
+        child.kill()
+    return said
+
+
+def test_a_worker_that_starts_after_its_supervisor_died_ends_at_once(dead):
+    assert first_word(f"{dead}@{socket.gethostname()}") == b""
+    assert first_word(str(dead)) == b""
+
+
+def test_a_supervisor_on_another_host_is_not_looked_for_here(dead):
+    assert first_word(f"{dead}@elsewhere") == b"up\n"
+
+
+def test_a_process_names_itself_as_supervisor():
+    assert supervisor() == f"{os.getpid()}@{socket.gethostname()}"
+    assert first_word(supervisor()) == b"up\n"
 
 
 def test_another_users_process_is_alive():

@@ -8,10 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.pairs import PairDataset, WorkerStart, check_decode, collate
+from feedrate.data.loading.pairs import PairDataset, WorkerStart, collate
 from feedrate.data.manifest import DataError
-from feedrate.devices.base import UnsupportedError
 from feedrate.train.failure import classify
 
 
@@ -61,13 +59,6 @@ def test_a_batch_asks_for_the_loss(pairs):
     assert batch["return_loss"] is True
     assert batch["pixel_values"].shape == (3, 3, 32, 32)
     assert batch["input_ids"].shape == (3, 10)
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda", "hpu"])
-def test_decoding_on_the_device_is_refused_and_never_replaced(kind):
-    check_decode(kind, LoaderSettings(decode="host"))
-    with pytest.raises(UnsupportedError, match=r"loader\.decode: device: .*; use host"):
-        check_decode(kind, LoaderSettings(decode="device"))
 
 
 class Threads:

@@ -3,9 +3,11 @@ import statistics
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from run_folder import make_spec, rank_events, write_run
 
 from feedrate.config.device import Peak
+from feedrate.config.settings import HpuSettings
 from feedrate.logs.events import Step, read_run_events
 from feedrate.logs.measurement import ceilings, measure, quantile, step_sum
 
@@ -51,6 +53,18 @@ def test_the_first_step_stands_apart(ranks):
     assert m.first_step_s == 9.0
     assert m.step_time_max_s == 0.5
     assert (m.loss_first, m.loss_last) == (2.0, 2.0 / 13)
+
+
+def test_fp8_has_a_peak_of_its_own(ranks):
+    spec = make_spec(kind="hpu")
+    fast = replace(spec, settings=replace(spec.settings, hpu=HpuSettings(fp8=True)))
+    m = measure(ranks, fast, PEAKS, None)
+    assert m is not None
+    assert m.mfu is None
+    m = measure(ranks, fast, [*PEAKS, Peak(precision="fp8", datasheet_tflops=80, source="x")], None)
+    assert m is not None
+    assert m.mfu == pytest.approx(10 / 80)
+    assert measure(ranks, replace(fast, kind="cuda"), PEAKS, None).mfu == pytest.approx(10 / 40)
 
 
 def test_mfu_is_over_all_devices_at_the_precision(ranks):

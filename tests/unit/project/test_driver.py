@@ -1,11 +1,18 @@
+import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from feedrate import driver
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project
+
+ROOT = Path(__file__).resolve().parents[3]
 
 HOLD = "import sys, time; from feedrate import driver; driver.hold(); print('held', flush=True); "
 
@@ -57,14 +64,112 @@ def test_no_driver_where_nothing_was_ever_run(folder):
     assert driver.other_driver() == ""
 
 
-def test_jobs_find_this_python_and_the_package_first(folder, monkeypatch):
+def mark(folder, host="login7"):
+    (folder / ".snakemake").mkdir(exist_ok=True)
+    (folder / driver.LOCK).write_text(json.dumps({"pid": 4711, "host": host, "since": 1.8e9}))
+
+
+def test_a_driver_on_another_host_that_holds_the_mark_is_named_with_its_host(folder, other):
+    mark(folder)
+    assert driver.other_driver().startswith("process 4711 on login7 since ")
+
+
+def test_whether_a_driver_on_another_host_lives_is_not_guessed(folder):
+    mark(folder)
+    lock(folder)
+    assert driver.other_driver() == "", "a lock of another host may not be seen from here"
+    assert driver.unseen_driver().startswith("process 4711 on login7 since ")
+
+
+def test_it_is_not_taken_for_dead_by_a_later_call_on_this_host(folder):
+    mark(folder)
+    lock(folder)
+    driver.hold()
+    assert driver.unseen_driver().startswith("process 4711 on login7 ")
+    assert driver._held is None
+
+
+def test_without_a_lock_of_snakemake_it_has_ended(folder):
+    mark(folder)
+    assert driver.unseen_driver() == ""
+    driver.hold()
+    assert json.loads((folder / driver.LOCK).read_text())["host"] == socket.gethostname()
+    driver._held.close()
+
+
+def test_a_driver_that_was_killed_on_this_host_is_known_to_be_dead(folder):
+    mark(folder, socket.gethostname())
+    lock(folder)
+    assert (driver.other_driver(), driver.unseen_driver()) == ("", "")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"pid": 1}', "no JSON"])
+def test_a_mark_that_cannot_be_read_stops_nobody(folder, text):
+    lock(folder)
+    (folder / driver.LOCK).write_text(text)
+    assert (driver.other_driver(), driver.unseen_driver()) == ("", "")
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for word in ("DRIVER_PID", "DRIVER_SINCE", "PUSH_TO", "MODEL_PATTERNS", "RETRIES", "FORCED"):
+        monkeypatch.setenv(f"FEEDRATE_{word}", "")
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    for variable in ("FEEDRATE_DRIVER_PID", "FEEDRATE_PUSH_TO"):
-        monkeypatch.setenv(variable, "")
+    return os.environ
+
+
+def project(**changes):
+    values = read_yaml(ROOT / "config/config.yaml") | changes
+    return load_project(ROOT, values)
+
+
+def test_jobs_find_this_python_and_the_package_first(folder, environment):
     for _ in range(2):
-        driver.equip_jobs(folder / "workflow", "me/models")
-    assert os.environ["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
-    assert os.environ["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
-    assert os.environ["FEEDRATE_PUSH_TO"] == "me/models"
-    assert os.environ["FEEDRATE_DRIVER_PID"] == str(os.getpid())
+        driver.equip_jobs(folder / "workflow", project(push_to_hub="me/models"))
+    assert environment["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+    assert environment["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
+    assert environment["FEEDRATE_PUSH_TO"] == "me/models"
+
+
+def test_jobs_are_told_the_driver_and_its_host(folder, environment):
+    driver.equip_jobs(folder, project())
+    assert environment["FEEDRATE_DRIVER_PID"] == f"{os.getpid()}@{socket.gethostname()}"
+    assert environment["FEEDRATE_PUSH_TO"] == ""
+
+
+def test_jobs_are_told_which_model_each_device_is(folder, environment):
+    driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
+    told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
+    assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?2).*"}
+
+
+@pytest.mark.parametrize(
+    ("forced", "said"),
+    [({}, ""), ({"forceall": True}, "1"), ({"forcerun": {"train_cpu"}}, "1")],
+)
+def test_jobs_are_told_how_they_are_tried(environment, forced, said):
+    plain = {"forceall": False, "forcetargets": False, "forcerun": set()}
+    driver.tell_jobs(
+        SimpleNamespace(
+            execution_settings=SimpleNamespace(retries=2),
+            dag_settings=SimpleNamespace(**plain | forced),
+        )
+    )
+    assert environment["FEEDRATE_RETRIES"] == "2"
+    assert environment["FEEDRATE_FORCED"] == said
+    assert float(environment["FEEDRATE_DRIVER_SINCE"]) > 1.7e9
+
+
+@pytest.mark.parametrize(
+    ("typed", "rest"),
+    [
+        (["--profile", "gaudi", "plan"], "--profile gaudi"),
+        (["plan", "--config", "devices=[h100, cpu]"], "--config 'devices=[h100, cpu]'"),
+        (["--profile", "plan", "plan"], "--profile plan"),
+        (["--lint"], "--lint"),
+    ],
+)
+def test_a_target_is_taken_out_of_the_command(monkeypatch, typed, rest):
+    monkeypatch.setattr(sys, "argv", ["snakemake", *typed])
+    assert driver.arguments_without("plan") == rest

@@ -38,7 +38,18 @@ def test_job_environments_pin_as_the_lock_does(kind):
     assert found.items() <= pins("run.lock").items()
 
 
-@pytest.mark.parametrize("name", ["run", "dev"])
+def test_the_gaudi_environment_pins_as_its_lock_does_and_leaves_torch_to_the_vendor():
+    found = conda_pins(ROOT / "envs/gaudi.yaml")
+    assert "optimum-habana" in found
+    assert "torch" not in found
+    assert found.items() <= pins("gaudi.lock").items()
+
+
+def test_both_environments_train_with_the_same_torch():
+    assert pins("gaudi.lock")["torch"] == pins("run.lock")["torch"]
+
+
+@pytest.mark.parametrize("name", ["run", "dev", "gaudi"])
 def test_every_named_requirement_is_locked(name):
     wanted = (ROOT / f"requirements/{name}.in").read_text().splitlines()
     locked = {canonical(pin) for pin in pins(f"{name}.lock")}

@@ -1,3 +1,6 @@
+import json
+import os
+
 from feedrate.progress import Progress, duration
 
 
@@ -53,3 +56,42 @@ def test_durations_read_well():
         "1:00:05",
         "2:03:04",
     ]
+
+
+def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("feedrate.progress.time.monotonic", lambda: clock[0])
+    progress = Progress(started_s=0.0)
+    progress.update("resources_info", record(nodes=20))
+    progress.update("run_info", record(stats={"train_h100": 4, "parse_log": 4, "total": 8}))
+    for job_id in (1, 2, 3, 4):
+        started(progress, job_id, "train_h100", cell=f"workers={job_id}", repeat="1")
+    progress.sent(3, "812")
+    assert progress.latest == "train_h100  workers=3 rep 1: submitted (Slurm job 812)"
+    started(progress, 9, "parse_log", cell="c", repeat="1")
+    progress.sent(9, "813")
+    progress.sent(77, "814")
+    assert progress.latest == ""
+    clock[0] = 100.0
+    progress.update("job_finished", record(job_id=1))
+    progress.update("job_finished", record(job_id=2))
+    assert progress.left_s() == 100.0, "two in 100 s, and two to go: side by side, not in turn"
+    assert progress.latest.startswith(
+        "train_h100 2/4  workers=2 rep 1  after 1:40; about 1:40 left"
+    )
+
+
+def test_the_step_of_the_newest_attempt(tmp_path):
+    progress = Progress()
+    progress.update("run_info", record(stats={"train_cpu": 1, "total": 1}))
+    out = str(tmp_path / "outcome.json")
+    progress.update("job_info", record(jobid=1, rule_name="train_cpu", wildcards={}, output=[out]))
+    job = progress.running[1]
+    assert job.step() == "", "nothing of it is seen before its first event"
+    for number, (attempt, step) in enumerate([("attempt-b", 7), ("attempt-a", 2)]):
+        events = tmp_path / attempt / "events.jsonl"
+        events.parent.mkdir()
+        event = {"event": "step", "step": step, "samples": 8, "step_s": 0.5}
+        events.write_text(json.dumps(event) + "\n" + '{"event": "st')
+        os.utime(events, (number, number))
+    assert job.step() == "step 2, 16.0 samples/s a rank"

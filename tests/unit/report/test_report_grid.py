@@ -39,8 +39,8 @@ def test_published_lines_use_the_headline_edition_alone(shown):
 
 def test_names_of_cells_tell_only_what_differs(inputs):
     cells = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
-    assert grid.short_names(cells)["workers=2,decode=host"] == "workers = 2"
-    assert grid.short_names(cells[:1]) == {"workers=0,decode=host": "workers = 0, decode = host"}
+    assert grid.short_names(cells)["workers=2~decode=host"] == "workers = 2"
+    assert grid.short_names(cells[:1]) == {"workers=0~decode=host": "workers = 0, decode = host"}
     assert grid.short_names([]) == {}
 
 
@@ -52,7 +52,7 @@ def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path)
     )
     cells = inputs.cells(STUDY)
     assert sum(cell.recommended for cell in cells) == 2
-    assert grid.recommended_cell(shown, cells, "gaudi2").cell == "workers=1,decode=host"
+    assert grid.recommended_cell(shown, cells, "gaudi2").cell == "workers=1~decode=host"
     assert grid.recommended_cell(shown, cells, "cpu") is None
 
 

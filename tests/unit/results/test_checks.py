@@ -84,11 +84,11 @@ def test_the_data_sheets_peak_decides_where_it_is_known():
     assert failed(make_measurement(mfu=0.9, mfu_achievable=1.05)) == {}
 
 
-def test_a_fallback_matters_only_where_the_device_was_asked_for():
-    assert failed(fallback="no JPEG") == {}
-    spec = make_spec(decode="device")
-    found = failed(spec=spec, decode="device", fallback="no JPEG")
-    assert "fell back to the host: no JPEG" in found["decode_path"]
+@pytest.mark.parametrize("decode", ["host", "device"])
+def test_a_fallback_fails_the_run_whatever_was_asked_for(decode):
+    found = failed(spec=make_spec(decode=decode), decode=decode, fallback="no JPEG")
+    assert list(found) == ["decode_path"]
+    assert "`Using Pytorch native dataloader because: no JPEG`" in found["decode_path"]
 
 
 def test_what_nobody_asked_for_is_not_held_against_the_run():

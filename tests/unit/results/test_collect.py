@@ -38,7 +38,7 @@ def cells_of(tmp_path, records, **changes):
     return {row["cell"]: row for row in cell_rows(rows, settings)}
 
 
-W0, W1, W2 = (f"workers={w},decode=host" for w in range(3))
+W0, W1, W2 = (f"workers={w}~decode=host" for w in range(3))
 
 
 def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
@@ -46,7 +46,7 @@ def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
     assert [(r["cell"], r["repeat"], r["status"]) for r in rows] == [
         (W1, 1, "ok"),
         (W1, 2, "ok"),
-        ("workers=1,decode=device", 1, "unsupported"),
+        ("workers=1~decode=device", 1, "unsupported"),
     ]
     assert rows[2]["cause"] == "cpu lacks the capability decode_device."
     assert rows[0]["workers"] == 1
@@ -136,7 +136,7 @@ def test_the_verdict_uses_medians_and_the_devices_memory(tmp_path):
 
 
 def test_a_cell_that_is_not_supported_has_no_runs(tmp_path):
-    cell = cells_of(tmp_path, runs_of(1, [10.0]))["workers=1,decode=device"]
+    cell = cells_of(tmp_path, runs_of(1, [10.0]))["workers=1~decode=device"]
     assert (cell["status"], cell["runs"], cell["ok_runs"]) == ("unsupported", 0, 0)
     assert cell["verdict"] == ""
     assert cell["recommended"] is False

@@ -145,6 +145,39 @@ def test_a_full_disk_is_told_with_its_place(tmp_path, ending):
         judge(make_spec(), tmp_path, ending)
 
 
+SRUN = [
+    "srun: error: Node failure on gaudi2-2",
+    "srun: error: Unable to create step for job 12: Job/step already completing or completed",
+    "srun: error: Unable to confirm allocation for job 12: Invalid job id specified",
+    "slurmstepd: error: *** STEP 12.0 ON gaudi2-2 CANCELLED AT 2026-11-21T09:00:00 DUE TO NODE "
+    "FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+]
+
+
+@pytest.mark.parametrize("line", SRUN)
+def test_a_node_that_srun_lost_is_no_fault_of_the_cell(tmp_path, line):
+    write(tmp_path, [error("Connection closed by peer", "DistBackendError")])
+    ending = Ending(exit_code=1, tail=["step 7", line, "srun: error: n1: task 0: Killed"])
+    with pytest.raises(MachineFault, match=line[:30].replace("*", r"\*")):
+        judge(make_spec(count=2), tmp_path, ending)
+
+
+@pytest.mark.parametrize("line", SRUN)
+def test_a_node_lost_after_the_results_takes_none_of_them_back(tmp_path, line):
+    write(tmp_path, GOOD[:2])
+    assert judge(make_spec(), tmp_path, Ending(exit_code=1, tail=[line])).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "line", ["srun: error: n1: task 0: Exited with exit code 1", "srun: error: n1: task 0: Killed"]
+)
+def test_that_a_task_of_srun_ended_is_the_cells_own(tmp_path, line):
+    write(tmp_path, [error("boom")])
+    assert judge(make_spec(), tmp_path, Ending(exit_code=1, tail=[line])).cause == (
+        "RuntimeError: boom"
+    )
+
+
 def test_a_job_past_its_time_is_told_with_the_limit(tmp_path):
     verdict = judge(make_spec(timeout_min=1.5), tmp_path, Ending(exit_code=-15, timed_out=True))
     assert (verdict.status, verdict.cause) == (

@@ -15,6 +15,7 @@ from feedrate.config.load import ConfigError
 from feedrate.config.settings import ModelSettings
 from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import adapter
+from feedrate.devices.binding import Placement
 from feedrate.models.build import build
 from feedrate.train.ceilings import EndlessBatches
 from feedrate.train.events import EventLog
@@ -115,7 +116,7 @@ def job(tiny_prepared, tmp_path):
     def _run(name="run", options=PLAIN, **values):
         spec = make_spec(**values)
         run = write_spec(tmp_path / name, spec)
-        run_job(spec, tiny_prepared, run, EventLog(run, 0), options)
+        run_job(spec, tiny_prepared, run, EventLog(run, 0), Placement(1, [0]), options)
         return run, read_events(run / "events.jsonl")
 
     return _run

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("two_ranks.py")
 
 def run(prepared, out, *, ranks, accumulation):
     out.mkdir()
-    command = launch_command("torchrun" if ranks > 1 else "single", ranks, 1, [])
+    command = launch_command(make_spec(count=ranks), [])
     command = [part for part in command if part not in ("--module", "-m", "--")]
     if ranks > 1:
         command.insert(1, "-m")

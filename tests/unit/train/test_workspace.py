@@ -1,11 +1,20 @@
 """Folders of a run: nothing stale, nothing half-written."""
 
 import json
+import os
 
 import pytest
 
 from feedrate.train import workspace
-from feedrate.train.workspace import keep_log, open_attempt, publish
+from feedrate.train.workspace import (
+    FINISHED,
+    commit,
+    give_up,
+    keep_log,
+    open_attempt,
+    publish,
+    restore,
+)
 
 
 def fill(folder, names):
@@ -24,57 +33,100 @@ OLD = [
     "events.rank1.jsonl",
     "train.log",
     "outcome.json",
+    ".finished.json",
+    ".finished.log",
     "trainer/checkpoint-3/model.safetensors",
     "trainer/train_results.json",
-    "attempt/events.jsonl",
+    "attempt-old/events.jsonl",
 ]
 
 
 def test_an_attempt_begins_with_nothing_of_earlier_ones(tmp_path):
-    fill(tmp_path, [*OLD, "record.json", "benchmark.tsv"])
-    attempt = open_attempt(tmp_path, {"a": 1}, resume=False)
-    assert names(tmp_path) == ["attempt/spec.json", "benchmark.tsv", "record.json"]
+    fill(tmp_path, [*OLD, "record.json", "benchmark.tsv", ".claim-1"])
+    attempt = open_attempt(tmp_path, "new", {"a": 1}, resume=False)
+    expected = [".claim-1", "attempt-new/spec.json", "benchmark.tsv", "record.json"]
+    assert names(tmp_path) == expected
     assert json.loads((attempt / "spec.json").read_text()) == {"a": 1}
 
 
 def test_to_resume_the_checkpoints_stay(tmp_path):
     fill(tmp_path, OLD)
-    open_attempt(tmp_path, {}, resume=True)
+    open_attempt(tmp_path, "new", {}, resume=True)
     assert names(tmp_path) == [
-        "attempt/spec.json",
-        "attempt/trainer/checkpoint-3/model.safetensors",
+        "attempt-new/spec.json",
+        "attempt-new/trainer/checkpoint-3/model.safetensors",
     ]
 
 
-def test_a_killed_attempts_checkpoints_come_before_older_ones(tmp_path):
-    fill(tmp_path, [*OLD, "attempt/trainer/checkpoint-6/model.safetensors"])
-    open_attempt(tmp_path, {}, resume=True)
-    assert "attempt/trainer/checkpoint-6/model.safetensors" in names(tmp_path)
-    assert "attempt/trainer/checkpoint-3/model.safetensors" not in names(tmp_path)
+def test_the_newest_attempts_checkpoints_come_before_older_ones(tmp_path):
+    fill(tmp_path, OLD)
+    for token, step, age in (("b", 6, 100), ("a", 9, 50)):
+        fill(tmp_path, [f"attempt-{token}/trainer/checkpoint-{step}/model.safetensors"])
+        os.utime(tmp_path / f"attempt-{token}", (1e9 - age, 1e9 - age))
+    os.utime(tmp_path / "attempt-old", (2e9, 2e9))  # the newest, and has none
+    open_attempt(tmp_path, "new", {}, resume=True)
+    assert names(tmp_path) == [
+        "attempt-new/spec.json",
+        "attempt-new/trainer/checkpoint-9/model.safetensors",
+    ]
 
 
-def test_the_outcome_is_written_last(tmp_path, monkeypatch):
-    attempt = open_attempt(tmp_path, {}, resume=False)
+def test_the_outcome_is_written_last_after_its_second_name(tmp_path, monkeypatch):
+    attempt = open_attempt(tmp_path, "new", {}, resume=False)
     fill(attempt, ["events.jsonl", "train.log", "trainer/train_results.json"])
     seen = []
     monkeypatch.setattr(
-        workspace, "write_json", lambda path, _value: seen.append((path.name, names(tmp_path)))
+        workspace,
+        "write_json",
+        lambda path, value: seen.append((path.name, value, names(tmp_path))),
     )
-    publish(attempt, {"status": "ok"})
+    publish(attempt, {"status": "ok"}, "new")
+    moved = ["events.jsonl", "spec.json", "train.log", "trainer/train_results.json"]
+    finished = {
+        "token": "new",
+        "files": ["events.jsonl", "spec.json", "train.log", "trainer"],
+        "outcome": {"status": "ok"},
+    }
     assert seen == [
-        ("outcome.json", ["events.jsonl", "spec.json", "train.log", "trainer/train_results.json"])
+        (".finished.json", finished, [".finished.log", *moved]),
+        ("outcome.json", {"status": "ok"}, [".finished.log", *moved]),
     ]
     assert not attempt.exists()
 
 
 def test_an_attempt_without_outcome_leaves_its_log(tmp_path):
-    attempt = open_attempt(tmp_path, {}, resume=False)
+    attempt = open_attempt(tmp_path, "new", {}, resume=False)
     assert keep_log(attempt) == attempt / "train.log"
     fill(attempt, ["train.log"])
     assert keep_log(attempt) == tmp_path / "train.log"
     assert (tmp_path / "train.log").read_text() == "train.log"
 
 
+def test_what_is_given_up_keeps_a_log_and_no_events(tmp_path):
+    fill(tmp_path, [*OLD[:-1], "attempt-old/train.log", "attempt-old/events.jsonl"])
+    give_up(tmp_path, {"a": 1}, {"status": "failed"}, "new")
+    assert (tmp_path / "train.log").read_text() == "attempt-old/train.log"
+    assert not [name for name in names(tmp_path) if "events" in name or "attempt" in name]
+    assert json.loads((tmp_path / "outcome.json").read_text()) == {"status": "failed"}
+    assert json.loads((tmp_path / FINISHED).read_text())["token"] == "new"
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_snakemake_removes_before_a_duplicate_comes_back(tmp_path, monkeypatch, links):
+    def no_links(*_):
+        raise OSError("not supported")
+
+    if not links:
+        monkeypatch.setattr(workspace.os, "link", no_links)
+    fill(tmp_path, ["train.log"])
+    commit(tmp_path, {"status": "ok"}, "old", [])
+    for name in ("outcome.json", "train.log"):
+        (tmp_path / name).unlink()
+    restore(tmp_path, {"status": "ok"})
+    assert (tmp_path / "train.log").read_text() == "train.log"
+    assert json.loads((tmp_path / "outcome.json").read_text()) == {"status": "ok"}
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_fresh_folder_is_fine(tmp_path, resume):
-    assert open_attempt(tmp_path, {}, resume=resume).is_dir()
+    assert open_attempt(tmp_path, "new", {}, resume=resume).is_dir()

@@ -68,7 +68,6 @@ class Job:
 
     def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str, **environment: str):
         self.out = out
-        self.events = out / "attempt" / "events.jsonl"
         self.process = subprocess.Popen(
             [
                 *(
@@ -85,6 +84,11 @@ class Job:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    @property
+    def events(self) -> Path:
+        """The events of the attempt at work; while there is none, a file that is not there."""
+        return next(self.out.glob("attempt-*/events.jsonl"), self.out / "attempt-" / "events.jsonl")
 
     def wait(self, timeout_s: float = 120) -> tuple[int, str]:
         """Exit code and stderr."""

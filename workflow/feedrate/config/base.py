@@ -13,6 +13,10 @@ def level_text(level: Level) -> str:
     return str(level).lower() if isinstance(level, bool) else str(level)
 
 
+BETWEEN_LEVELS = "~"
+"""What stands between the levels in a cell's name. No name may have it, no shell takes it for its
+own, and Snakemake can hand it to jobs of a cluster, which it cannot do with a comma."""
+
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$(?!\n)"
 Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
 """A word that can stand in a path: letters, digits and _ . + -"""

@@ -6,11 +6,13 @@ Each check returns its findings, a line each: file, key, value, and what is allo
 import re
 from collections.abc import Iterable, Mapping
 
+from feedrate.config.detected import DETECTED
 from feedrate.config.device import Device
 from feedrate.config.findings import Findings, numbered
 from feedrate.config.load import problems
 from feedrate.config.published import Published
 from feedrate.config.resolve import setting_type
+from feedrate.config.secret import SECRET_NAME
 from feedrate.config.study import Study
 from feedrate.config.workflow import Folder, WorkflowConfig
 
@@ -24,7 +26,8 @@ def check_config(
     for number, name in enumerate(config.studies):
         found.known(f"studies[{number}]", name, studies, "files in config/studies")
     for number, name in enumerate(config.devices):
-        found.known(f"devices[{number}]", name, devices, "entries of config/devices.yaml")
+        if name != DETECTED:
+            found.known(f"devices[{number}]", name, devices, "entries of config/devices.yaml")
     found.unique(numbered("studies[{}]", config.studies))
     found.unique(numbered("devices[{}]", config.devices))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
@@ -57,6 +60,13 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
                 f"{name}.model_pattern",
                 f"{device.model_pattern!r} is not a regular expression ({error})",
             )
+        if name == DETECTED:
+            found.say(name, "this name stands for what a machine has; choose another")
+        if device.variant_of is not None:
+            found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
+        for variable in device.software.environment:
+            if wrong := _variable_fault(variable):
+                found.say(f"{name}.software.environment.{variable}", wrong)
         if device.launcher == "single" and device.count > 1:
             found.say(
                 f"{name}.launcher", f"'single' starts one process, but count is {device.count}"
@@ -71,6 +81,15 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
                 f"{device.launcher!r} starts one node, but nodes is {device.nodes}; use srun",
             )
     return found
+
+
+def _variable_fault(name: str) -> str:
+    """Why an environment variable cannot stand in the registry; empty where it can."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return "not a name that an environment variable can have"
+    if SECRET_NAME.search(name):
+        return "a secret would be told in every record; set it where snakemake is started instead"
+    return ""
 
 
 def check_published(

@@ -71,4 +71,11 @@ class Device(Strict, kw_only=True):
     threads: Annotated[
         Count | None, Meta(description="CPU cores a job asks for; null: all of the host.")
     ] = None
+    variant_of: Annotated[
+        Name | None,
+        Meta(
+            description="An entry that this one is another count or software of: what a study "
+            "adapts for that one counts here too."
+        ),
+    ] = None
     source: Annotated[str | None, Meta(description="Where the entry's facts come from.")] = None

@@ -1,19 +1,20 @@
 """The plan: studies x devices -> cells -> runs, and the cells that a device cannot do."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from feedrate.config.base import Level, Name, Strict
+from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict
 from feedrate.config.base import level_text as level_text
 from feedrate.config.checks import check_config, check_devices, check_published
+from feedrate.config.detected import DETECTED, Machine, resolve
 from feedrate.config.device import Device
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
-from feedrate.config.resolve import adapted, level_settings, setting_type
+from feedrate.config.resolve import adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
@@ -54,9 +55,12 @@ class Plan(Strict, kw_only=True):
         return (spec for key, spec in self.runs.items() if key[0] == study)
 
 
-def load_project(root: Path, config: dict[str, Any]) -> Project:
+def load_project(
+    root: Path, config: dict[str, Any], look: Callable[[], Machine] = Machine.nowhere
+) -> Project:
     """Read all configuration under `root`/config, with `config` as the value of config.yaml.
 
+    `look` finds the accelerators of this machine; it is called where `devices` says `detected`.
     Raises ConfigError with all that is wrong in the first file that is wrong, before anything is
     started.
     """
@@ -70,6 +74,9 @@ def load_project(root: Path, config: dict[str, Any]) -> Project:
     known = sorted(path.stem for path in (folder / "studies").glob("*.yaml"))
     files = sorted(path.name for path in (folder / "published").glob("*.csv"))
     _raise_for(check_config(origin, workflow, devices, known))
+    if DETECTED in workflow.devices:
+        names, devices = resolve(workflow.devices, devices, look(), origin)
+        workflow = _replace(workflow, devices=names)
     studies: dict[str, Study] = {}
     published: dict[str, list[Published]] = {}
     for name in workflow.studies:
@@ -113,8 +120,8 @@ def make_plan(project: Project) -> Plan:
 
 
 def cell_name(levels: dict[str, Level]) -> str:
-    """`workers=2,decode=host`: the cell's name in paths and columns."""
-    return ",".join(f"{factor}={level_text(level)}" for factor, level in levels.items())
+    """`workers=2~decode=host`: the cell's name in paths and columns."""
+    return BETWEEN_LEVELS.join(f"{factor}={level_text(level)}" for factor, level in levels.items())
 
 
 def _cells(
@@ -141,7 +148,7 @@ def _cells(
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     """A study's protocol, adapted for a device."""
     study, entry = project.studies[name], project.devices[device]
-    protocol = adapted(study.protocol, study, "protocol", (entry.kind, device))
+    protocol = adapted(study.protocol, study, "protocol", adapt_keys(device, entry))
     if project.config.repeats is not None:
         protocol["repeats"] = project.config.repeats
     origin = f"config/studies/{name}.yaml, adapted for {device}"
@@ -151,7 +158,7 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """What all runs of a study on a device share: its settings and protocol, adapted."""
     config, study, entry = project.config, project.studies[name], project.devices[device]
-    settings = adapted(study.settings, study, "settings", (entry.kind, device))
+    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
     if config.checkpoint is not None:
         revision = config.checkpoint_revision
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.base import Level, level_text
+from feedrate.config.device import Device
 from feedrate.config.settings import Settings
 from feedrate.config.study import Factor, Study
 
@@ -26,6 +27,11 @@ def all_settings() -> Iterator[str]:
     """Every setting that a factor can set, as `loader.workers`."""
     for part, kind in _fields(Settings).items():
         yield from (f"{part}.{key}" for key in _fields(kind))
+
+
+def adapt_keys(name: str, device: Device) -> list[str]:
+    """The keys of a study's `adapt` that count on a device, later ones over earlier ones."""
+    return [key for key in (device.kind, device.variant_of, name) if key]
 
 
 def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:

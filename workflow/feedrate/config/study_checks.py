@@ -8,7 +8,13 @@ from feedrate.config.base import Level, level_text
 from feedrate.config.device import Device
 from feedrate.config.findings import Findings, numbered
 from feedrate.config.load import parse_level, problems
-from feedrate.config.resolve import adapted, all_settings, level_settings, setting_type
+from feedrate.config.resolve import (
+    adapt_keys,
+    adapted,
+    all_settings,
+    level_settings,
+    setting_type,
+)
 from feedrate.config.settings import Settings, StudyProtocol
 from feedrate.config.study import Factor, Study
 
@@ -157,7 +163,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
         return
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
-        keys = (device.kind, name) if device else ()
+        keys = adapt_keys(name, device) if device else []
         protocol = adapted(study.protocol, study, "protocol", keys)
         window = (protocol["warmup_steps"], protocol["steps"])
         if window[0] >= window[1]:

@@ -1,6 +1,6 @@
 """config/config.yaml: which studies, on which devices, with which data."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -73,7 +73,13 @@ class WorkflowConfig(Strict, kw_only=True):
     """The whole of config/config.yaml."""
 
     studies: Annotated[list[Name], Meta(description="Files in config/studies.", min_length=1)]
-    devices: Annotated[list[Name], Meta(description="Entries of devices.yaml.", min_length=1)]
+    devices: Annotated[
+        list[Name],
+        Meta(
+            description="Entries of devices.yaml; `detected`: the accelerators of this machine.",
+            min_length=1,
+        ),
+    ]
     dataset: Annotated[Name, Meta(description="Which of `datasets` the jobs train on.")]
     datasets: Annotated[dict[Name, Dataset], Meta(description="Datasets by name.")]
     checkpoint: Annotated[
@@ -87,3 +93,7 @@ class WorkflowConfig(Strict, kw_only=True):
         str | None,
         Meta(description="Hub repository for the cells' models; the token is HF_TOKEN."),
     ] = None
+    on_driver: Annotated[
+        list[Literal["short", "downloads"]],
+        Meta(description="What runs beside Snakemake itself rather than as a job of Slurm."),
+    ] = msgspec.field(default_factory=lambda: ["short"])

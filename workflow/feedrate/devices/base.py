@@ -2,9 +2,10 @@
 
 import importlib
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from feedrate.config.settings import Kind, TrainSettings
+from feedrate.config.settings import Kind, RunSpec, Settings, TrainSettings
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +84,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def training_arguments(
-        self, common: dict[str, Any], train: TrainSettings, warmup_steps: int
+        self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
         """TrainingArguments of this kind from those that all kinds share.
 
@@ -96,9 +97,12 @@ class Adapter(ABC):
 
         return Trainer
 
-    def trainer_kwargs(self, train: TrainSettings) -> dict[str, Any]:  # noqa: ARG002
-        """What this kind's Trainer takes beyond the stock Trainer's arguments."""
-        return {}
+    def update(self, trainer: Any) -> None:
+        """What the Trainer's loop does with a step's gradients: clip them, use them, clear them."""
+        model = trainer.model_wrapped
+        trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+        trainer.optimizer.step()
+        model.zero_grad()
 
     # Empty on purpose: most devices start on work as it is given.
     def end_of_step(self) -> None:  # noqa: B027
@@ -113,6 +117,18 @@ def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
     module = importlib.import_module(f"feedrate.devices.{kind}")
     made: Adapter = module.DeviceAdapter(local_rank, local_ranks)
     return made
+
+
+def prepare_process(spec: RunSpec, folder: Path) -> None:
+    """Set this process up for its kind of device; call before torch is imported.
+
+    Files that the device's software wants go to `folder`. Raises UnsupportedError where settings do
+    not go together.
+    """
+    if spec.kind == "hpu":
+        from feedrate.devices import hpu_mode  # it imports this module
+
+        hpu_mode.prepare(spec, folder)
 
 
 def refuse_fast_ddp(kind: Kind, train: TrainSettings) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from feedrate.config.settings import TrainSettings
+from feedrate.config.settings import Settings
 from feedrate.devices.base import GIB, Adapter, Memory, refuse_fast_ddp
 
 
@@ -64,17 +64,17 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self,
         common: dict[str, Any],
-        train: TrainSettings,
+        settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
         """Stock TrainingArguments that keep to the CPU whatever else the host has."""
         from transformers import TrainingArguments
 
-        refuse_fast_ddp(self.kind, train)
+        refuse_fast_ddp(self.kind, settings.train)
         return TrainingArguments(
             **{**common, "dataloader_pin_memory": False},
             use_cpu=True,
-            bf16=train.precision == "bf16",
+            bf16=settings.train.precision == "bf16",
             ddp_backend="gloo" if self.local_ranks > 1 else None,
             ddp_find_unused_parameters=False,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from feedrate.config.settings import TrainSettings
+from feedrate.config.settings import Settings
 from feedrate.devices.base import GIB, Adapter, DeviceError, Memory, refuse_fast_ddp
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
@@ -85,7 +85,7 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self,
         common: dict[str, Any],
-        train: TrainSettings,
+        settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
         """Stock TrainingArguments.
@@ -95,7 +95,7 @@ class DeviceAdapter(Adapter):
         """
         from transformers import TrainingArguments
 
-        refuse_fast_ddp(self.kind, train)
+        refuse_fast_ddp(self.kind, settings.train)
         if self.local_ranks == 1 and torch.cuda.device_count() > 1:
             raise DeviceError(
                 f"one process sees {torch.cuda.device_count()} CUDA devices; set "
@@ -103,7 +103,7 @@ class DeviceAdapter(Adapter):
             )
         return TrainingArguments(
             **common,
-            bf16=train.precision == "bf16",
+            bf16=settings.train.precision == "bf16",
             ddp_backend="nccl" if self.local_ranks > 1 else None,
             ddp_find_unused_parameters=False,
         )

@@ -24,11 +24,14 @@ PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def cores_granted(proc: Path = PROC, cgroup: Path = CGROUP) -> int:
-    """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota."""
+def cores_granted(proc: Path = PROC, cgroup: Path = CGROUP, *, affinity: int | None = None) -> int:
+    """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota.
+
+    `affinity` is the job's, where this process keeps to a part of it.
+    """
     quota = min((_quota(folder) for folder in _folders("cpu", proc, cgroup)), default=math.inf)
-    affinity = len(os.sched_getaffinity(0))
-    return affinity if math.isinf(quota) else max(1, min(affinity, int(quota)))
+    cores = len(os.sched_getaffinity(0)) if affinity is None else affinity
+    return cores if math.isinf(quota) else max(1, min(cores, int(quota)))
 
 
 def cores_of_host() -> int:
@@ -103,10 +106,9 @@ def packages() -> dict[str, str]:
 
 
 def host_facts() -> dict[str, Any]:
-    """What the `start` event tells of the host."""
+    """What the `start` event tells of the host, but for the cores granted to the job."""
     return {
         "host": socket.gethostname(),
-        "cores_granted": cores_granted(),
         "cores_of_host": cores_of_host(),
         "host_memory_gib": memory_gib(),
         "packages": packages(),

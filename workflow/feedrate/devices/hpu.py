@@ -2,17 +2,28 @@
 
 import importlib
 import importlib.util
-import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from feedrate.config.settings import TrainSettings
-from feedrate.devices.base import GIB, Adapter, DeviceError, Memory
+from feedrate.config.settings import Settings
+from feedrate.devices.base import GIB, Adapter, DeviceError, Memory, UnsupportedError
+from feedrate.devices.hpu_mode import graphs_for_inference, lazy_mode
+from feedrate.files import write_json
 
 STEPS_BEHIND = 2
 """A loss this many steps old has left the queue, so that reading it costs no wait."""
+
+SAME_NAME = (
+    "pipelining_fwd_bwd", "non_blocking_data_copy", "adam_epsilon", "ddp_bucket_cap_mb", "fp8",
+    "minimize_memory", "attn_implementation", "sdp_on_bf16", "use_compiled_autograd",
+    "use_regional_compilation", "adjust_throughput", "profiling_warmup_steps", "profiling_steps",
+    "profiling_warmup_steps_eval", "profiling_steps_eval", "profiling_record_shapes",
+    "profiling_with_stack",
+)  # fmt: skip
+"""Settings of `hpu` that GaudiTrainingArguments knows by the same name."""
 
 
 class Behind:
@@ -48,9 +59,7 @@ class DeviceAdapter(Adapter):
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
         # As the published script does: the library's own versions of what Gaudi runs badly.
-        importlib.import_module(
-            "optimum.habana.transformers.modeling_utils"
-        ).adapt_transformers_to_gaudi()
+        _library("optimum.habana.transformers.modeling_utils").adapt_transformers_to_gaudi()
         self._latest = [0]
 
     @property
@@ -96,38 +105,46 @@ class DeviceAdapter(Adapter):
         return (answer.stdout.split() or [""])[0]
 
     def training_arguments(
-        self, common: dict[str, Any], train: TrainSettings, warmup_steps: int
+        self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """GaudiTrainingArguments; its own throughput leaves out the same steps as ours."""
+        """GaudiTrainingArguments; its own throughput leaves out the same steps as ours.
+
+        Raises DeviceError where the library would train on anything but the HPU.
+        """
         from optimum.habana import GaudiTrainingArguments
 
-        return GaudiTrainingArguments(
-            **common,
-            use_habana=True,
-            use_lazy_mode=lazy_mode(),
-            bf16=train.precision == "bf16",
-            distribution_strategy=train.strategy,
-            throughput_warmup_steps=warmup_steps,
-            ddp_find_unused_parameters=False,
-        )
+        write_json(Path(common["output_dir"]) / "gaudi_config.json", gaudi_config(settings))
+        try:
+            arguments = GaudiTrainingArguments(
+                **common,
+                **arguments_of(settings),
+                gaudi_config_name=common["output_dir"],
+                throughput_warmup_steps=warmup_steps,
+            )
+        except ValueError as error:
+            raise UnsupportedError(f"optimum-habana refuses the settings: {error}") from error
+        if arguments.device.type != "hpu":
+            raise DeviceError(
+                f"optimum-habana would train on {arguments.device.type}; check that no variable "
+                "ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
+            )
+        return arguments
 
     def trainer_class(self) -> type[Any]:
-        """GaudiTrainer."""
-        from optimum.habana import GaudiTrainer
+        """GaudiTrainer, put right."""
+        from feedrate.devices.gaudi_trainer import JobTrainer
 
-        return GaudiTrainer
+        return JobTrainer
 
-    def trainer_kwargs(self, train: TrainSettings) -> dict[str, Any]:
-        """A GaudiConfig of our own: the published one is fetched from a hub and decides bf16."""
-        from optimum.habana import GaudiConfig
-
-        return {
-            "gaudi_config": GaudiConfig(
-                use_fused_adam=True,
-                use_fused_clip_norm=True,
-                use_torch_autocast=train.precision == "bf16",
-            )
-        }
+    def update(self, trainer: Any) -> None:
+        """As GaudiTrainer does: its own norm, and gradients that keep their place for graphs."""
+        model = trainer.model_wrapped
+        if trainer.FusedNorm is None:
+            trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+        else:
+            trainer.FusedNorm.clip_norm(model.parameters())
+        trainer.optimizer.step()
+        trainer._zero_model_grad(model)
 
     def end_of_step(self) -> None:
         """Cut the lazy graph."""
@@ -135,9 +152,35 @@ class DeviceAdapter(Adapter):
             importlib.import_module("habana_frameworks.torch.core").mark_step()
 
 
-def lazy_mode() -> bool:
-    """Whether operations are gathered into graphs (PT_HPU_LAZY_MODE, set by the launcher)."""
-    return os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"
+def arguments_of(settings: Settings) -> dict[str, Any]:
+    """GaudiTrainingArguments beyond those that all kinds share, from a run's settings."""
+    hpu, train = settings.hpu, settings.train
+    compiled = hpu.mode == "compile"
+    return {
+        "use_habana": True,
+        "use_lazy_mode": hpu.mode == "lazy",
+        "torch_compile": compiled,
+        "torch_compile_backend": "hpu_backend" if compiled else None,
+        "bf16": train.precision == "bf16",
+        "distribution_strategy": train.strategy,
+        "ddp_find_unused_parameters": False,
+        "use_hpu_graphs_for_training": hpu.hpu_graphs_for_training,
+        "use_hpu_graphs_for_inference": graphs_for_inference(hpu),
+        # The library's flag comes too late: the loader has copied the batch by then, and waited.
+        "accelerator_config": {"non_blocking": hpu.non_blocking_data_copy},
+        **{name: getattr(hpu, name) for name in SAME_NAME},
+    }
+
+
+def gaudi_config(settings: Settings) -> dict[str, bool]:
+    """The run's gaudi_config.json: the published one is fetched from a hub, and decides bf16."""
+    hpu = settings.hpu
+    return {
+        "use_fused_adam": hpu.fused_adam,
+        "use_fused_clip_norm": hpu.fused_clip_norm,
+        "use_torch_autocast": settings.train.precision == "bf16",
+        "use_dynamic_shapes": hpu.use_dynamic_shapes,
+    }
 
 
 def _importable(module: str) -> bool:
@@ -145,3 +188,14 @@ def _importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
+
+
+def _library(module: str) -> Any:
+    """A module of optimum-habana. Raises DeviceError where it cannot tell the plugin's version."""
+    try:
+        return importlib.import_module(module)
+    except IndexError:
+        raise DeviceError(
+            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; pip "
+            "must be installed beside the interpreter"
+        ) from None

@@ -1,79 +1,178 @@
 """How the processes of a job are started, by launcher and kind; light enough for a supervisor."""
 
+import math
 import os
-import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from feedrate.config.settings import Kind, Launcher
+from feedrate.config.settings import Launcher, RunSpec
+from feedrate.devices import hpu_mode
+from feedrate.devices.allocation import meeting
+from feedrate.devices.host import cores_granted
+from feedrate.devices.software import check_software, interpreter, software_environment, wrap
+from feedrate.devices.topology import Cpu, read_topology
 
-MATTERS = (
-    "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "LD_PRELOAD",
-    "CUDA_VISIBLE_DEVICES",
-    "PT_HPU_LAZY_MODE",
-    "HABANA_VISIBLE_DEVICES",
-    "NCCL_DEBUG",
+MASTER_PORT = 29_500
+"""Where ranks under mpirun meet: the default of optimum-habana's launcher (1.21.2)."""
+
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+"""What launchers tell each process: a job started from inside another must not inherit it."""
+
+TOLD = ("LD_PRELOAD",)
+TOLD_PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "MALLOC_"),
+    *("CUDA_", "NCCL_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_"),
+    *("HABANA_", "HCCL_", "HCL_", "PT_"),
 )
-"""Environment variables that change how fast a job runs."""
+"""Environment variables that change how fast a job runs, by name or by prefix."""
 
 
-def launch_command(launcher: Launcher, count: int, cores: int, module: list[str]) -> list[str]:
-    """The command that runs `module` (a module's name and its arguments) in `count` processes.
+@dataclass(frozen=True)
+class Launch:
+    """How to start a job's processes."""
 
-    `mpirun` has the form that optimum-habana's gaudi_spawn.py makes: ranks bound to `cores` each.
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Parts(NamedTuple):
+    """A command in two parts: the device's software comes between them."""
+
+    outside: list[str]
+    inside: list[str]
+
+
+def prepare(
+    spec: RunSpec, module: Sequence[str], folders: Iterable[Path], environment: Mapping[str, str]
+) -> Launch:
+    """How to run `module` (a module's name and its arguments) in each of the job's processes.
+
+    `folders` are those that the module reads and writes. Raises DeviceError where what is needed
+    for it is not there.
     """
-    python = [sys.executable, "-m"]
-    if launcher == "torchrun":
-        return [
-            *python,
-            "torch.distributed.run",
-            "--standalone",
-            f"--nproc_per_node={count}",
-            "--module",
-            "--",  # else torchrun takes `--run` for an option of its own
-            *module,
-        ]
-    if launcher == "mpirun":
-        return [
-            *("mpirun", "-n", str(count), "--bind-to", "core"),
-            *("--map-by", f"socket:PE={cores}", "--rank-by", "slot", "--report-bindings"),
-            *("--allow-run-as-root", *python, *module),
-        ]
-    return [*python, *module]
+    made = launch_environment(spec, environment)
+    check_software(spec, made)
+    return Launch(launch_command(spec, module, folders), made)
 
 
-def launch_environment(
-    kind: Kind, launcher: Launcher, count: int, cores: int, environment: Mapping[str, str]
-) -> dict[str, str]:
-    """`environment` with what a job needs; `cores` is each rank's share of the granted cores."""
-    made = {
-        **environment,
-        "OMP_NUM_THREADS": str(cores),
+def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
+    """The command alone. Raises DeviceError where several nodes are asked for and not there."""
+    parts = LAUNCHERS[spec.launcher](spec, interpreter(spec.software), list(module))
+    return [*parts.outside, *wrap(spec, parts.inside, folders)]
+
+
+def _single(_spec: RunSpec, python: str, module: list[str]) -> Parts:
+    return Parts([], [python, "-m", *module])
+
+
+def _torchrun(spec: RunSpec, python: str, module: list[str]) -> Parts:
+    flags = ["--standalone", f"--nproc_per_node={spec.count}"]
+    # Without the two dashes torchrun takes `--run` for an option of its own.
+    return Parts([], [python, "-m", "torch.distributed.run", *flags, "--module", "--", *module])
+
+
+def _mpirun(spec: RunSpec, python: str, module: list[str]) -> Parts:
+    binding = mpi_binding(spec.count, read_topology(os.sched_getaffinity(0)))
+    return Parts([], [*mpi_command(spec.count, binding), python, "-m", *module])
+
+
+def _srun(spec: RunSpec, python: str, module: list[str]) -> Parts:
+    """One torchrun on each node. The step takes all that the job has on its nodes, and binds
+    nothing: each rank finds its share there."""
+    where = meeting(spec.nodes)
+    outside = [
+        *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
+    ]
+    inside = [
+        *(python, "-m", "feedrate.devices.node", f"--nnodes={spec.nodes}"),
+        *(f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d"),
+        *(f"--rdzv_endpoint={where.host}:{where.port}", f"--rdzv_id={where.job}"),
+        *("--module", "--", *module),
+    ]
+    return Parts(outside, inside)
+
+
+LAUNCHERS: dict[Launcher, Callable[[RunSpec, str, list[str]], Parts]] = {
+    "single": _single,
+    "torchrun": _torchrun,
+    "mpirun": _mpirun,
+    "srun": _srun,
+}
+
+
+def mpi_command(ranks: int, binding: Sequence[str]) -> list[str]:
+    """mpirun as `gaudi_spawn.py --use_mpi` of optimum-habana 1.21.2 calls it."""
+    return ["mpirun", "-n", str(ranks), *binding, "--report-bindings", "--allow-run-as-root"]
+
+
+def mpi_binding(ranks: int, cpus: Sequence[Cpu]) -> list[str]:
+    """How mpirun is to lay `ranks` on these CPUs: an even number of whole cores each.
+
+    By socket, as optimum-habana does, or by slot where sockets have one core each (a virtual
+    machine) or cannot take their ranks. With fewer cores than ranks there is nothing to bind.
+    """
+    sockets = Counter(socket for socket, _ in {(cpu.socket, cpu.core) for cpu in cpus})
+    cores = sockets.total() // ranks
+    if not cores:
+        return ["--oversubscribe", "--bind-to", "none"]
+    most = math.ceil(ranks / len(sockets))
+    uneven = any(there // cores < most for there in sockets.values())
+    by = "slot" if uneven or max(sockets.values()) == 1 else "socket"
+    return ["--bind-to", "core", "--map-by", f"{by}:PE={cores}", "--rank-by", "slot"]
+
+
+def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with what a job needs, and without what other launchers left in it."""
+    left = ["OMPI_", "PMI_", "PMIX_"]
+    if spec.launcher == "mpirun":
+        # Inside a Slurm job Open MPI would count the step's tasks, which is one, as its slots.
+        left.append("SLURM_")
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name not in RANKS and not name.startswith(tuple(left))
+    }
+    return software_environment(spec.software, _needed(spec, kept), kept)
+
+
+def _needed(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a job needs; some keep the value that `environment` has."""
+    ranks = spec.count // spec.nodes
+    needed = {
+        "OMP_NUM_THREADS": str(max(1, cores_granted() // ranks)),
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         # A checkpoint without safetensors is refused, not converted by a service behind our back.
         "DISABLE_SAFETENSORS_CONVERSION": "true",
     }
-    if kind == "cpu":
+    if spec.kind == "cpu":
         # Data-loader workers take cores from the model's threads, and a thread that spins at a
         # barrier keeps the one it waits for from running: on two cores a step took 25 times longer.
-        made.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if kind == "cuda":
-        made["CUDA_VISIBLE_DEVICES"] = first_devices(environment.get("CUDA_VISIBLE_DEVICES"), count)
-    if kind == "hpu":
-        made.setdefault("PT_HPU_LAZY_MODE", "1")
-    if launcher == "mpirun":
-        made.setdefault("MASTER_ADDR", "localhost")
-        made.setdefault("MASTER_PORT", "12345")
-    return made
+        needed["OMP_WAIT_POLICY"] = environment.get("OMP_WAIT_POLICY", "PASSIVE")
+    if spec.kind == "cuda":
+        needed["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # so that a GPU's number tells where it is
+        if spec.nodes == 1:  # on several, srun tells each node its own
+            visible = environment.get("CUDA_VISIBLE_DEVICES")
+            needed["CUDA_VISIBLE_DEVICES"] = first_devices(visible, ranks)
+    if spec.kind == "hpu":
+        needed |= hpu_mode.environment(spec.settings.hpu)
+    if spec.launcher == "mpirun":
+        needed["MASTER_ADDR"] = "localhost"
+        needed["MASTER_PORT"] = environment.get("MASTER_PORT", str(MASTER_PORT))
+    return needed
 
 
 def told_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that a job's speed depends on, as they are set."""
-    return {name: environment[name] for name in MATTERS if name in environment}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in TOLD or name.startswith(TOLD_PREFIXES)
+    }
 
 
 def first_devices(visible: str | None, count: int) -> str:

@@ -3,11 +3,12 @@
 import ctypes
 import os
 import signal
+import socket
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SUPERVISOR = "FEEDRATE_SUPERVISOR_PID"
-"""Environment variable: the process that a job's processes must not outlive."""
+"""Environment variable: the process that a job's processes must not outlive, `<pid>@<host>`."""
 
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: nothing may be loaded after a fork
 
@@ -17,11 +18,19 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def supervisor() -> str:
+    """This process as the value of `SUPERVISOR`."""
+    return f"{os.getpid()}@{socket.gethostname()}"
+
+
 def die_with_supervisor() -> None:
-    """`die_with_parent`, and end at once if the supervisor has died before this was called."""
+    """`die_with_parent`, and end at once if the supervisor has died before this was called.
+
+    On another host than the supervisor's, its launcher there is the parent to die with.
+    """
     die_with_parent()
-    supervisor = os.environ.get(SUPERVISOR)
-    if supervisor and not is_alive(int(supervisor)):
+    pid, _, host = os.environ.get(SUPERVISOR, "").partition("@")
+    if pid.isdigit() and host in ("", socket.gethostname()) and not is_alive(int(pid)):
         os._exit(1)
 
 

@@ -20,7 +20,12 @@ from feedrate.logs.measurement import (
 )
 from feedrate.logs.outcome import Outcome, read_outcome
 from feedrate.logs.text import fallback_reason, read_log
-from feedrate.logs.trainer_files import evaluation_figures, figures, read_evaluations
+from feedrate.logs.trainer_files import (
+    evaluation_figures,
+    figures,
+    read_evaluations,
+    train_metrics,
+)
 from feedrate.logs.trainer_folder import read_trainer_folder
 from feedrate.paths import OUTCOME, SPEC, TRAIN_LOG
 from feedrate.results.checks import Evidence, Observed, check_run
@@ -152,9 +157,13 @@ def _other_jobs(outcome: Outcome | None) -> int | None:
 
 
 def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
-    """From the event where there is one, else from the files and the log that were left."""
+    """From the event where there is one, else from the files and the log that were left.
+
+    Of optimum-habana's metrics only the files keep `total_flos`.
+    """
     if first.trainer and first.trainer.metrics:
-        return figures(first.trainer.metrics, first.trainer.library)
+        metrics = train_metrics(run_dir / TRAINER) | first.trainer.metrics
+        return figures(metrics, first.trainer.library)
     library = first.trainer.library if first.trainer else ""
     found = read_trainer_folder(run_dir / TRAINER, library)
     return found if found.runtime_s is not None else read_trainer_folder(run_dir, library)

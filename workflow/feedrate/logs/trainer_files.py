@@ -39,9 +39,14 @@ def figures(metrics: Mapping[str, object], library: str = "") -> TrainerFigures:
 
 
 def evaluation_figures(split: str, metrics: Mapping[str, object]) -> dict[str, float]:
-    """An evaluation's finite figures as eval_* (validation) or predict_* (test)."""
+    """An evaluation's finite figures as eval_* (validation) or predict_* (test).
+
+    optimum-habana's `*_end_time` is a moment, not a figure.
+    """
     values: dict[str, float] = {}
     for key, value in metrics.items():
+        if key.endswith("_end_time"):
+            continue
         prefix = next((p for p in _PREFIXES.get(split, ()) if key.startswith(p)), None)
         figure = number(value)
         if prefix and figure is not None:

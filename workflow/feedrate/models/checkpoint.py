@@ -49,10 +49,16 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
 
 
 def load_tokenizer(settings: ModelSettings) -> Any:
-    """The checkpoint's tokenizer. Raises ModelError where it has none."""
-    from transformers import AutoTokenizer  # slow to import, and only needed here
+    """The checkpoint's tokenizer, of its own class where this transformers has that.
 
-    tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    Raises ModelError where there is none.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # slow, and only needed here
+
+    try:
+        tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    except ModelError:  # transformers 5 saves the names of classes that 4.55 does not know
+        tokenizer = load_part(PreTrainedTokenizerFast, settings)
     # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")

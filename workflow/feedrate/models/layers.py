@@ -72,5 +72,6 @@ def _checkpointed(module: torch.nn.Module, forward: Any, *args: Any, **kwargs: A
 def stop_exchanges(model: torch.nn.Module) -> None:
     """Let the forward pass exchange nothing between ranks, so that they may run out of step."""
     for module in model.modules():
-        if hasattr(module, "exchanges"):
-            module.exchanges = False
+        part: Any = module
+        if hasattr(part, "exchanges"):
+            part.exchanges = False

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from feedrate.config.base import Level
+from feedrate.config.base import BETWEEN_LEVELS, Level
 from feedrate.config.load import ConfigError
 from feedrate.config.published import parse_levels
 from feedrate.results import columns
@@ -28,7 +28,7 @@ class CellOf(Row, frozen=True, kw_only=True):
     @property
     def levels(self) -> dict[str, Level]:
         """The cell's levels, from its name."""
-        return parse_levels(self.cell, ",")
+        return parse_levels(self.cell, BETWEEN_LEVELS)
 
 
 class CellRow(CellOf, frozen=True, kw_only=True):

@@ -136,10 +136,10 @@ def _device_model(e: Evidence) -> tuple[bool, str]:
 
 def _decode(e: Evidence) -> tuple[bool, str]:
     asked, used = e.spec.settings.loader.decode, e.observed.decode
-    if e.observed.fallback is not None and asked == "device":
+    if e.observed.fallback is not None:
         return False, (
-            "Decoding on the device was asked for, but the loader fell back to the host: "
-            f"{e.observed.fallback}."
+            f"The log says `Using Pytorch native dataloader because: {e.observed.fallback}`: "
+            "decoding on the device was given up for the host."
         )
     if used != asked:
         return False, f"Decoding on the {asked} was asked for, used was {used or 'not said'}."

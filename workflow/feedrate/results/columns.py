@@ -36,7 +36,7 @@ def _flag(name: str, description: str) -> Column:
 _CELL = (
     _text("study", "Study: a file in config/studies."),
     _text("device", "Device: an entry of config/devices.yaml."),
-    _text("cell", "The cell's name: its levels, as `workers=2,decode=host`."),
+    _text("cell", "The cell's name: its levels, as `workers=2~decode=host`."),
     _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
 

@@ -4,41 +4,29 @@ Runs one training job and leaves its folder as docs/architecture.md says, `outco
 cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
 (device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
 non-zero exit code and no outcome, so that the workflow tries again; in the last of its tries, an
-absent device or wrong data is a failed outcome too.
+absent device or wrong data is a failed outcome too. A job of the same run that is at work already
+is waited for, and its outcome is this one's.
 """
 
 import argparse
 import contextlib
 import json
 import os
-import shlex
-import subprocess
 import sys
-import time
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from feedrate.config.load import ConfigError, convert, convert_text
 from feedrate.config.settings import RunSpec
-from feedrate.data.manifest import DataError, check_prepared
-from feedrate.devices.host import cores_granted, machine_state
-from feedrate.devices.launch import launch_command, launch_environment
-from feedrate.files import digest_file, digest_value
+from feedrate.train.attend import FAULTS, Attendance
 from feedrate.train.failure import classify
-from feedrate.train.host_lock import host_lock, lock_path
-from feedrate.train.judge import MachineFault, judge
-from feedrate.train.progress import ProgressLine
 from feedrate.train.secrets import Masker
-from feedrate.train.supervise import Interrupted, Watch, run_processes
-from feedrate.train.workspace import SPEC, give_up, keep_log, open_attempt, publish
+from feedrate.train.supervise import Interrupted, Watch
+from feedrate.train.vigil import Claimed
+from feedrate.train.workspace import OUTCOME
 
-OUTCOME_SCHEMA = 1
-QUIET = "FEEDRATE_QUIET"
-RETRIES = "FEEDRATE_RETRIES"
-"""Environment variable: how often the workflow tries a failed job again."""
+LOST = "FEEDRATE_LOST"
+"""Environment variable: a JSON file with a cause for each outcome that the workflow has given up,
+by its path. Where it is set, these causes are recorded, and nothing is trained."""
 PUSH_TO = "FEEDRATE_PUSH_TO"
 """Environment variable: the driver's `push_to_hub`. No param, since it trains nothing anew."""
 
@@ -50,17 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         spec = read_spec(options.spec)
         check_protocol(spec)
-        try:
-            check_prepared(options.data.parent)
-            supervise(spec, options, watch)
-        except (DataError, MachineFault) as fault:
-            if not is_last(options.try_):
-                raise
-            record_fault(spec, options, str(fault))
-            _fail(f"{fault}", 1)
+        lost = os.environ.get(LOST)
+        if lost:
+            Attendance(spec, options, watch).record_lost(read_cause(lost, options.out))
+        else:
+            Attendance(spec, options, watch).to_the_end()
     except Interrupted as interruption:
         return _fail(f"{interruption}", interruption.exit_code)
-    except (ConfigError, DataError, MachineFault) as error:
+    except (ConfigError, Claimed, *FAULTS) as error:
         return _fail(f"{error}", 1)
     except OSError as error:
         return _fail(classify(error).message, 1)
@@ -92,11 +77,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def is_last(number: int | None) -> bool:
-    """Whether no other try follows; False outside a workflow."""
-    return number is not None and number > int(os.environ.get(RETRIES, "0"))
-
-
 def read_spec(text: str) -> RunSpec:
     """The spec from a JSON file, or from a mapping as text. Raises ConfigError."""
     with contextlib.suppress(OSError):  # a text may be too long for a file's name
@@ -121,128 +101,17 @@ def check_protocol(spec: RunSpec) -> None:
         raise ConfigError(f"launcher: single starts one process, and count is {spec.count}")
 
 
-def supervise(spec: RunSpec, options: argparse.Namespace, watch: Watch) -> None:
-    """Run the job alone on this host and publish what came of it.
-
-    Raises Interrupted or MachineFault where there is no outcome.
-    """
-    progress = ProgressLine(spec, quiet=options.quiet or os.environ.get(QUIET) == "1")
-    value = msgspec.to_builtins(spec)
-    options.out.mkdir(parents=True, exist_ok=True)
-    with host_lock(lock_path(), progress.tell, watch.check) as lock:
-        attempt = open_attempt(options.out, value, resume=options.resume)
-        try:
-            outcome = _run(spec, options, attempt, lock=lock, watch=watch, progress=progress)
-        except (Interrupted, MachineFault) as error:
-            log = keep_log(attempt)
-            raise _with_log(error, log) from None
-        outcome["spec_digest"] = digest_value(value)
-        publish(attempt, outcome)
-    if outcome["cause"]:
-        progress.tell(f"{outcome['status']}: {outcome['cause']}")
-
-
-def record_fault(spec: RunSpec, options: argparse.Namespace, cause: str) -> None:
-    """Leave a failed outcome of a job that the machine let down. Raises OSError."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    value = msgspec.to_builtins(spec)
-    outcome = {
-        **_facts(options),
-        "status": "failed",
-        "infrastructure": True,
-        "cause": Masker()(cause),
-        "exit_code": 1,
-        "started_at": now,
-        "ended_at": now,
-        "spec_digest": digest_value(value),
-    }
-    options.out.mkdir(parents=True, exist_ok=True)
-    give_up(options.out, value, outcome)
-
-
-def _facts(options: argparse.Namespace) -> dict[str, Any]:
-    """What every outcome says of the job, whatever became of it."""
-    command = ["python", "-m", "feedrate.train", "--spec", str(options.out / SPEC)]
-    command += ["--data", str(options.data), "--out", str(options.out)]
-    data = options.data
-    return {
-        "schema": OUTCOME_SCHEMA,
-        "attempt": options.attempt,
-        "command": Masker()(shlex.join(command)),
-        "commit": read_commit(),
-        "source_digest": options.source_digest,
-        "data_digest": digest_file(data) if data.is_file() else "",
-    }
-
-
-def _run(
-    spec: RunSpec,
-    options: argparse.Namespace,
-    attempt: Path,
-    *,
-    lock: int,
-    watch: Watch,
-    progress: ProgressLine,
-) -> dict[str, Any]:
-    cores = max(1, cores_granted() // spec.count)
-    state, facts = machine_state(), _facts(options)
-    started, start_s = datetime.now(UTC), time.monotonic()
-    ending, peak_gib = run_processes(
-        spec,
-        attempt,
-        launch_command(spec.launcher, spec.count, cores, _worker(spec, options, attempt)),
-        launch_environment(spec.kind, spec.launcher, spec.count, cores, os.environ),
-        lock=lock,
-        watch=watch,
-        progress=progress,
-    )
-    verdict = judge(spec, attempt, ending)
-    mask = Masker()
-    return {
-        **facts,
-        "status": verdict.status,
-        "infrastructure": False,
-        "cause": mask(verdict.cause),
-        "exit_code": ending.exit_code,
-        "started_at": started.isoformat(timespec="seconds"),
-        "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "duration_s": round(time.monotonic() - start_s, 3),
-        "machine_before": state,
-        "host_peak_memory_gib": peak_gib,
-    }
-
-
-def _worker(spec: RunSpec, options: argparse.Namespace, attempt: Path) -> list[str]:
-    """The worker's module and arguments."""
-    command = ["feedrate.train.worker", "--run", str(attempt), "--data", str(options.data.parent)]
-    if options.resume:
-        command.append("--resume")
-    if options.push_to and spec.repeat == 1:
-        command += ["--push-to", options.push_to]
-    return command
-
-
-def read_commit() -> str:
-    """The project's commit, `-dirty` after it where files differ; empty outside a repository."""
+def read_cause(file: str, out: Path) -> str:
+    """The cause that a file of lost runs gives for the outcome in `out`. Raises ConfigError."""
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout.strip()
-
-
-def _with_log(error: Exception, log: Path) -> Exception:
-    """The same error, with the log's path where there is a log to read."""
-    if log.exists() and isinstance(error, MachineFault):
-        return MachineFault(f"{error}; see {log}")
-    return error
+        causes = json.loads(Path(file).read_text(encoding="utf-8"))
+        found = {Path(path).resolve(): str(cause) for path, cause in causes.items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{LOST}: {file} is no JSON object of causes ({error})") from None
+    outcome = out / OUTCOME
+    if outcome.resolve() not in found:
+        raise ConfigError(f"{LOST}: {file} gives no cause for {outcome}; nothing is trained")
+    return found[outcome.resolve()]
 
 
 def _fail(message: str, exit_code: int) -> int:

@@ -5,10 +5,9 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from feedrate.config.settings import RunSpec, TrainSettings
-from feedrate.data.loading.pairs import PairDataset, WorkerStart, collate
+from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.devices.base import Adapter
 from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
@@ -23,15 +22,15 @@ class EndlessBatches:
     """Batch sampler that shuffles anew whenever the rows are used up, so no epoch ends a worker."""
 
     def __init__(self, rows: int, batch_size: int, seed: int) -> None:
-        self._rows, self._batch_size = rows, batch_size
+        self._rows, self.batch_size = rows, batch_size
         self._generator = torch.Generator().manual_seed(seed)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Lists of row numbers, without end; as in training an incomplete batch is dropped."""
         while True:
             order = torch.randperm(self._rows, generator=self._generator).tolist()
-            for start in range(0, self._rows - self._batch_size + 1, self._batch_size):
-                yield order[start : start + self._batch_size]
+            for start in range(0, self._rows - self.batch_size + 1, self.batch_size):
+                yield order[start : start + self.batch_size]
 
 
 def measure_ceilings(
@@ -61,29 +60,19 @@ def measure_ceilings(
 def loader_alone(
     spec: RunSpec, adapter: Adapter, trainer: Any, dataset: PairDataset
 ) -> dict[str, Any]:
-    """Drain a loader with the cell's workers for `ceiling_s`; no model runs.
+    """Drain the run's loading path for `ceiling_s`; no model runs.
 
     The clock starts when every worker has delivered a batch, for by then all have one or more
     ready, which would count as made in no time; for the same reason whole rounds are counted.
     `startup_s` tells what the start took.
     """
-    loader_settings, round_size = spec.settings.loader, max(1, spec.settings.loader.workers)
-    options: dict[str, Any] = {}
-    if loader_settings.workers:
-        options["prefetch_factor"] = loader_settings.prefetch_factor
-    loader = DataLoader(
-        dataset,
-        batch_sampler=EndlessBatches(
-            len(dataset), spec.settings.train.batch_size, spec.seed + trainer.args.process_index
-        ),
-        collate_fn=collate,
-        num_workers=loader_settings.workers,
-        pin_memory=trainer.args.dataloader_pin_memory,
-        worker_init_fn=WorkerStart(),
-        **options,
+    round_size = trainer.path.round_size
+    order = EndlessBatches(
+        len(dataset), spec.settings.train.batch_size, spec.seed + trainer.args.process_index
     )
     created_s = perf_counter()
-    batches = (_placed(batch, adapter.device) for batch in loader)
+    loaded = trainer.path.batches(dataset, order)
+    batches = (_placed(batch, adapter.device) for batch in loaded)
     for _ in range(round_size):
         next(batches)
     adapter.synchronize()
@@ -136,9 +125,7 @@ def _optimizer_step(
         with accelerator.no_sync(model=model):
             trainer.training_step(model, batch)
         adapter.end_of_step()
-    accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
-    trainer.optimizer.step()
-    model.zero_grad()
+    adapter.update(trainer)
     adapter.end_of_step()
 
 

@@ -10,11 +10,15 @@ import transformers
 
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
-from feedrate.data.loading.pairs import PairDataset, check_decode, collate
+from feedrate.data.loading.pairs import PairDataset, collate
+from feedrate.data.loading.registry import check_decode
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import Adapter, adapter
+from feedrate.devices.binding import Placement
+from feedrate.devices.expected import check_count, check_model
 from feedrate.devices.host import host_facts
 from feedrate.devices.launch import rank_from_environment, told_environment
+from feedrate.devices.topology import cpus_text
 from feedrate.files import digest_file
 from feedrate.models.build import Built, build
 from feedrate.train.arguments import cast
@@ -39,26 +43,34 @@ class Options:
     """Off: no meter and no ceilings, the same training run bare."""
 
 
-def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Options) -> None:
+def run_job(
+    spec: RunSpec,
+    prepared: Path,
+    run: Path,
+    log: EventLog,
+    placement: Placement,
+    options: Options,
+) -> None:
     """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
 
-    `prepared` is the dataset's folder. Raises ConfigError, DataError, DeviceError, ModelError,
-    PushError or UnsupportedError for what cannot be done; anything else that training raises
-    passes through.
+    `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
+    DataError, DeviceError, ModelError, PushError or UnsupportedError for what cannot be done;
+    anything else that training raises passes through.
     """
     if options.push_to:
         require_token()
     _, world_size, local_rank, local_ranks = rank_from_environment()
+    check_count(spec, world_size, local_ranks)
     device = adapter(spec.kind, local_rank, local_ranks)
-    write_start(log, device, world_size)
-    check_decode(spec.kind, spec.settings.loader)
+    write_start(log, device, world_size, placement)
+    check_model(spec, device.device_model())
+    check_decode(device, spec.settings.loader)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
     cast(built.model, spec.settings.train)
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
-    write_data(log, spec, built, prepared, samples=len(dataset))
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     trainer = make_trainer(
         spec,
@@ -69,6 +81,7 @@ def run_job(spec: RunSpec, prepared: Path, run: Path, log: EventLog, options: Op
         dataset=dataset,
         collate=collate,
     )
+    write_data(log, spec, built, prepared, samples=len(dataset), decode=trainer.path.decode)
     train(trainer, log, resume=options.resume)
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
     if spec.protocol.save_checkpoints or options.push_to:
@@ -107,7 +120,7 @@ def check_rows(spec: RunSpec, rows: int, world_size: int) -> None:
         )
 
 
-def write_start(log: EventLog, device: Adapter, world_size: int) -> None:
+def write_start(log: EventLog, device: Adapter, world_size: int, placement: Placement) -> None:
     """The `start` event: where and with what this rank runs."""
     log.write(
         "start",
@@ -115,6 +128,8 @@ def write_start(log: EventLog, device: Adapter, world_size: int) -> None:
         pid=os.getpid(),
         device_model=device.device_model(),
         driver=device.driver(),
+        cores_granted=placement.granted,
+        cores=cpus_text(placement.cpus),
         intraop_threads=torch.get_num_threads(),
         environment=told_environment(),
         **host_facts(),
@@ -132,13 +147,15 @@ def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
     )
 
 
-def write_data(log: EventLog, spec: RunSpec, built: Built, prepared: Path, *, samples: int) -> None:
-    """The `data` event; `decode` is the path taken, for `check_decode` lets no other through."""
+def write_data(
+    log: EventLog, spec: RunSpec, built: Built, prepared: Path, *, samples: int, decode: str
+) -> None:
+    """The `data` event; `decode` is told by the path that makes all loaders of the run."""
     log.write(
         "data",
         digest=digest_file(prepared / MANIFEST),
         samples=samples,
-        decode=spec.settings.loader.decode,
+        decode=decode,
         image_px=built.image_px,
         max_tokens=spec.settings.loader.max_tokens,
     )
@@ -165,8 +182,7 @@ def newest_checkpoint(folder: Path) -> str | None:
 
 def library(trainer: type[Any]) -> str:
     """Name and version of the package that the Trainer comes from."""
-    base = trainer.__mro__[2].__module__.split(".")[0]
-    if base == "optimum":
+    if any(base.__module__.startswith("optimum.habana") for base in trainer.__mro__):
         from optimum.habana import __version__
 
         return f"optimum-habana {__version__}"

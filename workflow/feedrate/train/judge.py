@@ -15,6 +15,10 @@ Status = Literal["ok", "out_of_memory", "failed"]
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
+_NODE_LOST = re.compile(
+    r"srun: error: (Node failure|Unable to (create|confirm))"
+    r"|slurmstepd: error: .* DUE TO NODE FAILURE"
+)
 _KILLED_LOADER = re.compile(r"DataLoader worker.*killed by signal: Killed")
 _PEER_GONE = re.compile(
     r"closed by peer|reset by peer|remote process exited|NCCL|Broken pipe|Gloo|hcl|Timed out",
@@ -64,6 +68,8 @@ def judge(spec: RunSpec, run: Path, ending: Ending) -> Verdict:
         if ended and not ending.exit_code:
             return Verdict("ok", "")
         return Verdict("ok", f"after its results were written: {cause}")
+    if lost := next((line for line in ending.tail if _NODE_LOST.search(line)), None):
+        raise MachineFault(first_sentence(lost))
     if _out_of_memory(ending, errors):
         return Verdict("out_of_memory", cause)
     return Verdict("failed", cause)

@@ -4,8 +4,9 @@ import os
 import re
 from collections.abc import Mapping
 
+from feedrate.config.secret import SECRET_NAME
+
 MASK = "***"
-_NAMES = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 _SHORTEST = 8
 """A shorter value is no token; masking it would blot out ordinary words."""
 
@@ -17,7 +18,7 @@ class Masker:
         values = {
             value
             for name, value in environment.items()
-            if _NAMES.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)  # noqa: PTH110
+            if SECRET_NAME.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)  # noqa: PTH110
         }
         longest_first = sorted(values, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if values else None

@@ -6,15 +6,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from feedrate.config.settings import RunSpec
 from feedrate.devices.host import oom_kills
-from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent
+from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent, supervisor
 from feedrate.train.events import EventTail, events_name
 from feedrate.train.judge import Ending
 from feedrate.train.log_pump import LogPump
@@ -43,6 +43,7 @@ class Watch:
 
     def __init__(self) -> None:
         """Take over the signals; they are noted, and acted upon by `check`."""
+        self._mind: Callable[[], None] = lambda: None
         self._signal = 0
         self._driver = _open_driver(os.environ.get(DRIVER, ""))
         self._wake_read, self._wake_write = os.pipe()
@@ -52,12 +53,22 @@ class Watch:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Raise Interrupted where the job is to end."""
+        """Raise Interrupted where the job is to end, or what `minding` raises."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
         if self._driver is not None and select.select([self._driver], [], [], 0)[0]:
             raise Interrupted(f"the workflow's driver ({os.environ[DRIVER]}) has died", 1)
+        self._mind()
+
+    @contextmanager
+    def minding(self, duty: Callable[[], None]) -> Iterator[None]:
+        """Call `duty` at every `check` inside the block."""
+        self._mind = duty
+        try:
+            yield
+        finally:
+            self._mind = lambda: None
 
     def sleep(self, until: int, seconds: float) -> None:
         """Sleep, or less: until the process behind descriptor `until` ends or `check` has news."""
@@ -101,6 +112,8 @@ def run_processes(
         exit_code = process.wait()
         pump.finish()
         _reap()
+    if exit_code:  # a cluster signals all processes of a job at once: that is no crash of theirs
+        watch.check()
     ending = Ending(
         exit_code=exit_code,
         timed_out=timed_out,
@@ -117,7 +130,7 @@ def _start(
     """Start `command` in a session of its own, dying with us; the process and its output."""
     process = subprocess.Popen(
         command,
-        env={**environment, SUPERVISOR: str(os.getpid())},
+        env={**environment, SUPERVISOR: supervisor()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -6,8 +6,9 @@ from typing import Any
 from transformers import TrainerCallback
 
 from feedrate.config.settings import RunSpec
-from feedrate.data.loading.pairs import WorkerStart
-from feedrate.devices.base import Adapter
+from feedrate.data.loading.path import LoadingPath
+from feedrate.data.loading.registry import open_path
+from feedrate.devices.base import Adapter, DeviceError
 from feedrate.train.arguments import (
     further_arguments,
     optimizer_arguments,
@@ -19,9 +20,10 @@ LOGGING_STEPS = 10
 
 
 class MeteredTrainer:
-    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds nothing but worker set-up."""
+    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading path alone."""
 
     meter: Meter | None = None
+    path: LoadingPath
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step: all waiting for data happens in here."""
@@ -46,10 +48,16 @@ class MeteredTrainer:
             return super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
 
     def get_train_dataloader(self) -> Any:
-        """The Trainer's loader, with our start of its workers."""
-        loader = super().get_train_dataloader()  # type: ignore[misc]
-        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
-        return loader
+        """The Trainer's loader, on the run's loading path."""
+        if self.path.skips:
+            self.args.ignore_data_skip = True  # type: ignore[attr-defined]
+        return self.path.adopt(super().get_train_dataloader(), self._done)  # type: ignore[misc]
+
+    def _done(self, batches: int) -> int:
+        """Of an epoch's batches, those that were trained on: none, but in a resumed one."""
+        trainer: Any = self
+        accumulation = trainer.args.gradient_accumulation_steps
+        return int(trainer.state.global_step % -(-batches // accumulation)) * accumulation
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
@@ -59,8 +67,7 @@ class MeteredTrainer:
             loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
             arguments.dataloader_drop_last = True
-        loader.worker_init_fn = WorkerStart(loader.worker_init_fn)
-        return loader
+        return self.path.adopt(loader)
 
 
 class MeterCallback(TrainerCallback):
@@ -123,18 +130,25 @@ def make_trainer(
     dataset: Any,
     collate: Any,
 ) -> Any:
-    """The Trainer that writes into `folder`; with `meter` None it measures nothing."""
-    train = spec.settings.train
-    base = adapter.trainer_class()
-    kind = type("MeteredTrainer", (MeteredTrainer, base), {"meter": meter})
+    """The Trainer that writes into `folder`; with `meter` None it measures nothing.
+
+    Raises DeviceError where the Trainer's world is not the job's: each rank would train alone.
+    """
+    arguments = adapter.training_arguments(
+        shared_arguments(spec, folder), spec.settings, spec.protocol.warmup_steps
+    )
+    if arguments.world_size != spec.count:
+        raise DeviceError(
+            f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
+            "launcher must tell each its rank"
+        )
+    parts = {"meter": meter, "path": open_path(adapter, spec.settings.loader)}
+    kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
     return kind(
         model=model,
-        args=adapter.training_arguments(
-            shared_arguments(spec, folder), train, spec.protocol.warmup_steps
-        ),
+        args=arguments,
         train_dataset=dataset,
         data_collator=collate,
         callbacks=[MeterCallback(meter)] if meter else None,
         **optimizer_arguments(spec.settings.train),
-        **adapter.trainer_kwargs(train),
     )

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from feedrate.config.load import convert
 from feedrate.config.settings import RunSpec
+from feedrate.devices.base import prepare_process
+from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.leash import die_with_supervisor
 from feedrate.train.events import EventLog
@@ -64,17 +66,16 @@ def write_error(log: EventLog, error: Exception) -> None:
 
 
 def _run(options: argparse.Namespace, log: EventLog) -> None:
-    from feedrate.train.job import Options, run_job  # heavy: an error in here is an event too
-
     origin = options.run / "spec.json"
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
-    run_job(
-        spec,
-        options.data,
-        options.run,
-        log,
-        Options(resume=options.resume, push_to=options.push_to, measured=not options.bare),
-    )
+    _, _, local_rank, local_ranks = rank_from_environment()
+    placement = bind_rank(spec.kind, local_rank, local_ranks)
+    prepare_process(spec, options.run)
+    # Heavy, and only for a process that is where it stays; an error in it is an event too.
+    from feedrate.train.job import Options, run_job
+
+    chosen = Options(resume=options.resume, push_to=options.push_to, measured=not options.bare)
+    run_job(spec, options.data, options.run, log, placement, chosen)
 
 
 if __name__ == "__main__":

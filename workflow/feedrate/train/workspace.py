@@ -1,56 +1,79 @@
 """The folders of a run: an attempt's scratch, and what is kept of it once the job has ended."""
 
+import contextlib
+import os
 import shutil
 from pathlib import Path
 
 from feedrate.files import write_json
 
-ATTEMPT = "attempt"
+ATTEMPT = "attempt-"
+"""Each attempt works in a folder of its own: this, and the token of its claim."""
 SPEC = "spec.json"
 LOG = "train.log"
 OUTCOME = "outcome.json"
 TRAINER = "trainer"
-STALE = (SPEC, LOG, OUTCOME, "events*.jsonl")
+FINISHED = ".finished.json"
+FINISHED_LOG = ".finished.log"
+"""Second names of what Snakemake removes when it begins a job, a duplicate's as well."""
+
+STALE = (FINISHED, FINISHED_LOG, SPEC, LOG, OUTCOME, "events*.jsonl")
 
 
-def open_attempt(run: Path, spec: object, *, resume: bool) -> Path:
+def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
     """Clear what earlier attempts left in `run`; return the folder of this one, with the spec.
 
     Of an earlier attempt only its checkpoints stay, and only for `resume`.
     """
-    attempt = run / ATTEMPT
+    attempt = run / f"{ATTEMPT}{token}"
     kept = _checkpoints(run) if resume else []
     for pattern in STALE:
         for stale in run.glob(pattern):
-            stale.unlink()
-    fresh = run / f".{ATTEMPT}.new"
-    shutil.rmtree(fresh, ignore_errors=True)
-    (fresh / TRAINER).mkdir(parents=True)
+            stale.unlink(missing_ok=True)
+    (attempt / TRAINER).mkdir(parents=True)
     for checkpoint in kept:
-        checkpoint.rename(fresh / TRAINER / checkpoint.name)
-    for old in (attempt, run / TRAINER):
-        if old.exists():
-            shutil.rmtree(old)
-    fresh.rename(attempt)
+        checkpoint.rename(attempt / TRAINER / checkpoint.name)
+    for old in [*_attempts(run), run / TRAINER]:
+        if old != attempt:
+            shutil.rmtree(old, ignore_errors=True)
     write_json(attempt / SPEC, spec)
     return attempt
 
 
-def publish(attempt: Path, outcome: dict[str, object]) -> None:
+def publish(attempt: Path, outcome: dict[str, object], token: str) -> None:
     """Move the attempt's files into the run's folder, and write the outcome last."""
     run = attempt.parent
-    for path in sorted(attempt.iterdir()):
-        path.replace(run / path.name)
+    names = sorted(path.name for path in attempt.iterdir())
+    for name in names:
+        (attempt / name).replace(run / name)
     attempt.rmdir()
-    write_json(run / OUTCOME, outcome)
+    commit(run, outcome, token, names)
 
 
-def give_up(run: Path, spec: object, outcome: dict[str, object]) -> None:
+def give_up(run: Path, spec: object, outcome: dict[str, object], token: str) -> None:
     """Leave an outcome of a job that the machine let down: no events, only the log, if any."""
     for stale in [*run.glob("events*.jsonl"), run / OUTCOME]:
         stale.unlink(missing_ok=True)
-    shutil.rmtree(run / ATTEMPT, ignore_errors=True)
+    for attempt in _attempts(run):
+        keep_log(attempt)
+        shutil.rmtree(attempt, ignore_errors=True)
     write_json(run / SPEC, spec)
+    commit(run, outcome, token, [SPEC])
+
+
+def commit(run: Path, outcome: dict[str, object], token: str, names: list[str]) -> None:
+    """Write the outcome of the job with this token, whose files `names` are in place."""
+    (run / FINISHED_LOG).unlink(missing_ok=True)
+    if (run / LOG).exists():
+        _second_name(run / LOG, run / FINISHED_LOG)
+    write_json(run / FINISHED, {"token": token, "files": names, "outcome": outcome})
+    write_json(run / OUTCOME, outcome)
+
+
+def restore(run: Path, outcome: dict[str, object]) -> None:
+    """Bring back what a Snakemake removed that began the same job once more."""
+    if not (run / LOG).exists() and (run / FINISHED_LOG).exists():
+        _second_name(run / FINISHED_LOG, run / LOG)
     write_json(run / OUTCOME, outcome)
 
 
@@ -60,9 +83,26 @@ def keep_log(attempt: Path) -> Path:
     return log.replace(attempt.parent / LOG) if log.exists() else log
 
 
+def _second_name(path: Path, other: Path) -> None:
+    """The same file by another name; a copy where the file system has no links."""
+    try:
+        os.link(path, other)
+    except OSError:
+        shutil.copyfile(path, other)
+
+
+def _attempts(run: Path) -> list[Path]:
+    """The folders of this attempt and of those that ended without an outcome, oldest first."""
+    found: list[tuple[float, Path]] = []
+    for path in run.glob(f"{ATTEMPT}*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found)]
+
+
 def _checkpoints(run: Path) -> list[Path]:
     """Checkpoints of the newest attempt that has any."""
-    for folder in (run / ATTEMPT / TRAINER, run / TRAINER):
+    for folder in [*(path / TRAINER for path in reversed(_attempts(run))), run / TRAINER]:
         if found := sorted(folder.glob("checkpoint-*")):
             return found
     return []

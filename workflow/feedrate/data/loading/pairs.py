@@ -8,10 +8,8 @@ import pyarrow.parquet
 import torch
 from torch.utils.data import Dataset
 
-from feedrate.config.settings import Kind, LoaderSettings
 from feedrate.data.loading.pixels import crop_centre, decode, normalise, resize
 from feedrate.data.manifest import SAMPLES, DataError
-from feedrate.devices.base import UnsupportedError
 from feedrate.devices.leash import die_with_parent
 
 Tokenizer = Callable[..., Any]
@@ -53,8 +51,9 @@ class PairDataset(Dataset[Sample]):
         )
         self.input_ids: torch.Tensor = tokens["input_ids"]
         self.attention_mask: torch.Tensor = tokens["attention_mask"]
-        self._prepared = prepared
-        self._image_px = image_px
+        self.prepared = prepared
+        self.image_px = image_px
+        self.mean, self.std = mean, std
         self._mean = torch.tensor(mean).view(3, 1, 1)
         self._std = torch.tensor(std).view(3, 1, 1)
 
@@ -64,9 +63,9 @@ class PairDataset(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         """pixel_values (3, image_px, image_px) float32; input_ids, attention_mask (max_tokens,)."""
-        pixels = resize(decode(self._prepared / self.images[index]), self._image_px)
+        pixels = resize(decode(self.prepared / self.images[index]), self.image_px)
         return {
-            "pixel_values": normalise(crop_centre(pixels, self._image_px), self._mean, self._std),
+            "pixel_values": normalise(crop_centre(pixels, self.image_px), self._mean, self._std),
             "input_ids": self.input_ids[index],
             "attention_mask": self.attention_mask[index],
         }
@@ -79,13 +78,6 @@ def collate(samples: Sequence[Sample]) -> dict[str, Any]:
     }
     batch["return_loss"] = True
     return batch
-
-
-def check_decode(kind: Kind, loader: LoaderSettings) -> None:
-    """Raise UnsupportedError for a decode path that is not there; another is never taken."""
-    if loader.decode == "device":
-        where = "a cpu has no JPEG decoder" if kind == "cpu" else f"not available yet on {kind}"
-        raise UnsupportedError(f"loader.decode: device: {where}; use host")
 
 
 class WorkerStart:

@@ -1,0 +1,136 @@
+"""Jobs and programs in the Gaudi environment, on the stand-in for the device."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config.settings import (
+    HpuSettings,
+    LoaderSettings,
+    ModelSettings,
+    Protocol,
+    RunSpec,
+    Settings,
+    Software,
+    TrainSettings,
+)
+from feedrate.devices.expected import MODEL_PATTERNS
+from feedrate.results.record import Record, read_record
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PYTHON = ROOT / ".venv-gaudi/bin/python"
+PYTHONPATH = os.pathsep.join([str(HERE / "standin"), str(ROOT / "workflow")])
+PATTERN = "(?i).*gaudi ?2.*"
+
+make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepared"]
+"""Writes a dataset as small as training allows."""
+
+
+def make_spec(
+    *,
+    count: int = 1,
+    launcher: str = "single",
+    environment: dict[str, str] | None = None,
+    hpu: dict[str, Any] | None = None,
+    train: dict[str, Any] | None = None,
+    loader: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    **protocol: Any,
+) -> RunSpec:
+    """A tiny BridgeTower on `count` stand-ins; further settings by the part they belong to."""
+    parts = {
+        "model": ModelSettings(**{"name": "bridgetower", "size": "tiny", **(model or {})}),
+        "loader": LoaderSettings(**{"max_tokens": 8, **(loader or {})}),
+        "train": TrainSettings(**{"batch_size": 4, "precision": "fp32", **(train or {})}),
+        "hpu": HpuSettings(**(hpu or {})),
+    }
+    return RunSpec(
+        study="study",
+        device="gaudi2",
+        kind="hpu",
+        count=count,
+        launcher=launcher,
+        software=Software(
+            python=str(PYTHON), environment={"PYTHONPATH": PYTHONPATH, **(environment or {})}
+        ),
+        cell="workers=0",
+        levels={"workers": 0},
+        repeat=1,
+        seed=7,
+        dataset="tiny",
+        settings=Settings(**parts),
+        protocol=Protocol(**{"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05, **protocol}),
+    )
+
+
+class Job:
+    """A training job that was run to its end, as Snakemake's rule runs it."""
+
+    def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str) -> None:
+        self.out = out
+        environment = {
+            **os.environ,
+            "TMPDIR": str(out.parent),  # a lock of its own: other tests do not keep it waiting
+            MODEL_PATTERNS: json.dumps({"gaudi2": PATTERN}),
+        }
+        answer = subprocess.run(
+            [
+                *(sys.executable, "-m", "feedrate.train"),
+                *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(out)),
+                *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        self.exit_code, self.stderr = answer.returncode, answer.stderr
+        log = out / "train.log"
+        self.log = log.read_text() if log.exists() else ""
+
+    def events(self, name: str, rank: int = 0) -> list[dict[str, Any]]:
+        """Events of a name."""
+        path = self.out / ("events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl")
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        return [event for event in events if event["event"] == name]
+
+    def metrics(self, name: str) -> dict[str, Any]:
+        """A results file of the Trainer."""
+        return json.loads((self.out / "trainer" / name).read_text())
+
+    def record(self) -> Record:
+        """The record, made by parse_log's program."""
+        return parse_log(self.out)
+
+
+def parse_log(run: Path) -> Record:
+    """The record of a run's folder."""
+    record = run / "record.json"
+    command = [sys.executable, "-m", "feedrate.logs", "--run", str(run), "--out", str(record)]
+    subprocess.run([*command, "--device", repr({"model_pattern": PATTERN})], check=True)
+    return read_record(record)
+
+
+def run_inside(program: str, *arguments: str, lines: Iterable[Any] = (), **environment: str) -> Any:
+    """Run a program of the folder `inside` in the Gaudi environment, with `lines` as JSON on its
+    input; what its last line of output says."""
+    answer = subprocess.run(
+        [str(PYTHON), str(HERE / "inside" / program), *arguments],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    return json.loads(answer.stdout.splitlines()[-1])

@@ -1,0 +1,45 @@
+"""Facts of a tiny model and of the first rows that it sees: PREPARED CHECKPOINT|- [SAVE-TO]."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.data.loading.pairs import PairDataset, collate
+from feedrate.models.bridgetower import BridgeTowerForContrastiveLearning, count_flops, make_config
+from feedrate.models.build import build
+
+prepared, checkpoint, *target = sys.argv[1:]
+transformers.set_seed(3)
+settings = ModelSettings(
+    name="bridgetower", size="tiny", checkpoint=None if checkpoint == "-" else checkpoint
+)
+built = build(settings, LoaderSettings(max_tokens=8), Path(prepared))
+if target:
+    built.model.save_pretrained(target[0])
+    built.tokenizer.save_pretrained(target[0])
+rows = PairDataset(
+    Path(prepared), "train", built.tokenizer, max_tokens=8, image_px=built.image_px,
+    mean=built.mean, std=built.std,
+)  # fmt: skip
+batch = collate([rows[i] for i in range(4)])
+built.model.eval()
+with torch.no_grad():
+    loss = float(built.model(**batch).loss)
+with torch.device("meta"):
+    large = BridgeTowerForContrastiveLearning(make_config("large"))
+facts = {
+    "transformers": transformers.__version__,
+    "parameters": built.parameters,
+    "input_ids": batch["input_ids"].tolist(),
+    "attention_mask": batch["attention_mask"].tolist(),
+    "pixels": batch["pixel_values"].double().sum().item(),
+    "loss": loss,
+    "large_gflops": count_flops(make_config("large"), 128) / 1e9,
+    "large_parameters": sum(p.numel() for p in large.parameters()),
+}
+print()
+print(json.dumps(facts))

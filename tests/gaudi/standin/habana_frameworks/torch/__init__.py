@@ -1,0 +1,13 @@
+"""Importing this gives torch the device `hpu`, and its processes their ranks, as the real one."""
+
+import habana_frameworks.torch.core
+import habana_frameworks.torch.distributed.hccl  # noqa: F401 - it tells the ranks
+from habana_frameworks.torch import hpu
+from habana_frameworks.torch._cpu_beneath import CpuAutocast, CpuBeneath
+
+import torch
+
+if hpu.is_available():
+    torch._register_device_module("hpu", hpu)
+    torch.autocast = torch.amp.autocast = CpuAutocast
+    CpuBeneath().__enter__()  # for good: the device does not go away again

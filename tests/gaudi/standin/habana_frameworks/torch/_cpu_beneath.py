@@ -1,0 +1,33 @@
+"""Tensors of device `hpu` lie in the host's memory: a mode that reads `cpu` for `hpu`."""
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+CPU = torch.device("cpu")
+
+
+class CpuBeneath(TorchFunctionMode):
+    """While it is on, every call of torch that names the device `hpu` gets the CPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.device:  # a name is only a name
+            return func(*args, **kwargs)
+        return func(*map(_beneath, args), **{name: _beneath(kwargs[name]) for name in kwargs})
+
+
+def _beneath(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return CPU if value.type == "hpu" else value
+    return CPU if isinstance(value, str) and value.partition(":")[0] == "hpu" else value
+
+
+class CpuAutocast(torch.autocast):
+    """`torch.autocast("hpu")` casts what the CPU runs, since that is what runs."""
+
+    def __init__(self, device_type: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__("cpu" if device_type == "hpu" else device_type, *args, **kwargs)

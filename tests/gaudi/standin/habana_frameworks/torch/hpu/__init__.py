@@ -1,0 +1,98 @@
+"""The device's own functions, for as many devices of a kind as the environment says.
+
+FEEDRATE_STANDIN_HPUS (default 8) are there, of the model FEEDRATE_STANDIN_MODEL (GAUDI2).
+"""
+
+import os
+import resource
+from typing import Any
+
+from habana_frameworks.torch.hpu import random as random
+from habana_frameworks.torch.hpu.random import (
+    get_rng_state as get_rng_state,
+)
+from habana_frameworks.torch.hpu.random import (
+    manual_seed_all as manual_seed_all,
+)
+from habana_frameworks.torch.hpu.random import (
+    set_rng_state as set_rng_state,
+)
+
+LIMIT_BYTES = 96 * 2**30
+
+manual_seed = manual_seed_all
+
+
+def is_available() -> bool:
+    return device_count() > 0
+
+
+def device_count() -> int:
+    return int(os.environ.get("FEEDRATE_STANDIN_HPUS", "8"))
+
+
+def get_device_name(device: Any = None) -> str:
+    return os.environ.get("FEEDRATE_STANDIN_MODEL", "GAUDI2")
+
+
+def current_device() -> int:
+    return 0
+
+
+def set_device(device: Any) -> None:
+    pass
+
+
+def is_initialized() -> bool:
+    return True
+
+
+def synchronize(device: Any = None) -> None:
+    pass
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """The host's memory of this process, under the keys of the real allocator."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"Limit": LIMIT_BYTES, "InUse": peak, "MaxInUse": peak}
+
+
+def memory_allocated(device: Any = None) -> int:
+    return memory_stats()["InUse"]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    return memory_stats()["MaxInUse"]
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    pass
+
+
+def enable_dynamic_shape() -> None:
+    pass
+
+
+def disable_dynamic_shape() -> None:
+    pass
+
+
+def wrap_in_hpu_graph(
+    module: Any, disable_tensor_cache: bool = False, max_graphs: int | None = None
+) -> Any:
+    return module
+
+
+class ModuleCacher:
+    """Would replay a module's forward and backward pass as a graph."""
+
+    def __call__(self, model: Any, inplace: bool = True) -> Any:
+        return model
+
+
+class Stream:
+    """torch.compile asks for the name."""
+
+
+class Event:
+    """The same."""

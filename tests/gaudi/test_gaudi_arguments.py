@@ -1,0 +1,154 @@
+"""The real library takes every set of arguments that a study can produce."""
+
+import msgspec
+import pytest
+from gaudi_software import ROOT, make_spec, run_inside
+from msgspec.structs import replace
+
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project, make_plan
+from feedrate.config.settings import HpuSettings
+from feedrate.devices.hpu_mode import BF16_OPS, FP32_OPS
+
+CHANGES = {
+    "mode": [{"mode": "eager"}, {"mode": "compile"}],
+    "hpu_graphs_for_training": [{"hpu_graphs_for_training": True}],
+    "hpu_graphs_for_inference": [{"hpu_graphs_for_inference": False}],
+    "pipelining_fwd_bwd": [{"pipelining_fwd_bwd": True}],
+    "non_blocking_data_copy": [{"non_blocking_data_copy": True}],
+    "use_dynamic_shapes": [{"use_dynamic_shapes": True}],
+    "fused_adam": [{"fused_adam": False}],
+    "fused_clip_norm": [{"fused_clip_norm": False}],
+    "adam_epsilon": [{"adam_epsilon": 1e-8}],
+    "ddp_bucket_cap_mb": [{"ddp_bucket_cap_mb": 25}],
+    "autocast_bf16_ops": [{"autocast_bf16_ops": ["linear"], "autocast_fp32_ops": ["softmax"]}],
+    "autocast_fp32_ops": [{"autocast_bf16_ops": ["linear"], "autocast_fp32_ops": ["gelu"]}],
+    "fp8": [{"fp8": True}],
+    "minimize_memory": [{"minimize_memory": True, "fp8": True}],
+    "attn_implementation": [{"attn_implementation": "sdpa"},
+                            {"attn_implementation": "gaudi_fused_sdpa"}],
+    "sdp_on_bf16": [{"sdp_on_bf16": True}],
+    "use_compiled_autograd": [{"use_compiled_autograd": True, "mode": "compile"}],
+    "use_regional_compilation": [{"use_regional_compilation": True, "mode": "compile"}],
+    "adjust_throughput": [{"adjust_throughput": True}],
+    "profiling_warmup_steps": [{"profiling_warmup_steps": 2}],
+    "profiling_steps": [{"profiling_steps": 3}],
+    "profiling_warmup_steps_eval": [{"profiling_warmup_steps_eval": 4}],
+    "profiling_steps_eval": [{"profiling_steps_eval": 5}],
+    "profiling_record_shapes": [{"profiling_record_shapes": False}],
+    "profiling_with_stack": [{"profiling_with_stack": True}],
+}  # fmt: skip
+"""Every setting of `hpu`, as it differs from its default, with what it needs beside it."""
+
+BASE = make_spec(train={"precision": "bf16"})
+UNKNOWN = make_spec(train={"optimizer": "adam9"}, hpu={"fused_adam": False})
+LIBRARYS_NAME = {
+    "hpu_graphs_for_training": "use_hpu_graphs_for_training",
+    "hpu_graphs_for_inference": "use_hpu_graphs_for_inference",
+}
+
+
+def with_hpu(**changes):
+    hpu = HpuSettings(**changes)
+    return replace(BASE, settings=replace(BASE.settings, hpu=hpu))
+
+
+def study_specs():
+    """The first repeat of all cells of all studies on all Gaudi devices."""
+    config = read_yaml(ROOT / "config/config.yaml", "config.yaml")
+    devices = read_yaml(ROOT / "config/devices.yaml", "devices.yaml")
+    hpus = [name for name, device in devices.items() if device["kind"] == "hpu"]
+    studies = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
+    project = load_project(ROOT, {**config, "devices": hpus, "studies": studies, "repeats": 1})
+    specs = list(make_plan(project).runs.values())
+    assert {spec.device for spec in specs} == set(hpus)
+    assert {spec.study for spec in specs} == set(studies)
+    return specs
+
+
+@pytest.fixture(scope="module")
+def parsed():
+    """What the library makes of each change, by setting (None: of no change), of each cell of the
+    studies, by study, device and cell, and of an optimizer that it does not know."""
+    specs = {(s.study, s.device, s.cell): s for s in study_specs()}
+    specs |= {(None, 0): BASE, "unknown": UNKNOWN}
+    for name, changes in CHANGES.items():
+        specs |= {(name, i): with_hpu(**change) for i, change in enumerate(changes)}
+    answers = run_inside("parse_arguments.py", lines=map(msgspec.to_builtins, specs.values()))
+    return dict(zip(specs, answers, strict=True))
+
+
+def test_every_cell_of_every_study_is_taken(parsed):
+    """One process parses for all ranks: where a job runs is not asked here."""
+    for spec in study_specs():
+        answer = parsed[spec.study, spec.device, spec.cell]
+        assert "refused" not in answer, (spec.device, spec.cell)
+        arguments, settings = answer["arguments"], spec.settings
+        assert answer["device"].startswith("hpu")
+        assert arguments["use_habana"]
+        assert arguments["max_steps"] == spec.protocol.steps
+        assert arguments["throughput_warmup_steps"] == spec.protocol.warmup_steps
+        assert arguments["dataloader_num_workers"] == settings.loader.workers
+        assert arguments["distribution_strategy"] == settings.train.strategy
+        assert arguments["per_device_train_batch_size"] == settings.train.batch_size
+        assert arguments["bf16"] == (settings.train.precision == "bf16")
+        assert answer["config"]["use_torch_autocast"] == (settings.train.precision == "bf16")
+
+
+def test_every_setting_of_hpu_is_tried():
+    assert set(CHANGES) == set(HpuSettings.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_is_taken_and_changes_what_the_library_gets(parsed, name):
+    for i, change in enumerate(CHANGES[name]):
+        answer = parsed[name, i]
+        assert "refused" not in answer
+        others = {key: value for key, value in change.items() if key != name}
+        beside = parsed[None, 0] if not others else None
+        assert answer != beside
+        field = LIBRARYS_NAME.get(name, name)
+        if field in answer["arguments"]:
+            assert answer["arguments"][field] == change[name]
+
+
+def test_the_default_is_the_published_command_without_what_costs_memory(parsed):
+    """Lazy mode, graphs in evaluation, fused Adam and clipping, autocast by the config file."""
+    answer = parsed[None, 0]
+    arguments = answer["arguments"]
+    assert (arguments["use_lazy_mode"], answer["lazy"]) == (True, "1")
+    assert arguments["use_hpu_graphs_for_inference"]
+    assert not arguments["use_hpu_graphs_for_training"]
+    assert not arguments["torch_compile"]
+    assert (arguments["adam_epsilon"], arguments["ddp_bucket_cap_mb"]) == (1e-6, 230)
+    config = answer["config"]
+    assert config["use_fused_adam"]
+    assert config["use_fused_clip_norm"]
+    assert not config["use_dynamic_shapes"]
+    assert answer["lists"] == {}
+
+
+@pytest.mark.parametrize(("i", "mode"), [(0, "eager"), (1, "compile")])
+def test_modes_other_than_lazy_are_told_to_library_and_software_alike(parsed, i, mode):
+    answer = parsed["mode", i]
+    arguments = answer["arguments"]
+    assert (arguments["use_lazy_mode"], answer["lazy"]) == (False, "0")
+    assert arguments["torch_compile"] == (mode == "compile")
+    backend = "hpu_backend" if mode == "compile" else None
+    assert arguments["torch_compile_backend"] == backend
+    assert not arguments["use_hpu_graphs_for_inference"], "only lazy mode has them"
+
+
+def test_what_is_not_an_argument_reaches_the_config_file_or_the_environment(parsed):
+    assert parsed["use_dynamic_shapes", 0]["config"]["use_dynamic_shapes"]
+    assert not parsed["fused_adam", 0]["config"]["use_fused_adam"]
+    assert not parsed["fused_clip_norm", 0]["config"]["use_fused_clip_norm"]
+    assert parsed["autocast_fp32_ops", 0]["lists"] == {BF16_OPS: ["linear"], FP32_OPS: ["gelu"]}
+    copying = parsed["non_blocking_data_copy", 0]["arguments"]["accelerator_config"]
+    assert copying["non_blocking"]
+
+
+def test_what_the_library_refuses_is_refused_in_a_sentence(parsed):
+    refused = parsed["unknown"]["refused"]
+    assert refused.startswith("UnsupportedError: optimum-habana refuses the settings: ")
+    assert "adam9" in refused

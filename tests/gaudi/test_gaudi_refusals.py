@@ -1,0 +1,65 @@
+"""No Gaudi, another Gaudi, or a setting that it cannot do: a sentence, and never another device."""
+
+import pytest
+from gaudi_software import HERE, PYTHON, ROOT, Job, make_spec, parse_log
+from msgspec.structs import replace
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"FEEDRATE_STANDIN_HPUS": "0"}, "the job needs 1 HPUs on this host, found 0"),
+        ({"FEEDRATE_STANDIN_MODEL": "GAUDI3"}, "and got 'GAUDI3'"),
+        ({"ACCELERATE_USE_CPU": "true"}, "optimum-habana would train on cpu"),
+        ({"PYTHONPATH": str(ROOT / "workflow")}, "habana-torch-plugin"),
+    ],
+)
+def test_without_the_device_a_job_is_a_fault_of_the_machine(
+    prepared, tmp_path, environment, sentence
+):
+    job = Job(make_spec(environment=environment), prepared, tmp_path / "rep1")
+    assert job.exit_code == 1
+    assert sentence in job.stderr
+    assert "Traceback" not in job.stderr
+    assert not (job.out / "outcome.json").exists(), "it deserves another try"
+
+
+def test_in_its_last_try_it_is_recorded(prepared, tmp_path):
+    spec = make_spec(environment={"FEEDRATE_STANDIN_HPUS": "0"})
+    job = Job(spec, prepared, tmp_path / "rep1", "--try", "1")
+    record = parse_log(job.out)
+    assert record.status == "failed"
+    assert "found 0" in record.cause
+    assert record.measurement is None
+
+
+def test_a_rank_more_than_there_are_devices_is_told(prepared, tmp_path):
+    environment = {"FEEDRATE_STANDIN_HPUS": "1"}
+    spec = make_spec(count=2, launcher="torchrun", environment=environment)
+    job = Job(spec, prepared, tmp_path / "rep1")
+    assert job.exit_code == 1
+    assert "the job needs 2 HPUs on this host, found 1" in job.stderr
+
+
+@pytest.mark.parametrize(
+    ("hpu", "sentence"),
+    [
+        ({"attn_implementation": "sdpa"}, "hpu.attn_implementation: sdpa is not for this model"),
+        ({"mode": "eager", "pipelining_fwd_bwd": True}, "needs hpu.mode: lazy, not eager"),
+    ],
+)
+def test_what_gaudi_cannot_do_fails_in_a_sentence(prepared, tmp_path, hpu, sentence):
+    job = Job(make_spec(hpu=hpu), prepared, tmp_path / "rep1")
+    assert job.exit_code == 0, "a result, and no reason to try again"
+    record = parse_log(job.out)
+    assert record.status == "failed"
+    assert sentence in record.cause
+
+
+def test_the_stand_in_is_nowhere_but_where_it_is_asked_for():
+    assert not list(HERE.parents[1].glob("workflow/**/habana_frameworks"))
+    site = PYTHON.parents[1] / "lib"
+    assert not list(site.glob("python*/site-packages/habana*"))
+    spec = make_spec()
+    bare = replace(spec, software=replace(spec.software, environment={}))
+    assert "standin" not in str(bare)

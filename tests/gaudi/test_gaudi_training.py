@@ -1,0 +1,173 @@
+"""A tiny BridgeTower through the real GaudiTrainer, from the spec to the record."""
+
+import json
+import math
+import shutil
+
+import pytest
+from gaudi_software import Job, make_spec, parse_log
+
+from feedrate.logs.tensorboard_files import summary_metrics
+from feedrate.logs.text import printed_metrics
+from feedrate.logs.trainer_folder import read_trainer_folder
+
+FALLBACK = "Using Pytorch native dataloader because: No module named 'habana_frameworks.mediapipe'."
+
+
+def failed_checks(record):
+    """Checks that failed, but for other tests that train at the same time."""
+    return {c.name: c.detail for c in record.checks if not c.passed and c.name != "alone_on_host"}
+
+
+def test_a_job_ends_in_a_valid_record(full_job):
+    assert full_job.exit_code == 0, full_job.stderr
+    record = full_job.record()
+    assert failed_checks(record) == {}
+    assert record.status == ("ok" if all(c.passed for c in record.checks) else "invalid")
+    measured = record.measurement
+    assert (measured.steps, measured.warmup_steps, measured.samples) == (3, 1, 24)
+    assert measured.samples_per_s == pytest.approx(24 / measured.wall_s)
+    assert 0 < measured.data_wait_share < 1
+    assert measured.peak_memory_gib > 0.1
+    assert measured.paused_s > 0, "a checkpoint inside the window is taken out"
+    assert record.ceilings.loader_samples_per_s > 0
+    assert record.ceilings.model_samples_per_s > 0
+    packages = record.provenance.packages
+    assert packages["optimum-habana"] == "1.21.2"
+    assert packages["habana-torch-plugin"] == "1.24.0.0"
+    assert packages["transformers"].startswith("4.55.")
+    assert record.provenance.device_model == "GAUDI2"
+
+
+def test_the_trainers_own_figures_stand_beside_ours(full_job):
+    trainer, told = full_job.record().trainer, full_job.metrics("train_results.json")
+    assert trainer.library == "optimum-habana 1.21.2"
+    assert trainer.samples_per_s == told["train_samples_per_second"]
+    assert trainer.steps_per_s == told["train_steps_per_second"]
+    assert trainer.runtime_s == told["train_runtime"]
+    assert trainer.loss == told["train_loss"]
+    assert trainer.peak_memory_gib == told["max_memory_allocated (GB)"]
+    assert trainer.total_flos > 0
+    # Its rate leaves out the warm-up step, as ours: 3 steps of 8 samples.
+    assert trainer.samples_per_s / trainer.steps_per_s == pytest.approx(8, rel=0.01)
+
+
+def test_the_loss_of_a_step_is_the_mean_of_its_micro_steps(full_job):
+    """Four pairs told apart by chance give ln 4, whatever the accumulation."""
+    losses = [step["loss"] for step in full_job.events("step")]
+    assert len(losses) == 4
+    assert all(loss == pytest.approx(math.log(4), abs=0.3) for loss in losses)
+    assert full_job.metrics("train_results.json")["train_loss"] == pytest.approx(
+        sum(losses) / 4, abs=0.01
+    )
+
+
+def test_evaluation_and_prediction_have_figures(full_job):
+    evaluation = full_job.record().evaluation
+    for prefix, rows in (("eval", 7), ("predict", 6)):
+        assert evaluation[f"{prefix}_samples"] == rows
+        assert evaluation[f"{prefix}_loss"] > 0
+        assert 0 <= evaluation[f"{prefix}_image_to_text_recall_at_1"] <= 1
+        # With the training's warm-up steps left out, this library's rate would be below zero.
+        assert evaluation[f"{prefix}_samples_per_second"] > 0
+    assert not [key for key in evaluation if key.endswith("_end_time")]
+
+
+def test_the_gaudi_config_of_the_run_is_kept(full_job):
+    config = full_job.metrics("gaudi_config.json")
+    assert config == {
+        "use_fused_adam": True,
+        "use_fused_clip_norm": True,
+        "use_torch_autocast": True,
+        "use_dynamic_shapes": False,
+    }
+
+
+def test_weights_are_saved_as_safetensors(full_job):
+    model = full_job.out / "trainer/model"
+    assert (model / "model.safetensors").stat().st_size > 10**6
+    assert (model / "tokenizer.json").is_file()
+    assert json.loads((model / "config.json").read_text())["model_type"] == "bridgetower"
+
+
+def test_every_kind_of_output_is_read_alike(full_job, tmp_path):
+    """JSON files, TensorBoard and printed text of optimum-habana, each where it is alone."""
+    told = full_job.record().trainer
+    shutil.copytree(full_job.out / "trainer/runs", tmp_path / "board/runs")
+    board = read_trainer_folder(tmp_path / "board")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/train.log").write_text(full_job.log)
+    text = read_trainer_folder(tmp_path / "text")
+    files = read_trainer_folder(full_job.out / "trainer")
+    for found in (board, text, files):
+        for name in ("samples_per_s", "steps_per_s", "runtime_s", "loss", "peak_memory_gib"):
+            assert getattr(found, name) == pytest.approx(getattr(told, name), rel=1e-4), name
+    assert "total_memory_available (GB)" in printed_metrics(full_job.log)
+    board_metrics = summary_metrics(full_job.out / "trainer/runs")
+    assert board_metrics["total_memory_available (GB)"] == 96
+
+
+@pytest.fixture
+def copied(full_job, tmp_path):
+    """A copy of the job's folder, to be changed."""
+    return shutil.copytree(full_job.out, tmp_path / "rep1")
+
+
+def test_a_log_with_the_librarys_fallback_warning_makes_the_run_invalid(copied):
+    with (copied / "train.log").open("a") as log:
+        log.write(f"[WARNING|trainer.py:100] 2026-01-01 00:00:00,000 >> {FALLBACK}\n")
+    record = parse_log(copied)
+    assert record.status == "invalid"
+    (detail,) = failed_checks(record).values()
+    assert FALLBACK.rstrip(".") in detail
+    if not [c for c in record.checks if c.name == "alone_on_host" and not c.passed]:
+        assert record.cause == detail
+
+
+def test_a_stopped_job_resumes_from_its_checkpoint(full_job, copied, prepared):
+    shutil.rmtree(copied / "trainer/checkpoint-4")
+    spec = make_spec(
+        train={"precision": "bf16", "gradient_accumulation": 2},
+        loader={"workers": 1},
+        save_checkpoints=True,
+    )
+    job = Job(spec, prepared, copied, "--resume")
+    assert job.exit_code == 0, job.stderr
+    steps = job.events("step")
+    assert [(step["step"], step["warmup"]) for step in steps] == [(3, True), (4, False)]
+    before = [step["loss"] for step in full_job.events("step")]
+    assert steps[0]["loss"] == pytest.approx(before[2], abs=1e-3), "the same rows, the same weights"
+    (window,) = job.events("window")
+    assert (window["first_step"], window["last_step"], window["samples"]) == (4, 4, 8)
+
+
+LAZY = {
+    "hpu_graphs_for_training": True,
+    "pipelining_fwd_bwd": True,
+    "non_blocking_data_copy": True,
+    "use_dynamic_shapes": True,
+    "adjust_throughput": True,
+    "sdp_on_bf16": True,
+}
+NOT_FUSED = {"mode": "eager", "fused_adam": False, "fused_clip_norm": False}
+COMPILED = {"mode": "compile", "use_compiled_autograd": True}
+
+
+@pytest.mark.parametrize(
+    ("hpu", "accumulation"),
+    [(LAZY, 2), (NOT_FUSED, 1), (COMPILED, 1)],
+    ids=["lazy", "eager", "compile"],
+)
+def test_other_settings_train_too_and_learn_the_same(
+    prepared, tmp_path, hpu, accumulation, full_job
+):
+    spec = make_spec(hpu=hpu, train={"gradient_accumulation": accumulation})
+    job = Job(spec, prepared, tmp_path / "rep1")
+    assert job.exit_code == 0, job.stderr
+    assert failed_checks(job.record()) == {}
+    (start,) = job.events("start")
+    assert start["environment"]["PT_HPU_LAZY_MODE"] == ("1" if hpu is LAZY else "0")
+    losses = [step["loss"] for step in job.events("step")]
+    assert all(loss == pytest.approx(math.log(4), abs=0.3) for loss in losses)
+    kinds = {event["kind"] for event in job.events("ceiling")}
+    assert kinds == {"loader", "model"}, job.events("note")

@@ -1,0 +1,30 @@
+"""A real Slurm, started from nothing once a session, and projects whose jobs go to it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, NoSlurmHere, install
+from mini_project import Project, make_project
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster of this machine. One that runs already is used, and left running."""
+    try:
+        install()
+    except NoSlurmHere as reason:
+        pytest.skip(str(reason))
+    found = Cluster.running()
+    cluster = found or Cluster(tmp_path_factory.mktemp("slurm"))
+    cluster.start()
+    yield cluster
+    if not found:
+        cluster.stop()
+
+
+@pytest.fixture
+def project(cluster: Cluster, tmp_path: Path) -> Iterator[Project]:
+    """A fresh project with the small study; jobs that it leaves on the cluster are cancelled."""
+    yield make_project(tmp_path)
+    cluster.cancel(tmp_path)

@@ -1,0 +1,188 @@
+"""What is made of Slurm's answers, by commands that stand in for its own."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.cluster import slurm
+from feedrate.cluster.slurm import Job, SlurmError, cancel, find, minutes, own_jobs
+
+NAME = "feedrate_0d7e2c9c-6c4f-4f0e-9a39-1f8f0a2c51aa"
+
+
+def row(**values):
+    """One job as squeue prints it."""
+    job = {
+        **{
+            "id": "7",
+            "state": "RUNNING",
+            "reason": "None",
+            "nodes": "gaudi2-1",
+            "limit": "1:00:00",
+        },
+        **{"ran": "30:00", "memory": "64G", "name": NAME, "rule": "rule_train_gaudi2"},
+        **{"folder": str(Path.cwd())},
+        **values,
+    }
+    return "\x1f".join(job.values())
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Make a command: what it prints, what it complains of, how it ends; its arguments are kept."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def _make(name, text="", error="", code=0):
+        (tmp_path / f"{name}.out").write_text(text)
+        script = tmp_path / name
+        script.write_text(
+            f'#!/bin/sh\necho "$@" >> {tmp_path}/{name}.args\ncat {tmp_path}/{name}.out\n'
+            f"echo '{error}' >&2\nexit {code}\n"
+        )
+        script.chmod(0o755)
+        return tmp_path / f"{name}.args"
+
+    return _make
+
+
+@pytest.fixture
+def nothing(tmp_path, monkeypatch):
+    """A machine without Slurm."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_without_slurm_nothing_is_known_and_nothing_fails(nothing):
+    assert find("7") is None
+    assert own_jobs() == []
+    cancel([])
+
+
+def test_a_job_that_cannot_be_cancelled_is_told(nothing):
+    with pytest.raises(SlurmError, match=r"^scancel: .*No such file"):
+        cancel([Job(id="7", state="RUNNING")])
+
+
+def test_a_job_is_found_with_what_it_asked_for(command):
+    command("squeue", row(state="TIMEOUT", reason="TimeLimit") + "\n")
+    job = find("7")
+    assert job == Job(
+        id="7",
+        state="TIMEOUT",
+        reason="TimeLimit",
+        nodes="gaudi2-1",
+        limit_min=60.0,
+        ran_min=30.0,
+        memory="64G",
+        name=NAME,
+        rule="rule_train_gaudi2",
+        folder=str(Path.cwd()),
+    )
+    assert job.is_over
+
+
+def test_no_number_asks_nobody(command):
+    asked = command("squeue", row())
+    assert find("") is None
+    assert not asked.exists()
+
+
+def test_a_job_that_the_controller_forgot_is_in_the_accounting(command):
+    command("squeue", error="slurm_load_jobs error: Invalid job id specified", code=1)
+    command("sacct", "CANCELLED by 1000|gaudi2-2|00:30:00|00:00:09|64G\n")
+    assert find("7") == Job(
+        id="7",
+        state="CANCELLED",
+        nodes="gaudi2-2",
+        limit_min=30.0,
+        ran_min=0.15,
+        memory="64G",
+    )
+
+
+@pytest.mark.parametrize(("text", "code"), [("", 0), ("", 1)])
+def test_a_job_that_nobody_remembers_is_unknown(command, text, code):
+    command("squeue", error="slurm_load_jobs error: Invalid job id specified", code=1)
+    command("sacct", text, error="Slurm accounting storage is disabled", code=code)
+    assert find("7") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        *(("PENDING", False), ("RUNNING", False), ("COMPLETING", False), ("SUSPENDED", False)),
+        *(("COMPLETED", True), ("FAILED", True), ("CANCELLED", True), ("NODE_FAIL", True)),
+        *(("OUT_OF_MEMORY", True), ("PREEMPTED", True), ("TIMEOUT", True)),
+    ],
+)
+def test_which_states_are_ends(state, over):
+    assert Job(id="1", state=state).is_over is over
+
+
+def test_own_jobs_are_those_of_this_folder_with_our_name(command, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "link").symlink_to(project)
+    rows = [
+        row(id="1", folder=str(project)),
+        row(id="2", folder=str(tmp_path)),
+        row(id="3", folder=str(project), name="feedrate-analysis"),
+        row(id="4", folder=str(project), name=NAME.removeprefix("feedrate_")),
+        row(id="5", folder=str(tmp_path / "link"), state="PENDING", nodes=""),
+        "slurm: a line that is no job",
+    ]
+    asked = command("squeue", "\n".join(rows) + "\n")
+    assert [job.id for job in own_jobs(project)] == ["1", "5"]
+    monkeypatch.chdir(project)
+    assert [job.id for job in own_jobs()] == ["1", "5"]
+    assert f"--user {os.getuid()}" in asked.read_text()
+
+
+def test_many_jobs_are_cancelled_in_few_commands(command, monkeypatch):
+    monkeypatch.setattr(slurm, "_AT_ONCE", 2)
+    asked = command("scancel")
+    cancel(Job(id=str(number), state="RUNNING") for number in range(5))
+    assert asked.read_text() == "0 1\n2 3\n4\n"
+
+
+def test_slurms_own_reason_is_told(command):
+    command("scancel", error="scancel: error: Access/permission denied", code=1)
+    with pytest.raises(SlurmError, match="permission denied"):
+        cancel([Job(id="7", state="RUNNING")])
+
+
+def test_a_controller_that_does_not_answer_is_taken_for_absent(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm, "ANSWER_S", 0.2)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name in ("squeue", "sacct"):
+        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 30\n")
+        (tmp_path / name).chmod(0o755)
+    assert find("7") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("0:30", 0.5), ("30:00", 30.0), ("2:00:00", 120.0), ("1-00:30:00", 1470.0)),
+        *(("UNLIMITED", None), ("NOT_SET", None), ("INVALID", None), ("", None), ("x-1:00", None)),
+    ],
+)
+def test_slurms_times(text, expected):
+    assert minutes(text) == expected
+
+
+@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_every_time_that_slurm_writes_is_read(days, hours, minute, seconds):
+    text = f"{hours}:{minute:02d}:{seconds:02d}"
+    text = f"{days}-{text}" if days else text
+    expected = days * 1440 + hours * 60 + minute + seconds / 60
+    assert minutes(text) == pytest.approx(expected)
+
+
+@given(st.text(max_size=12))
+def test_no_text_breaks_the_reading_of_times(text):
+    found = minutes(text)
+    assert found is None or re.fullmatch(r"[\d:-]+", text)

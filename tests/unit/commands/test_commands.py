@@ -1,0 +1,178 @@
+"""The command line: what each command takes, passes on to Snakemake, and says."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from feedrate import __main__ as entry
+from feedrate import driver
+from feedrate.commands import plan, run
+
+RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project's root, with a folder for stand-ins of Slurm's commands first on PATH."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").write_text("")
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+def program(root, name, script):
+    path = root / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def queue(root, *jobs):
+    """A squeue that knows these jobs: number, state, node, name, comment, folder."""
+    rows = [
+        "\x1f".join([number, state, "None", node, "1:00:00", "0:10", "1G", name, comment, folder])
+        for number, state, node, name, comment, folder in jobs
+    ]
+    (root / "queue").write_text("\n".join(rows) + "\n")
+    program(root, "squeue", f"cat {root}/queue")
+    program(root, "scancel", f'echo "$@" >> {root}/cancelled')
+
+
+@pytest.fixture
+def snakemake(monkeypatch):
+    """Calls of Snakemake, each answered with exit code 0."""
+    calls = []
+
+    def run_snakemake(arguments, **options):
+        calls.append((list(arguments), options))
+        return 0
+
+    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(plan, "run_snakemake", run_snakemake)
+    return calls
+
+
+def test_outside_the_project_it_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert entry.main(["run"]) == 2
+    assert "there is no Snakefile here" in capsys.readouterr().err
+
+
+def test_each_command_is_listed(capsys):
+    with pytest.raises(SystemExit):
+        entry.main(["--help"])
+    text = capsys.readouterr().out
+    for name in ("run", "plan", "cancel"):
+        assert name in text
+
+
+def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
+    command = (
+        "run --profile gaudi --device h100 --device cpu --study a --dataset d --configfile f.yaml"
+    )
+    assert entry.main([*command.split(), "--jobs", "3", "all"]) == 0
+    ((arguments, options),) = snakemake
+    assert " ".join(arguments) == (
+        "--profile gaudi --jobs 3 all --configfile f.yaml "
+        "--config studies=[a] devices=[h100,cpu] dataset=d"
+    )
+    assert options["held_back"] is False
+
+
+def test_the_report_is_written_with_the_same_profile_on_this_host(root, snakemake, monkeypatch):
+    (root / "results").mkdir()
+    (root / "results/overview.html").write_text("")
+    run.PART.write_text("")
+    monkeypatch.setattr(run.Path, "unlink", lambda *_, **__: None)
+    assert entry.main(["run", "--profile", "gaudi", "--quiet"]) == 0
+    arguments = " ".join(snakemake[1][0])
+    assert arguments.startswith("--profile gaudi --executor local --report ")
+    assert (root / "report.html").exists()
+
+
+def test_a_driver_that_cannot_be_seen_is_left_alone(root, snakemake, capsys):
+    (root / ".snakemake/locks").mkdir(parents=True)
+    (root / ".snakemake/locks/0.input.lock").write_text("")
+    driver.LOCK.write_text(json.dumps({"pid": 12, "host": "login7", "since": 1.8e9}))
+    assert entry.main(["run", "--profile", "gaudi"]) == run.LOCKED
+    text = capsys.readouterr().err
+    assert "process 12 on login7" in text
+    assert "snakemake --profile gaudi --unlock" in text
+    assert len(text.splitlines()) == 1
+    assert snakemake == []
+    assert driver.is_locked()
+
+
+def test_after_a_kill_the_jobs_still_on_slurm_are_told(root, snakemake, capsys):
+    (root / ".snakemake/locks").mkdir(parents=True)
+    (root / ".snakemake/locks/0.input.lock").write_text("")
+    queue(root, ("7", "RUNNING", "n1", RUN, "rule_train_h100", str(root)))
+    assert entry.main(["run"]) == 0
+    text = capsys.readouterr().err
+    assert "the run before this one was killed" in text
+    assert "1 of its jobs are still on Slurm" in text
+    assert "python -m feedrate cancel" in text
+
+
+def test_cancel_ends_this_projects_jobs_alone(root, capsys):
+    queue(
+        root,
+        ("7", "RUNNING", "n1", RUN, "rule_train_h100_wildcards_workers=0", str(root)),
+        ("8", "PENDING", "", RUN, "rule_train_h100_wildcards_workers=1", str(root)),
+        ("9", "RUNNING", "n2", RUN, "rule_train_h100", "/elsewhere"),
+        ("10", "RUNNING", "n2", "bash", "", str(root)),
+    )
+    assert entry.main(["cancel", "--dry-run"]) == 0
+    assert not (root / "cancelled").exists()
+    assert entry.main(["cancel"]) == 0
+    text = capsys.readouterr().out
+    assert "7  running  rule_train_h100_wildcards_workers=0  n1" in text
+    assert text.splitlines()[-1] == "Cancelled 2 jobs."
+    assert (root / "cancelled").read_text().split() == ["7", "8"]
+
+
+def test_cancel_says_why_it_could_not(root, capsys):
+    queue(root, ("7", "RUNNING", "n1", RUN, "rule_x", str(root)))
+    program(root, "scancel", "echo 'scancel: error: Access denied' >&2; exit 1")
+    assert entry.main(["cancel"]) == 1
+    assert "Access denied" in capsys.readouterr().err
+
+
+def test_without_jobs_there_is_nothing_to_cancel(root, capsys):
+    queue(root)
+    assert entry.main(["cancel"]) == 0
+    assert capsys.readouterr().out == "No jobs of this project are on Slurm.\n"
+
+
+def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
+    hold = "from feedrate import driver; driver.hold(); print('held', flush=True); input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", hold],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ},
+    )
+    try:
+        assert other.stdout.readline() == b"held\n"
+        queue(root, ("7", "RUNNING", "n1", RUN, "rule_x", str(root)))
+        assert entry.main(["cancel"]) == 3
+        assert f"process {other.pid} on " in capsys.readouterr().err
+        assert not (root / "cancelled").exists()
+        assert entry.main(["cancel", "--force"]) == 0
+        assert (root / "cancelled").read_text() == "7\n"
+    finally:
+        other.communicate()
+
+
+def test_cancel_takes_nothing_else(root, capsys):
+    assert entry.main(["cancel", "train_h100"]) == 2
+    assert "train_h100" in capsys.readouterr().err
+
+
+def test_a_plan_that_cannot_be_made_is_its_exit_code(root, monkeypatch):
+    monkeypatch.setattr(plan, "run_snakemake", lambda *_, **__: 1)
+    assert entry.main(["plan"]) == 1

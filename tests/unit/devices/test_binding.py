@@ -1,0 +1,138 @@
+"""Shares of the granted cores: their plan, and processes that really keep to them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedrate.devices.binding import bind_rank, plan_shares
+from feedrate.devices.topology import Cpu
+
+
+@st.composite
+def hosts(draw):
+    """The granted part of a host of several nodes and cores of one or two threads."""
+    threads = draw(st.integers(1, 2))
+    cores = [(node, core) for node in range(draw(st.integers(1, 4))) for core in range(6)]
+    cpus = [
+        Cpu(node, node, node * 6 + core, (node * 6 + core) * threads + thread)
+        for node, core in cores
+        for thread in range(threads)
+    ]
+    return draw(st.lists(st.sampled_from(cpus), min_size=1, unique=True))
+
+
+WANTED = st.lists(st.none() | st.integers(0, 4), min_size=1, max_size=8)
+
+
+@given(cpus=hosts(), wanted=WANTED)
+def test_shares_are_fair_and_disjoint_and_cover_what_is_granted(cpus, wanted):
+    shares = plan_shares(cpus, wanted)
+    granted = sorted(cpu.number for cpu in cpus)
+    assert len(shares) == len(wanted)
+    if len(cpus) < len(wanted):
+        assert all(len(share) == 1 and share[0] in granted for share in shares)
+        assert sorted({n for share in shares for n in share}) == granted
+        return
+    assert sorted(n for share in shares for n in share) == granted
+    sizes = [len(share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(cpus=hosts(), wanted=WANTED)
+def test_a_rank_gets_all_that_its_node_can_give_it(cpus, wanted):
+    if len(cpus) < len(wanted):
+        return
+    node_of = {cpu.number: cpu.node for cpu in cpus}
+    for rank, share in enumerate(plan_shares(cpus, wanted)):
+        near = wanted.count(wanted[rank])
+        there = sum(node == wanted[rank] for node in node_of.values())
+        got = sum(node_of[n] == wanted[rank] for n in share)
+        assert got >= min(len(share), there // near)
+
+
+def test_siblings_stay_together_on_a_gaudi_server():
+    """Two sockets of 40 cores and 80 threads, the second threads numbered from 80; modules 0 to 3
+    on the first node."""
+    cpus = [Cpu(c // 40, c // 40, c, c + t * 80) for c in range(80) for t in range(2)]
+    shares = plan_shares(cpus, [0, 0, 0, 0, 1, 1, 1, 1])
+    assert shares[0] == [*range(10), *range(80, 90)]
+    assert shares[5] == [*range(50, 60), *range(130, 140)]
+    crossed = plan_shares(cpus, [1, 1, 1, 1, 0, 0, 0, 0])
+    assert crossed[0] == shares[4]
+
+
+def test_a_rank_alone_has_everything():
+    cpus = [Cpu(c // 4, 0, c, c) for c in range(8)]
+    assert plan_shares(cpus, [1]) == [list(range(8))]
+
+
+SAY = """
+import json, os, sys
+from feedrate.devices.binding import bind_rank
+placement = bind_rank("cpu", int(sys.argv[1]), int(sys.argv[2]))
+assert "torch" not in sys.modules
+print(json.dumps([placement.granted, placement.cpus, sorted(os.sched_getaffinity(0)),
+                  os.environ["OMP_NUM_THREADS"]]))
+"""
+
+
+def say(rank: int, ranks: int, prefix: tuple[str, ...] = (), threads: str = "99"):
+    """What a process that binds itself says: granted, told and real CPUs, and its threads."""
+    answer = subprocess.run(
+        [*prefix, sys.executable, "-c", SAY, str(rank), str(ranks)],
+        env={**os.environ, "OMP_NUM_THREADS": threads},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return json.loads(answer.stdout)
+
+
+def test_two_processes_share_the_cores_of_this_machine():
+    mine = sorted(os.sched_getaffinity(0))
+    answers = [say(rank, 2) for rank in range(2)]
+    for granted, told, real, threads in answers:
+        assert told == real
+        assert 1 <= granted <= len(mine)
+        assert int(threads) == len(real)  # 99 threads on a share would crowd it
+    assert sorted({cpu for _, told, _, _ in answers for cpu in told}) == mine[: max(2, len(mine))]
+    if len(mine) > 1:
+        assert not set(answers[0][1]) & set(answers[1][1])
+
+
+def test_fewer_threads_than_cores_stay_as_they_were_told():
+    assert say(0, 1, threads="1")[3] == "1"
+
+
+def test_what_its_launcher_bound_stays_where_it_is(monkeypatch):
+    """As under mpirun: the launcher has all CPUs, the rank less."""
+    affinity = {0: {4, 5}, os.getppid(): set(range(8))}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity[pid])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("bound anew"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    placement = bind_rank("cpu", 2, 4)
+    assert placement.cpus == [4, 5]
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_rank_bound_outside_of_what_was_granted_comes_back(monkeypatch):
+    """mpirun may not know of an affinity that was set by hand."""
+    affinity = {0: {40, 41}, os.getppid(): set(range(8))}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity[pid])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: affinity.update({pid: set(to)}))
+    assert len(bind_rank("cpu", 1, 4).cpus) == 2
+    assert affinity[0] <= set(range(8))
+
+
+def test_a_kernel_that_forbids_binding_leaves_a_rank_where_it_is(monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert bind_rank("cpu", 0, 2).cpus == sorted(os.sched_getaffinity(0))

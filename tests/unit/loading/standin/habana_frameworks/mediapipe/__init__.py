@@ -1,0 +1,1 @@
+"""Stand-in for the Gaudi media pipeline; see README.md."""

@@ -1,0 +1,164 @@
+"""The Trainer and the ceilings on `decode: device`, with the stand-in's pipeline on the CPU."""
+
+import json
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from feedrate.config.settings import (
+    LoaderSettings,
+    ModelSettings,
+    Protocol,
+    RunSpec,
+    Settings,
+    TrainSettings,
+)
+from feedrate.data.loading import registry
+from feedrate.devices.base import UnsupportedError
+from feedrate.devices.binding import Placement
+from feedrate.models import bridgetower
+from feedrate.train.events import EventLog
+from feedrate.train.job import Options, run_job
+from feedrate.train.trainer import MeteredTrainer
+
+
+def make_spec(decode, *, workers=0, accumulation=1, **protocol):
+    return RunSpec(
+        study="study",
+        device="cpu",
+        kind="cpu",
+        count=1,
+        launcher="single",
+        cell=f"decode={decode}",
+        levels={"decode": decode},
+        repeat=1,
+        seed=7,
+        dataset="tiny",
+        settings=Settings(
+            model=ModelSettings(name="bridgetower", size="tiny"),
+            loader=LoaderSettings(decode=decode, workers=workers, max_tokens=8),
+            train=TrainSettings(batch_size=4, gradient_accumulation=accumulation, precision="fp32"),
+        ),
+        protocol=Protocol(**{"steps": 8, "warmup_steps": 1, "ceiling_s": 0.05} | protocol),
+    )
+
+
+@pytest.fixture
+def run(tiny_prepared, tmp_path, media, monkeypatch):
+    """Run a job where the CPU decodes as a Gaudi would; its folder and events by name."""
+    monkeypatch.setitem(registry.DEVICE_DECODERS, "cpu", registry.DEVICE_DECODERS["hpu"])
+
+    def _run(name, spec, **options):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+        log = EventLog(folder, 0)
+        run_job(spec, tiny_prepared, folder, log, Placement(1, [0]), Options(**options))
+        lines = (folder / "events.jsonl").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        return folder, {e["event"]: [o for o in events if o["event"] == e["event"]] for e in events}
+
+    return _run
+
+
+def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypatch):
+    host = run("host", make_spec("host", evaluate=True))[1]
+    seen = []
+
+    def watch(path):
+        seen.append(path)
+        raise AssertionError("decoded on the host")
+
+    # Only the ceiling of the model alone takes its one batch from the host.
+    monkeypatch.setattr("feedrate.train.ceilings.model_alone", lambda *_: {"samples": 1})
+    monkeypatch.setattr("feedrate.data.loading.pairs.decode", watch)
+    device = run("device", make_spec("device", evaluate=True))[1]
+    assert not seen
+    assert (host["data"][0]["decode"], device["data"][0]["decode"]) == ("host", "device")
+    assert {**host["data"][0], "decode": "device", "t": 0} == {**device["data"][0], "t": 0}
+    losses = [[event["loss"] for event in events["step"]] for events in (host, device)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)  # the pixels differ a little
+    assert [e["samples"] for e in device["step"]] == [4] * 8
+    for ours, theirs in zip(device["evaluation"], host["evaluation"], strict=True):
+        prefix = "eval" if ours["split"] == "validation" else "predict"
+        assert ours["metrics"][f"{prefix}_samples"] == theirs["metrics"][f"{prefix}_samples"]
+        loss = f"{prefix}_loss"
+        assert ours["metrics"][loss] == pytest.approx(theirs["metrics"][loss], rel=0.02)
+    # Training, validation, test and the ceiling: each has a pipeline of its own.
+    assert len(media.MADE) == 4
+    assert "note" not in device
+
+
+def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
+    spec = make_spec("device", workers=2, ceiling_s=0.2)
+    events = run("device", spec)[1]
+    loader, model = events["ceiling"]
+    assert (loader["kind"], model["kind"]) == ("loader", "model")
+    assert loader["samples"] % (3 * 4) == 0  # whole rounds of what may be ready
+    assert loader["wall_s"] >= 0.2
+    assert loader["startup_s"] > 0
+    assert [pipe.num_threads for pipe in media.MADE] == [2, 2]
+
+
+def weights(folder):
+    return load_file(folder / "trainer/model/model.safetensors")
+
+
+def test_a_resumed_run_goes_on_with_the_next_sample(run, tmp_path, monkeypatch):
+    build = bridgetower.build
+
+    def without_dropout(*arguments):  # its random numbers are the Trainer's to restore
+        built = build(*arguments)
+        for module in built.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        return built
+
+    monkeypatch.setattr(bridgetower, "build", without_dropout)
+    # 6 batches, or 3 steps, an epoch: the checkpoint lies in the middle of one.
+    spec = make_spec("device", accumulation=2, steps=8, save_checkpoints=True)
+    whole, events = run("whole", spec, measured=True)
+    (tmp_path / "broken/trainer").mkdir(parents=True)
+    (whole / "trainer/checkpoint-4").rename(tmp_path / "broken/trainer/checkpoint-4")
+    broken, resumed = run("broken", spec, resume=True)
+    assert [e["step"] for e in resumed["step"]] == [5, 6, 7, 8]
+    assert [e["loss"] for e in resumed["step"]] == [e["loss"] for e in events["step"][4:]]
+    assert resumed["data"][0]["decode"] == "device"
+    expected, found = weights(whole), weights(broken)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("steps", "accumulation", "batches", "done"),
+    [
+        (0, 1, 6, 0),
+        (4, 1, 6, 4),
+        (6, 1, 6, 0),
+        (7, 1, 6, 1),
+        (4, 2, 6, 2),
+        (4, 2, 7, 0),
+        (7, 2, 7, 6),
+    ],
+)
+def test_what_an_epoch_has_done_follows_from_the_steps(steps, accumulation, batches, done):
+    trainer = MeteredTrainer()
+    trainer.state = SimpleNamespace(global_step=steps)
+    trainer.args = SimpleNamespace(gradient_accumulation_steps=accumulation)
+    assert trainer._done(batches) == done
+
+
+def test_a_pipeline_that_does_not_start_fails_the_job_and_trains_nothing(
+    run, media, monkeypatch, tmp_path
+):
+    def fail(_):
+        raise RuntimeError("no media decoder")
+
+    monkeypatch.setattr(media.MediaPipe, "build", fail)
+    with pytest.raises(UnsupportedError, match="no media decoder"):
+        run("device", make_spec("device"))
+    events = (tmp_path / "device/events.jsonl").read_text()
+    assert '"step"' not in events
+    assert '"ceiling"' not in events

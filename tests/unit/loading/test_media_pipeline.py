@@ -1,0 +1,267 @@
+"""Batches of the media pipeline on the stand-in, held against those of the host path."""
+
+import pytest
+import torch
+from accelerate import PartialState
+from accelerate.data_loader import prepare_data_loader, skip_first_batches
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.gaudi import MediaError
+from feedrate.data.loading.host import HostPath
+from feedrate.data.loading.pairs import collate
+from feedrate.data.loading.registry import open_path
+from feedrate.devices.base import UnsupportedError
+from feedrate.train.ceilings import EndlessBatches
+from feedrate.train.failure import classify
+
+HOST = HostPath(LoaderSettings(), pin_memory=False)
+BATCH = 4
+
+
+def prepared_loader(dataset, *, shuffle=True, rank=0, ranks=1):
+    """A loader as the Trainer has accelerate make it; training drops the last batch."""
+    PartialState(cpu=True)
+    return prepare_data_loader(
+        DataLoader(dataset, BATCH, shuffle=shuffle, collate_fn=collate, drop_last=shuffle),
+        device=torch.device("cpu"),
+        num_processes=ranks,
+        process_index=rank,
+        put_on_device=True,
+        use_seedable_sampler=True,
+        data_seed=3,
+    )
+
+
+def epochs(loader, count=2):
+    """The batches of each epoch."""
+    return [list(loader) for _ in range(count)]
+
+
+def captions(batches):
+    """Which rows came, by their tokens."""
+    return torch.cat([batch["input_ids"] for batch in batches]).tolist()
+
+
+def level_difference(one, other):
+    """Mean absolute difference of pixels before normalisation, of 255."""
+    std = torch.tensor([0.25, 0.3, 0.35]).view(3, 1, 1)
+    return ((one - other) * std).abs().mean().item() * 255
+
+
+def test_batches_are_those_of_the_host_path(on_device, split):
+    host = epochs(HOST.adopt(prepared_loader(split("train"))))
+    device = epochs(on_device.adopt(prepared_loader(split("train"))))
+    assert [len(epoch) for epoch in device] == [6, 6]
+    for ours, theirs in zip(device[0] + device[1], host[0] + host[1], strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("input_ids", "attention_mask"):
+            assert torch.equal(ours[name], theirs[name])
+            assert ours[name].dtype == theirs[name].dtype
+        pixels, expected = ours["pixel_values"], theirs["pixel_values"]
+        assert pixels.dtype == expected.dtype
+        assert pixels.shape == expected.shape
+        assert ours["return_loss"] is True
+        # Crop and resize swap places, so that lines move by up to half a pixel.
+        assert level_difference(pixels, expected) < 15
+        swapped = expected.roll(1, dims=0)
+        assert level_difference(pixels, swapped) > 2 * level_difference(pixels, expected)
+
+
+class Rows(list):
+    """A given order."""
+
+    batch_size = BATCH
+
+
+def test_pixels_are_the_hosts_but_for_rounding_where_nothing_is_cropped(on_device, split, tmp_path):
+    dataset = split("train")
+    for i, mode in enumerate(["RGB", "L", "RGB", "L"]):
+        with Image.open(dataset.prepared / dataset.images[2 * i]) as drawing:
+            drawing.convert(mode).crop((20, 10, 140, 130)).save(tmp_path / f"{i}.jpg")
+    dataset.prepared, dataset.images = tmp_path, [f"{i % 4}.jpg" for i in range(24)]
+    (ours,) = on_device.batches(dataset, Rows([[0, 1, 2, 3]]))
+    (theirs,) = HOST.batches(dataset, Rows([[0, 1, 2, 3]]))
+    # The host keeps bicubic's overshoot, bytes cannot: compare where it stayed in range.
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (dataset.mean, dataset.std))
+    levels = (theirs["pixel_values"] * std + mean) * 255
+    inside = (levels > 1) & (levels < 254)
+    difference = ((ours["pixel_values"] - theirs["pixel_values"]) * std).abs() * 255
+    assert inside.float().mean() > 0.2
+    assert difference[inside].mean() < 0.5
+    assert difference[inside].quantile(0.99) < 3
+    assert level_difference(ours["pixel_values"], theirs["pixel_values"]) < 1.5
+
+
+def test_epochs_are_shuffled_anew_and_by_seed(on_device, split):
+    first, second = epochs(on_device.adopt(prepared_loader(split("train"))))
+    again = epochs(on_device.adopt(prepared_loader(split("train"))))
+    assert captions(first) != captions(second)
+    assert sorted(captions(first)) == sorted(captions(second))
+    assert [captions(first), captions(second)] == [captions(epoch) for epoch in again]
+
+
+def test_one_pipeline_serves_all_epochs_and_each_loader_has_its_own(on_device, split, media):
+    train = on_device.adopt(prepared_loader(split("train")))
+    other = on_device.adopt(prepared_loader(split("validation"), shuffle=False))
+    epochs(train, 3)
+    epochs(other, 2)
+    assert len(media.MADE) == 2
+    assert media.MADE[0].pipe_name != media.MADE[1].pipe_name
+
+
+def test_training_and_evaluation_do_not_disturb_each_other(on_device, split):
+    alone = epochs(on_device.adopt(prepared_loader(split("train"))))
+    validation = split("validation")
+    train = on_device.adopt(prepared_loader(split("train")))
+    for undisturbed in alone:
+        seen = []
+        for batch in train:
+            seen.append(batch)
+            evaluated = list(on_device.adopt(prepared_loader(validation, shuffle=False)))
+            assert captions(evaluated) == validation.input_ids.tolist()  # in order, all rows
+        assert captions(seen) == captions(undisturbed)
+
+
+def test_evaluation_has_all_rows_and_a_last_batch_of_its_true_size(on_device, split):
+    dataset = split("validation")
+    batches = list(on_device.adopt(prepared_loader(dataset, shuffle=False)))
+    assert [len(batch["pixel_values"]) for batch in batches] == [4, 3]
+    assert [len(batch["input_ids"]) for batch in batches] == [4, 3]
+    assert captions(batches) == dataset.input_ids.tolist()
+
+
+def test_training_drops_the_incomplete_batch(on_device, split):
+    batches = list(on_device.adopt(prepared_loader(split("validation"), shuffle=True)))
+    assert [len(batch["pixel_values"]) for batch in batches] == [4]
+
+
+def test_ranks_share_the_rows_as_on_the_host(on_device, split):
+    dataset = split("train")
+    for epoch in (0, 1):
+        shares = []
+        for rank in (0, 1, 2):
+            loaders = [prepared_loader(dataset, rank=rank, ranks=3) for _ in range(2)]
+            device, host = on_device.adopt(loaders[0]), HOST.adopt(loaders[1])
+            assert len(device) == len(host) == 2
+            for loader in (device, host):
+                loader.set_epoch(epoch)
+            shares.append(captions(device))
+            assert shares[-1] == captions(host)
+        assert sorted(row for share in shares for row in share) == sorted(
+            dataset.input_ids.tolist()
+        )
+
+
+def test_batches_stay_what_they_are_when_the_pipeline_goes_on(on_device, split, gaudi):
+    """The stand-in spoils a batch's tensors as soon as the next one is asked for."""
+    kept = list(on_device.adopt(prepared_loader(split("train"))))
+    assert min(batch["input_ids"].min() for batch in kept) >= 0
+    assert all(batch["pixel_values"].max() < 5 for batch in kept)
+    assert all(batch["pixel_values"].std() > 0 for batch in kept)
+    assert gaudi.handed_over == len(kept)
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(0, 1), (1, 1), (2, 2)])
+def test_workers_are_the_pipelines_host_threads(media, gaudi, split, workers, threads):
+    path = open_path(gaudi, LoaderSettings(decode="device", workers=workers))
+    next(path.batches(split("train"), EndlessBatches(24, BATCH, seed=1)))
+    assert media.MADE[-1].num_threads == threads
+    assert media.MADE[-1].prefetch_depth == path.round_size
+
+
+def test_the_pipeline_is_told_the_largest_file(on_device, split, media, tiny_prepared):
+    next(on_device.batches(split("train"), EndlessBatches(24, BATCH, seed=1)))
+    sizes = {path: path.stat().st_size for path in (tiny_prepared / "images").glob("train-*")}
+    assert media.MADE[-1].reader_operator.largest == str(max(sizes, key=sizes.get))
+
+
+def test_an_order_without_end_goes_on_over_the_rows(on_device, split):
+    batches = on_device.batches(split("train"), EndlessBatches(24, BATCH, seed=1))
+    ours = captions([next(batches) for _ in range(14)])
+    host = HOST.batches(split("train"), EndlessBatches(24, BATCH, seed=1))
+    assert ours == captions([next(host) for _ in range(14)])
+
+
+def test_a_resumed_epoch_goes_on_with_the_next_sample(on_device, split):
+    whole = epochs(on_device.adopt(prepared_loader(split("train"))))
+    done = iter([2, 0])
+    rest = epochs(on_device.adopt(prepared_loader(split("train")), lambda _: next(done)))
+    assert captions(rest[0]) == captions(whole[0][2:])
+    assert captions(rest[1]) == captions(whole[1])
+
+
+def test_no_library_gets_rows_from_the_host_unseen(on_device, split):
+    loader = on_device.adopt(prepared_loader(split("train")))
+    assert len(loader.dataset) == 24
+    with pytest.raises(UnsupportedError, match="asked for on the host, which must not decode"):
+        next(iter(skip_first_batches(loader, 2)))  # accelerate makes a loader of its own
+
+
+def test_a_loader_that_cannot_be_taken_over_is_refused(on_device, split):
+    plain = DataLoader(split("train"), BATCH)
+    with pytest.raises(UnsupportedError, match="no base_dataloader"):
+        on_device.adopt(plain)
+
+
+def test_odd_sizes_are_refused_before_anything_starts(on_device, split, media):
+    with pytest.raises(UnsupportedError, match="even sizes, and the model takes 33 px"):
+        on_device.adopt(prepared_loader(split("train", image_px=33)))
+    assert not media.MADE
+
+
+def fail(*_args):
+    raise RuntimeError("synStatus 26 device not found")
+
+
+def test_a_pipeline_that_does_not_start_says_why(on_device, split, media, monkeypatch):
+    monkeypatch.setattr(media.MediaPipe, "build", fail)
+    loader = on_device.adopt(prepared_loader(split("train")))
+    with pytest.raises(UnsupportedError, match=r"did not start \(RuntimeError: synStatus 26"):
+        next(iter(loader))
+
+
+def test_a_device_that_is_busy_at_the_start_is_the_machines_fault(
+    on_device, split, media, monkeypatch
+):
+    def busy(*_args):
+        raise RuntimeError("synDeviceAcquireByModuleId failed")
+
+    monkeypatch.setattr(media.MediaPipe, "build", busy)
+    with pytest.raises(UnsupportedError) as error:
+        next(iter(on_device.adopt(prepared_loader(split("train")))))
+    assert classify(error.value).infrastructure
+
+
+def test_an_installed_library_without_what_we_use_says_so(on_device, split, monkeypatch):
+    import habana_frameworks.mediapipe.media_types as types
+
+    monkeypatch.delattr(types, "randomCropType")
+    with pytest.raises(UnsupportedError, match=r"did not start \(ImportError: .*randomCropType"):
+        next(iter(on_device.adopt(prepared_loader(split("train")))))
+
+
+def test_a_decoder_error_in_mid_epoch_passes_through(on_device, split, tmp_path):
+    dataset = split("train")
+    bad = tmp_path / "progressive.jpg"
+    Image.new("RGB", (80, 80)).save(bad, progressive=True)
+    dataset.images[5] = str(bad)
+    loader = on_device.adopt(prepared_loader(dataset))
+    with pytest.raises(RuntimeError, match="media pipe failed: unsupported JPEG"):
+        list(loader)
+
+
+def test_batches_that_the_pipeline_loses_are_missed(on_device, split, media, monkeypatch):
+    run, given = media.MediaPipe.run, []
+
+    def stop_early(pipe):
+        if len(given) == 2:
+            raise StopIteration
+        given.append(run(pipe))
+        return given[-1]
+
+    monkeypatch.setattr(media.MediaPipe, "run", stop_early)
+    loader = on_device.adopt(prepared_loader(split("train")))
+    with pytest.raises(MediaError, match=r"ended with \d batches outstanding"):
+        list(loader)

@@ -1,0 +1,73 @@
+"""Which loading path a run takes, and the sentences of those that it cannot take."""
+
+import sys
+
+import pytest
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.loading.host import HostPath
+from feedrate.data.loading.registry import check_decode, open_path
+from feedrate.devices import cpu
+from feedrate.devices.base import UnsupportedError
+from feedrate.train.failure import classify
+
+HOST, DEVICE = LoaderSettings(decode="host"), LoaderSettings(decode="device")
+
+
+class Cuda(cpu.DeviceAdapter):
+    kind = "cuda"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [(cpu.DeviceAdapter, "a cpu has no JPEG decoder"), (Cuda, "not available yet")]
+)
+def test_a_kind_that_decodes_nothing_is_told_and_never_replaced(kind, why):
+    check_decode(kind(0, 1), HOST)
+    with pytest.raises(UnsupportedError, match=rf"^loader\.decode: device: {why}.*; use host$"):
+        check_decode(kind(0, 1), DEVICE)
+
+
+def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
+    path = open_path(gaudi, HOST)
+    assert isinstance(path, HostPath)
+    assert (path.decode, path.skips) == ("host", False)
+    assert not [name for name in sys.modules if name.startswith("habana_frameworks.mediapipe")]
+
+
+@pytest.mark.parametrize(("kind", "pinned"), [(cpu.DeviceAdapter, False), (Cuda, True)])
+def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "feedrate.data.loading.host.DataLoader", lambda _, **options: asked.update(options) or []
+    )
+    list(open_path(kind(0, 1), LoaderSettings(workers=3)).batches(None, []))
+    assert asked["pin_memory"] is pinned
+    assert (asked["num_workers"], asked["prefetch_factor"]) == (3, 2)
+
+
+def test_a_path_says_where_it_decodes(on_device):
+    assert (on_device.decode, on_device.skips) == ("device", True)
+
+
+def test_a_missing_media_loader_is_named(gaudi, without_media):
+    with pytest.raises(
+        UnsupportedError, match=r"habana-media-loader .* cannot be imported"
+    ) as error:
+        check_decode(gaudi, DEVICE)
+    failure = classify(error.value)
+    assert not failure.infrastructure  # another try would end the same
+    assert "install it where the training processes run, or use host" in failure.message
+
+
+@pytest.mark.parametrize("model", ["GAUDI", "Gaudi1", "HL-205"])
+def test_the_first_generation_has_no_decoder(media, gaudi, model):
+    gaudi.model = model
+    with pytest.raises(UnsupportedError, match=f"{model}, the first generation"):
+        check_decode(gaudi, DEVICE)
+
+
+@pytest.mark.parametrize("model", ["GAUDI2", "GAUDI3", "HL-225", "gaudi2 "])
+def test_later_generations_have_one(media, gaudi, model):
+    gaudi.model = model
+    check_decode(gaudi, DEVICE)
+    assert not media.MADE  # nothing has started

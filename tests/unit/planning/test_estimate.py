@@ -1,0 +1,122 @@
+"""How long a run will take: by earlier runs, by published rates, or not known."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from feedrate import paths
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project, make_plan
+from feedrate.planning.estimate import START_S, Estimator
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def project():
+    values = read_yaml(ROOT / "config/config.yaml") | {"devices": ["cpu", "gaudi2", "gaudi3"]}
+    return load_project(ROOT, values)
+
+
+@pytest.fixture(scope="module")
+def runs(project):
+    return list(make_plan(project).runs.values())
+
+
+def pick(runs, device, **levels):
+    return next(r for r in runs if r.device == device and levels.items() <= r.levels.items())
+
+
+def leave_record(spec, window_s, duration_s, status="ok", repeat=1, **protocol):
+    """A record as the suite writes it, in as far as it is read here."""
+    spec = msgspec.to_builtins(spec)
+    spec["protocol"] |= protocol
+    path = Path(
+        paths.RECORD.format(**{k: spec[k] for k in ("study", "device", "cell")}, repeat=repeat)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps(
+            {
+                "status": status,
+                "spec": spec,
+                "measurement": {"wall_s": window_s, "samples_per_s": 1.0},
+                "provenance": {"duration_s": duration_s, "host": "n1"},
+            }
+        )
+    )
+    return path
+
+
+def test_nothing_is_known_of_a_device_without_runs_and_without_rates(project, runs):
+    assert Estimator(project).of(pick(runs, "cpu")) is None
+
+
+def test_earlier_runs_of_the_same_cell_count_first(project, runs):
+    one, other = (pick(runs, "cpu", workers=w) for w in (0, 2))
+    for repeat, duration_s in enumerate((30.0, 34.0, 90.0), 1):
+        leave_record(one, 10.0, duration_s, repeat=repeat)
+    leave_record(other, 10.0, 400.0)
+    estimator = Estimator(project)
+    assert estimator.of(one) == (pytest.approx(34.0), "records")
+    assert estimator.of(other) == (pytest.approx(400.0), "records")
+    third = estimator.of(pick(runs, "cpu", workers=16))
+    assert third == (pytest.approx(62.0), "records"), "the median of the device's"
+
+
+def test_a_run_of_more_steps_takes_longer_in_its_window_alone(project, runs):
+    spec = pick(runs, "cpu")
+    window = spec.protocol.steps - spec.protocol.warmup_steps
+    half = spec.protocol.warmup_steps + window // 2
+    leave_record(spec, 10.0, 25.0, steps=half)
+    assert Estimator(project).of(spec).seconds == pytest.approx(15.0 + 20.0)
+
+
+@pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])
+def test_runs_that_did_not_end_well_tell_nothing(project, runs, status):
+    leave_record(pick(runs, "cpu"), 10.0, 25.0, status=status)
+    assert Estimator(project).of(pick(runs, "cpu")) is None
+
+
+def test_a_record_that_cannot_be_read_is_passed_over(project, runs):
+    spec = pick(runs, "cpu")
+    path = leave_record(spec, 10.0, 25.0)
+    path.write_text(path.read_text()[:100])
+    assert Estimator(project).of(spec) is None
+    path.write_text('{"status": "ok", "spec": null}')
+    assert Estimator(project).of(spec) is None
+
+
+def test_published_rates_where_nothing_was_run(project, runs):
+    spec = pick(runs, "gaudi2", workers=2, decode="host", strategy="ddp")
+    samples = spec.protocol.steps * 48 * 8
+    assert Estimator(project).of(spec) == (
+        pytest.approx(START_S + samples / 768.7),
+        "published",
+    )
+
+
+def test_a_cell_that_nobody_published_is_taken_at_the_lowest_rate(project, runs):
+    spec = pick(runs, "gaudi2", workers=16)
+    lowest = min(
+        row.value
+        for row in project.published[spec.study]
+        if (row.device, row.count, row.metric) == ("gaudi2", 8, "samples_per_s")
+    )
+    samples = spec.protocol.steps * 48 * 8
+    assert Estimator(project).of(spec).seconds == pytest.approx(START_S + samples / lowest)
+
+
+def test_rates_of_another_count_or_device_are_not_taken(project, runs):
+    spec = pick(runs, "gaudi2")
+    estimator = Estimator(project)
+    assert estimator.of(msgspec.structs.replace(spec, count=4)) is None
+    assert estimator.of(msgspec.structs.replace(spec, device="gaudi2-x8")) is None

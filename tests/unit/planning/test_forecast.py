@@ -1,0 +1,174 @@
+"""The plan in numbers and in words, from what a dry-run said."""
+
+from pathlib import Path
+
+import pytest
+
+from feedrate import paths
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project, make_plan
+from feedrate.planning import forecast as forecasts
+from feedrate.planning.dry_run import Configuration, DryRun, Job
+from feedrate.planning.estimate import Estimate
+from feedrate.planning.show import duration, show
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = "bridgetower-dataloading"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def project(**changes):
+    values = read_yaml(ROOT / "config/config.yaml") | {"devices": ["gaudi2", "h100"]} | changes
+    return load_project(ROOT, values)
+
+
+def training(spec, **resources):
+    rule = f"{paths.TRAIN_RULE}{spec.device}"
+    return Job(rule=rule, output=[outcome(spec)], threads=8, resources=resources)
+
+
+def outcome(spec):
+    return paths.OUTCOME.format(
+        study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
+    )
+
+
+def dry_run(jobs, executor="slurm", local=("parse_log",)):
+    return DryRun(Configuration(config={}, executor=executor, local_rules=list(local)), list(jobs))
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Every run takes 36 s by records; on gaudi2, repeat 3 is not known."""
+
+    class Known:
+        def __init__(self, project):
+            pass
+
+        def of(self, spec):
+            if (spec.device, spec.repeat) == ("gaudi2", 3):
+                return None
+            return Estimate(36.0, "records")
+
+    monkeypatch.setattr(forecasts, "Estimator", Known)
+
+
+def made(jobs_of, **changes):
+    config = project(**changes)
+    plan = make_plan(config)
+    return forecasts.forecast(config, plan, dry_run(jobs_of(list(plan.runs.values()))))
+
+
+def test_runs_are_counted_by_study_and_device(known, folder):
+    config = project()
+    plan = make_plan(config)
+    runs = [spec for spec in plan.runs.values() if spec.device == "h100"]
+    for spec in runs[:2]:
+        path = folder / outcome(spec)
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    found = forecasts.forecast(config, plan, dry_run(map(training, runs[1:])))
+    gaudi2, h100 = found.runs
+    assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
+    assert (h100.cells, h100.unsupported_cells, h100.runs) == (4, 9, 12)
+    assert (h100.done, h100.to_do) == (1, 11), "an outcome that is made again is not done"
+    assert (gaudi2.cells, gaudi2.unsupported_cells, gaudi2.done, gaudi2.to_do) == (13, 0, 0, 0)
+
+
+def test_hours_are_those_of_all_devices_and_unknown_ones_are_left_out(known):
+    gaudi2, h100 = made(lambda runs: map(training, runs)).runs
+    assert h100.job_s == 12 * 36
+    assert h100.device_hours == pytest.approx(12 * 36 * 8 / 3600)
+    assert (gaudi2.job_s, gaudi2.unknown) == (26 * 36, 13)
+
+
+def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known):
+    config = project()
+    plan = make_plan(config)
+    jobs = [training(spec) for spec in plan.runs.values()]
+    cluster = forecasts.forecast(config, plan, dry_run(jobs))
+    here = forecasts.forecast(config, plan, dry_run(jobs, executor="local"))
+    assert cluster.wall_s == 26 * 36
+    assert here.wall_s == (26 + 12) * 36
+    assert {row.place for row in here.jobs} == {"here"}
+
+
+def test_cost_is_the_price_of_the_jobs_devices_by_the_hour(known):
+    (group,) = made(lambda runs: map(training, runs), devices=["h100"]).runs
+    assert group.cost_usd is None
+    group.price_usd_per_hour = 20.0
+    assert group.cost_usd == pytest.approx(12 * 36 / 3600 * 20)
+
+
+def test_jobs_alike_are_one_row_with_their_place(known):
+    def jobs(runs):
+        yield from (training(r, slurm_partition="h100", gres="gpu:8", runtime=60) for r in runs[:3])
+        yield training(runs[3], slurm_partition="h100", gres="gpu:8", runtime=120)
+        yield training(runs[4])
+        for rule in ("parse_log", "plot_answer", "plot_fit", "tabulate_cells"):
+            yield Job(rule=rule, output=[rule], threads=1, resources={})
+
+    rows = {(row.rule, row.place, row.count) for row in made(jobs, devices=["h100"]).jobs}
+    assert rows == {
+        ("train_h100", "h100", 3),
+        ("train_h100", "h100", 1),
+        ("train_h100", "default partition", 1),
+        ("parse_log", "here", 1),
+        ("plot_*", "default partition", 2),
+        ("tabulate_*", "default partition", 1),
+    }
+
+
+def test_it_is_told_in_words(known, capsys):
+    def jobs(runs):
+        return [
+            training(spec, slurm_partition="g", gres="gaudi:8", mem_mb=900_000, runtime=260)
+            for spec in runs
+        ]
+
+    show(made(jobs))
+    text = capsys.readouterr().out
+    assert "2.1 + 13 unknown" in text
+    assert "earlier runs" in text
+    assert "879 GiB" in text
+    assert "4 h 20 min" in text
+    assert "gres=gaudi:8" in text
+    assert "Training: 3.0 device-hours, about 16 min with one node for each device" in text
+    assert "and 13 runs of unknown length" in text
+    assert "Cost" not in text
+    assert "cost" not in text
+
+
+def test_what_is_not_known_is_called_so(known, capsys):
+    show(made(lambda runs: [training(r) for r in runs if r.repeat == 3], devices=["gaudi2"]))
+    text = capsys.readouterr().out
+    assert "unknown" in text
+    assert "How long this takes is not known" in text
+    assert "device-hours, about" not in text
+
+
+def test_a_cost_is_told_with_what_has_no_price(known, capsys):
+    found = made(lambda runs: map(training, runs))
+    found.runs[1].price_usd_per_hour = 20.0
+    show(found)
+    text = capsys.readouterr().out
+    assert "2.40 USD" in text
+    assert "Cost: 2.40 USD by the prices in config/devices.yaml (without gaudi2)." in text
+
+
+def test_nothing_to_do_is_told(known, capsys):
+    show(made(lambda runs: []))
+    assert "Nothing to do." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (99, "99 s"), (120, "2 min"), (7200, "2 h"), (12_000, "3 h 20 min")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,163 @@
+"""Accelerators of a machine, by stand-ins for the drivers' tools and files."""
+
+import os
+import stat
+
+import pytest
+
+from feedrate import detect
+from feedrate.config.detected import Machine
+from feedrate.detect import Card
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture(autouse=True)
+def bare(tmp_path, monkeypatch):
+    """A machine without tools, drivers and cards; its root folder."""
+    for folder in ("bin", "dev", "proc", "sys"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(detect, "DEV", tmp_path / "dev")
+    monkeypatch.setattr(detect, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(detect, "SYS", tmp_path / "sys")
+    for variable in (detect.FOUND, "CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"):
+        # Set first, so that what a test leaves there is taken away again.
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    return tmp_path
+
+
+def tool(root, name, output, code=0):
+    """A program on PATH that prints `output` if it is asked as the real one is."""
+    asked = {
+        "nvidia-smi": "--query-gpu=name,uuid,mig.mode.current --format=csv,noheader",
+        "hl-smi": "-Q name -f csv,noheader",
+    }[name]
+    script = root / "bin" / name
+    script.write_text(
+        f'#!/bin/sh\n[ "$*" = "{asked}" ] || exit 2\n/bin/cat <<"END"\n{output}\nEND\nexit {code}\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+
+def gpus(root, count, mig="Disabled", model=H100):
+    tool(root, "nvidia-smi", "\n".join(f"{model}, GPU-{n}abc, {mig}" for n in range(count)))
+
+
+def put(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_gpus_by_nvidia_smi(bare):
+    gpus(bare, 2)
+    found = detect.look({})
+    assert (found.kind, found.models, found.remark) == ("cuda", [H100, H100], "")
+
+
+def test_gaudi_cards_by_hl_smi(bare):
+    tool(bare, "hl-smi", "HL-225\n" * 8)
+    found = detect.look({})
+    assert (found.kind, found.models) == ("hpu", ["HL-225"] * 8)
+
+
+def test_gpus_by_files_where_the_tool_is_absent(bare):
+    for minor in range(2):
+        put(
+            bare / f"proc/driver/nvidia/gpus/0000:0{minor}:00.0/information",
+            f"Model: \t\t {H100}\nIRQ:   \t\t 17\nGPU UUID: \t GPU-{minor}\n"
+            f"Device Minor: \t {minor}\n",
+        )
+    put(bare / "dev/nvidia1")
+    assert detect.nvidia_cards() == [Card(H100, "GPU-1")], "the other is not ours to open"
+
+
+def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
+    for number, (vendor, device) in enumerate(
+        [("0x1da3", "0x1020"), ("0x8086", "0x7d1d"), ("0x1da3", "0x1060"), ("0x1da3", "0x1020")]
+    ):
+        put(bare / f"sys/class/accel/accel{number}/device/vendor", vendor + "\n")
+        put(bare / f"sys/class/accel/accel{number}/device/device", device + "\n")
+    for number in range(3):
+        put(bare / f"dev/accel/accel{number}")
+    assert [card.model for card in detect.gaudi_cards()] == ["GAUDI2", "GAUDI3"]
+
+
+def test_a_tool_that_fails_is_as_if_it_were_absent(bare):
+    tool(bare, "nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch", code=18)
+    tool(bare, "hl-smi", "hl-smi: device, or resource, is busy")
+    assert detect.look({}).models == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [("0,1", 2), ("3", 1), ("GPU-2abc", 1), ("0, 1,9,2", 2), ("0,-1,1", 1)],
+)
+def test_what_cuda_is_told_to_see_is_what_counts(bare, wanted, count):
+    gpus(bare, 4)
+    assert len(detect.look({"CUDA_VISIBLE_DEVICES": wanted}).models) == count
+
+
+@pytest.mark.parametrize("wanted", ["", "-1", "MIG-123"])
+def test_all_hidden_is_told(bare, wanted):
+    gpus(bare, 4)
+    found = detect.look({"CUDA_VISIBLE_DEVICES": wanted})
+    assert found.models == []
+    assert f"CUDA_VISIBLE_DEVICES={wanted} hides all accelerators" in found.remark
+
+
+def test_modules_of_gaudi_that_are_to_be_seen(bare):
+    tool(bare, "hl-smi", "HL-225\n" * 8)
+    assert len(detect.look({"HABANA_VISIBLE_MODULES": "4,5"}).models) == 2
+
+
+def test_slices_of_gpus_are_no_gpus(bare):
+    gpus(bare, 1, mig="Enabled")
+    found = detect.look({})
+    assert found.models == []
+    assert "MIG" in found.remark
+
+
+def test_both_kinds_at_once_are_told(bare):
+    gpus(bare, 1)
+    tool(bare, "hl-smi", "HL-225")
+    assert "both GPUs and Gaudi cards" in detect.look({}).remark
+
+
+def test_nothing_at_all(bare):
+    assert detect.look({}).remark.startswith("no accelerator was found on ")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "pci_class", "words"),
+    [
+        ("0x10de", "0x030200", "an NVIDIA GPU"),
+        ("0x1da3", "0x120000", "a Gaudi card"),
+        ("0x10de", "0x040300", "no accelerator was found"),
+        ("0x1002", "0x030000", "no accelerator was found"),
+    ],
+)
+def test_hardware_without_a_driver_is_told(bare, vendor, pci_class, words):
+    device = bare / "sys/bus/pci/devices/0000:01:00.0"
+    put(device / "vendor", vendor)
+    put(device / "class", pci_class)
+    found = detect.look({})
+    assert words in found.remark
+    assert ("no driver of it answers" in found.remark) == (not words.startswith("no"))
+
+
+def test_jobs_are_told_and_do_not_look(bare):
+    gpus(bare, 2)
+    first = detect.machine()
+    assert len(first.models) == 2
+    gpus(bare, 1)
+    assert detect.machine() == first
+    del os.environ[detect.FOUND]
+    assert len(detect.machine().models) == 1
+
+
+def test_what_jobs_are_told_is_what_was_found(bare, monkeypatch):
+    told = '{"host": "node7", "kind": "hpu", "models": ["HL-225"], "remark": ""}'
+    monkeypatch.setenv(detect.FOUND, told)
+    assert detect.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])

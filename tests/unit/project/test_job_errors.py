@@ -1,0 +1,98 @@
+"""Why a job failed, from records as Snakemake and its Slurm executor write them."""
+
+import pytest
+
+from feedrate.job_errors import ALIKE, UNKNOWN, Failures, cause, is_refused
+
+HINT = "For further error details see the cluster/cloud log and the log files."
+SBATCH = (
+    "SLURM sbatch failed. The error message was 'sbatch: error: invalid partition specified: nope\n"
+    "sbatch: error: Batch job submission failed: Invalid partition name specified'.\n"
+    "    sbatch call:\n        sbatch --parsable --job-name x\n" + HINT
+)
+
+
+def failed(number, state):
+    return (
+        f"SLURM-job '{number}' failed, SLURM status is: '{state}'. Detailed failure reason "
+        f"unavailable (status command is not 'sacct').{HINT}"
+    )
+
+
+def record(message=None, log=(), rule="train_h100"):
+    return {"rule_name": rule, "rule_msg": message, "log": list(log), "output": ["o"]}
+
+
+def test_a_job_that_slurm_refuses():
+    assert is_refused(record(SBATCH))
+    assert cause(record(SBATCH)) == (
+        "Slurm refused the job: invalid partition specified: nope; "
+        "Batch job submission failed: Invalid partition name specified"
+    )
+
+
+def test_a_job_that_could_not_be_sent():
+    message = f"Job submission failed with exception: no such account: x{HINT}"
+    assert is_refused(record(message))
+    assert "could not be sent to Slurm: no such account: x" in cause(record(message))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("NODE_FAIL", "Slurm job 5 ended as NODE_FAIL: its node was lost"),
+        ("TIMEOUT", "Slurm job 5 ended as TIMEOUT: its time limit was reached"),
+        ("CANCELLED", "Slurm job 5 ended as CANCELLED: cancelled"),
+        ("OUT_OF_MEMORY", "Slurm job 5 ended as OUT_OF_MEMORY: it used more of the node's memory "
+                          "than it asked for"),
+        ("FAILED", "Slurm job 5 ended as FAILED"),
+    ],
+)  # fmt: skip
+def test_a_job_that_slurm_ended(state, words):
+    assert cause(record(failed(5, state))) == words
+    assert not is_refused(record(failed(5, state)))
+
+
+def test_a_lost_node_as_the_executor_words_it():
+    message = (
+        "SLURM-job '5' failed due to a node failure, SLURM status is: 'NODE_FAIL'. Failed nodes "
+        f"will be excluded from future job submissions.{HINT}"
+    )
+    assert cause(record(message)) == "Slurm job 5 ended as NODE_FAIL: its node was lost"
+
+
+def test_what_the_job_said_itself_is_told(tmp_path):
+    log = tmp_path / "5.log"
+    log.write_text("host: n1\nfeedrate.train: first\nfeedrate.train: no H100 here\nfailed\n")
+    logs = [str(tmp_path / "absent.log"), str(log)]
+    assert cause(record(failed(5, "FAILED"), logs)) == ("Slurm job 5 ended as FAILED: no H100 here")
+    assert cause(record(None, logs)) == "no H100 here"
+
+
+def test_a_job_that_left_no_word():
+    assert cause(record()) == UNKNOWN
+    assert cause({"rule_msg": None, "log": None}) == UNKNOWN
+
+
+def test_a_line_names_rule_run_cause_and_the_logs_that_are_there(tmp_path):
+    log = tmp_path / "5.log"
+    log.write_text("")
+    line = Failures().line(record(failed(5, "TIMEOUT"), [str(log), "absent"]), "workers=0 rep 1")
+    assert line == (
+        "train_h100 workers=0 rep 1 failed: Slurm job 5 ended as TIMEOUT: its time limit was "
+        f"reached ({log})"
+    )
+
+
+def test_a_job_on_this_host_has_said_why():
+    assert Failures().line(record(), "") == "train_h100 failed"
+
+
+def test_a_hundred_times_the_same_is_told_three_times_and_counted():
+    failures = Failures()
+    lines = [failures.line(record(failed(n, "NODE_FAIL")), f"rep {n}") for n in range(100)]
+    assert [bool(line) for line in lines] == [True] * ALIKE + [False] * (100 - ALIKE)
+    assert failures.line(record(failed(7, "TIMEOUT")), "rep 7")
+    assert failures.rest() == [
+        "train_h100 failed 100 times: Slurm job 0 ended as NODE_FAIL: its node was lost"
+    ]

@@ -1,0 +1,208 @@
+"""Two jobs of one run, as real processes: one trains, and nothing is lost or written twice."""
+
+import json
+import signal
+
+import msgspec
+import pytest
+from claims import holder
+from training_jobs import make_spec, named, read_events
+
+from feedrate.train.__main__ import LOST, main
+from feedrate.train.claim import claim_next, newest, seize
+from feedrate.train.holder import SINCE
+
+LONG = {"steps": 100_000, "warmup_steps": 1}
+
+
+def outcome(out):
+    return json.loads((out / "outcome.json").read_text())
+
+
+def starts(out):
+    """How often a training process began, over all that the folder keeps."""
+    return [
+        e["pid"] for path in out.rglob("events.jsonl") for e in named(read_events(path), "start")
+    ]
+
+
+def snakemake_begins(out):
+    """What Snakemake removes of a run when it begins its job."""
+    for name in ("outcome.json", "train.log"):
+        (out / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def arguments(tiny_prepared, tmp_path):
+    """The command line of a job that is called in this process."""
+
+    def _make(spec, *options):
+        return [
+            *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(tmp_path / "out")),
+            *("--data", str(tiny_prepared / "manifest.json"), "--source-digest", "abc", *options),
+        ]
+
+    return _make
+
+
+def test_a_second_copy_waits_and_takes_the_firsts_result_as_its_own(start):
+    spec = make_spec(steps=20)
+    first = start(spec)
+    first.until_steps(1)
+    (rank,) = starts(first.out)
+    snakemake_begins(first.out)
+    second = start(spec)
+    exit_code, stderr = second.wait()
+    assert (first.wait()[0], exit_code) == (0, 0)
+    assert (
+        f"waiting for the result of another job of this run (process {first.process.pid}" in stderr
+    )
+    assert outcome(first.out)["status"] == "ok"
+    assert starts(first.out) == [rank]
+    assert (first.out / "train.log").exists()
+    assert not list(first.out.glob("attempt-*"))
+
+
+def test_a_second_copy_takes_over_when_the_first_dies(start):
+    first = start(make_spec(**LONG))
+    first.until_steps(1)
+    second = start(make_spec(**LONG, timeout_min=0.2), SLURM_JOB_ID="")
+    first.process.kill()
+    first.wait()
+    assert second.wait()[0] == 0
+    assert outcome(second.out)["status"] == "failed"  # it ran, for as long as it may
+    assert not list(second.out.glob("attempt-*"))
+
+
+def test_a_finished_result_is_put_back_without_training(start):
+    spec = make_spec(steps=3)
+    first = start(spec)
+    assert first.wait()[0] == 0
+    (rank,) = starts(first.out)
+    snakemake_begins(first.out)
+    again = start(spec, "--attempt", "1")
+    exit_code, stderr = again.wait()
+    assert exit_code == 0
+    assert "another job of this run has finished it: ok" in stderr
+    assert starts(again.out) == [rank]
+    assert outcome(again.out)["attempt"] == 1
+    assert (again.out / "train.log").exists()
+
+
+def test_a_result_that_was_read_is_made_again(start):
+    spec = make_spec(steps=3)
+    first = start(spec)
+    assert first.wait()[0] == 0
+    (first.out / "record.json").touch()
+    before = starts(first.out)
+    snakemake_begins(first.out)
+    again = start(spec, **{SINCE: "4000000000"})
+    assert again.wait()[0] == 0
+    assert len(starts(again.out)) == 1
+    assert starts(again.out) != before
+
+
+def test_other_settings_end_with_a_sentence_and_leave_the_first_alone(start, capfd):
+    first = start(make_spec(**LONG))
+    first.until_steps(1)
+    second = start(make_spec(batch_size=2))
+    exit_code, stderr = second.wait()
+    assert exit_code == 1
+    assert stderr.startswith("feedrate.train: another job (process ")
+    assert "python -m feedrate cancel" in stderr
+    assert not (first.out / "outcome.json").exists()
+    assert first.process.poll() is None
+
+
+def test_a_job_that_lost_its_claim_stops_and_writes_nothing(start):
+    first = start(make_spec(**LONG))
+    below = first.until_steps(1)
+    with seize(first.out, holder(identity=newest(first.out).holder.identity)) as claim:
+        while any(first.out.glob("attempt-*")):
+            assert first.process.poll() is None
+        assert not (first.out / "outcome.json").exists()
+        assert below
+        first.process.send_signal(signal.SIGTERM)  # it waits for our result now
+        exit_code, stderr = first.wait()
+    assert exit_code == 143
+    assert f"has taken over {first.out}: its result is waited for" in stderr
+    assert newest(first.out).number == claim.number
+
+
+def test_a_job_that_is_stopped_keeps_nobody_waiting(start):
+    job = start(make_spec(**LONG))
+    job.until_steps(1)
+    job.process.send_signal(signal.SIGTERM)
+    job.wait()
+    assert newest(job.out).has_ended
+    assert next(job.out.glob("attempt-*/trainer")).is_dir()  # for --resume
+
+
+@pytest.fixture
+def lost(tmp_path, monkeypatch):
+    """The workflow has given up the run of this test."""
+    file = tmp_path / "lost.json"
+    file.write_text(json.dumps({str(tmp_path / "out/outcome.json"): "the node was lost"}))
+    monkeypatch.setenv(LOST, str(file))
+    return tmp_path / "out"
+
+
+def test_a_run_that_was_given_up_is_recorded_and_not_trained(arguments, lost):
+    assert main(arguments(make_spec())) == 0
+    word = outcome(lost)
+    assert (word["status"], word["infrastructure"]) == ("failed", True)
+    assert word["cause"] == "the node was lost"
+    assert (lost / "spec.json").exists()
+    assert starts(lost) == []
+    assert newest(lost).has_ended
+
+
+def test_no_other_run_is_trained_then(arguments, lost, capsys):
+    lost.parent.joinpath("lost.json").write_text('{"elsewhere/outcome.json": "x"}')
+    assert main(arguments(make_spec())) == 1
+    assert "gives no cause for " in capsys.readouterr().err
+    assert not lost.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text):
+    lost.parent.joinpath("lost.json").write_text(text)
+    assert main(arguments(make_spec())) == 1
+    stderr = capsys.readouterr().err
+    assert "is no JSON object of causes" in stderr
+    assert stderr.count("\n") == 1
+
+
+def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, lost, monkeypatch):
+    monkeypatch.delenv(LOST)
+    first = start(make_spec(steps=3))
+    assert first.wait()[0] == 0
+    snakemake_begins(lost)
+    monkeypatch.setenv(LOST, str(lost.parent / "lost.json"))
+    assert main(arguments(make_spec(steps=3))) == 0
+    assert outcome(lost)["status"] == "ok"
+
+
+def test_a_living_job_of_a_lost_run_loses_its_claim(arguments, lost):
+    lost.mkdir()
+    living = claim_next(lost, holder(), 0)
+    assert main(arguments(make_spec())) == 0
+    assert outcome(lost)["cause"] == "the node was lost"
+    assert newest(lost).number > living.number
+
+
+def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, monkeypatch):
+    """What the tries of the driver that gave up left: the last was killed for want of memory."""
+    from feedrate.cluster import slurm
+    from feedrate.train.__main__ import parse_arguments, read_spec
+    from feedrate.train.outcome import identity
+
+    options = parse_arguments(arguments(make_spec()))
+    made = identity(read_spec(options.spec), options)
+    lost.mkdir()
+    claim_next(lost, holder(identity=made, job="12", since="1"), 0)
+    monkeypatch.setenv(SINCE, "2")
+    monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state="OUT_OF_MEMORY"))
+    assert main(arguments(make_spec())) == 0
+    assert outcome(lost)["status"] == "out_of_memory"
+    assert outcome(lost)["infrastructure"] is False

@@ -1,0 +1,101 @@
+"""`python -m feedrate plan`, on real dry-runs: what is shown is what Snakemake would run."""
+
+import re
+
+import pytest
+from mini_project import MINI
+
+
+def rows(text, title):
+    """The rows of a table, split at its columns' gaps, by first word."""
+    body = text.partition(f"{title}  ")[2].partition("\n\n")[0].splitlines()[2:]
+    return {line.split()[0]: line.split() for line in body}
+
+
+def plan(project, *arguments):
+    done = project.call("feedrate", "plan", *arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_a_fresh_project(project):
+    text = plan(project)
+    assert rows(text, "Runs")["mini"] == ["mini", "cpu", "2", "2", "2", "0", "2", "unknown"]
+    jobs = rows(text, "Jobs")
+    planned = project.planned()
+    assert {rule: row[:3] for rule, row in jobs.items() if "*" not in rule} == {
+        rule: [rule, "here", str(count)]
+        for rule, count in planned.items()
+        if not rule.startswith(("plot_", "tabulate_")) and rule != "all"
+    }
+    assert "How long this takes is not known" in text
+    assert not (project.root / "results").exists()
+    assert not (project.root / ".snakemake/locks").is_dir() or not list(
+        (project.root / ".snakemake/locks").iterdir()
+    )
+
+
+def test_what_is_done_is_not_planned_and_tells_how_long_the_rest_takes(edited):
+    assert "Nothing to do." in plan(edited)
+    levels = {"sets": "loader.workers", "levels": [0, 1, 2]}
+    edited.study(factors=MINI["factors"] | {"workers": levels})
+    text = plan(edited)
+    row = rows(text, "Runs")["mini"]
+    assert row[:7] == ["mini", "cpu", "3", "3", "3", "2", "1"]
+    assert "earlier runs" in text
+    found = re.search(r"Training: [\d.]+ device-hours, about (\d+) s here\.", text)
+    assert found
+    assert 1 < int(found[1]) < 99
+
+
+def test_on_a_cluster_each_rule_has_its_place_and_what_it_asks_for(project):
+    project.device("gaudi2", price_usd_per_hour=10)
+    text = plan(project, "--profile", "gaudi", "--device", "gaudi2")
+    row = rows(text, "Runs")["mini"]
+    assert row[:7] == ["mini", "gaudi2", "4", "0", "4", "0", "4"]
+    assert row[-1] == "unknown"
+    jobs = rows(text, "Jobs")
+    assert jobs["train_gaudi2"][:3] == ["train_gaudi2", "gaudi2", "4"]
+    assert "gres=gaudi:8" in text
+    assert jobs["parse_log"][1] == "here"
+
+
+def test_it_is_a_target_too_with_the_same_profile(project):
+    typed = ("--profile", "gaudi", "plan", "--config", "devices=[gaudi2]")
+    done = project.call("snakemake", *typed)
+    assert done.returncode == 0, done.stdout
+    direct = plan(project, "--profile", "gaudi", "--device", "gaudi2")
+    assert direct.strip() in done.stdout
+
+
+def test_only_what_is_asked_for_is_planned(project):
+    jobs = rows(plan(project, "fetch_dataset", "--config", "dataset=small"), "Jobs")
+    assert set(jobs) == {"fetch_dataset"}
+
+
+@pytest.mark.parametrize("arguments", [("--device", "hundred"), ("--profile", "nowhere")])
+def test_what_is_wrong_is_told_without_a_plan(project, arguments):
+    done = project.call("feedrate", "plan", *arguments)
+    assert done.returncode != 0
+    assert arguments[1] in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "Runs" not in done.stdout
+
+
+def test_what_this_machine_has_is_planned_for(project, tmp_path):
+    tool = project.root / "home/nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, GPU-1, Disabled'\n")
+    tool.chmod(0o755)
+    environment = project.env
+    project.env = lambda: environment() | {"PATH": f"{tool.parent}:{environment()['PATH']}"}
+    text = plan(project, "--device", "detected")
+    assert rows(text, "Runs")["mini"][:3] == ["mini", "h100-x1", "2"]
+    assert rows(text, "Jobs")["train_h100_x1"][2] == "2"
+
+
+def test_where_nothing_is_detected_it_is_one_sentence(project):
+    done = project.call("feedrate", "plan", "--device", "detected")
+    assert done.returncode != 0
+    assert "'detected' is not possible here" in done.stdout
+    assert "name entries of config/devices.yaml: cpu, gaudi2" in done.stdout
+    assert len(done.stdout.splitlines()) <= 3, done.stdout

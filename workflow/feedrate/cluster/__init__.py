@@ -1,0 +1,1 @@
+"""What a cluster's scheduler knows of jobs."""

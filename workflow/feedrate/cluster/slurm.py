@@ -1,0 +1,160 @@
+"""Slurm's word on jobs, by its own commands. Without a Slurm that answers, nothing is known."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+JOB_ID = "SLURM_JOB_ID"
+PREFIX = "feedrate"
+"""`slurm-jobname-prefix` of the profiles: by it the suite's jobs are known."""
+
+ANSWER_S = 30.0
+"""A controller that has not answered by then is taken for absent."""
+
+OVER = frozenset(
+    {
+        *("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"),
+        *("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"),
+    }
+)
+"""States in which a job has ended, as far as Slurm knows (squeue(1), JOB STATE CODES)."""
+
+_NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
+_TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
+_FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
+_SEPARATOR = "\x1f"
+_AT_ONCE = 500
+"""Numbers in one command line."""
+
+
+class SlurmError(Exception):
+    """Slurm refused what was asked of it; the message is its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as Slurm knows it."""
+
+    id: str
+    state: str
+    """Slurm's word in full: RUNNING, TIMEOUT, …"""
+    reason: str = ""
+    nodes: str = ""
+    limit_min: float | None = None
+    ran_min: float | None = None
+    memory: str = ""
+    """What it asked for on a node, as Slurm writes it: 64G."""
+    name: str = ""
+    rule: str = ""
+    """The rule and wildcards that Snakemake gave as its comment."""
+    folder: str = ""
+    """Its working directory."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, as far as Slurm knows: a lost node's processes may still run."""
+        return self.state in OVER
+
+
+def find(job_id: str) -> Job | None:
+    """A job by its number, ended or not; None where Slurm has forgotten it or does not answer.
+
+    Without accounting Slurm forgets a job `MinJobAge` after its end (300 s where a site sets none).
+    """
+    if not job_id:
+        return None
+    found = _queue("--jobs", job_id, "--states", "all")
+    return found[-1] if found else _from_accounting(job_id)
+
+
+def own_jobs(folder: Path | str = ".") -> list[Job]:
+    """This user's jobs for the project in `folder` that wait or run, whichever driver sent them."""
+    here = os.path.realpath(folder)
+    return [
+        job
+        for job in _queue("--user", str(os.getuid()))
+        if _NAME.fullmatch(job.name) and os.path.realpath(job.folder) == here
+    ]
+
+
+def cancel(jobs: Iterable[Job]) -> None:
+    """Have Slurm end these jobs. Raises SlurmError where it will not."""
+    numbers = [job.id for job in jobs]
+    for start in range(0, len(numbers), _AT_ONCE):
+        try:
+            _ask("scancel", *numbers[start : start + _AT_ONCE])
+        except SlurmError as error:
+            raise SlurmError(f"scancel: {error}") from None
+
+
+def _queue(*which: str) -> list[Job]:
+    try:
+        answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
+    except SlurmError:
+        return []
+    rows = (line.split(_SEPARATOR) for line in answer.splitlines())
+    return [_job(row) for row in rows if len(row) == len(_FIELDS)]
+
+
+def _job(row: Sequence[str]) -> Job:
+    job, state, reason, nodes, limit, ran, memory, name, comment, folder = row
+    return Job(
+        id=job,
+        state=state,
+        reason=reason,
+        nodes=nodes,
+        limit_min=minutes(limit),
+        ran_min=minutes(ran),
+        memory=memory,
+        name=name,
+        rule=comment,
+        folder=folder,
+    )
+
+
+def _from_accounting(job_id: str) -> Job | None:
+    """What the accounting remembers of a job, where there is one."""
+    fields = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem")
+    try:
+        answer = _ask(
+            "sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job_id, *fields
+        )
+    except SlurmError:
+        return None
+    lines = answer.splitlines()
+    if not lines:
+        return None
+    state, nodes, limit, ran, memory = lines[-1].split("|")
+    return Job(
+        id=job_id,
+        state=state.split()[0],  # "CANCELLED by 1000"
+        nodes=nodes,
+        limit_min=minutes(limit),
+        ran_min=minutes(ran),
+        memory=memory,
+    )
+
+
+def minutes(text: str) -> float | None:
+    """Minutes of Slurm's `[days-]hours:minutes:seconds` or `minutes:seconds`; None for no limit."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minute, seconds = (int(part or 0) for part in found.groups())
+    return days * 1440 + hours * 60 + minute + seconds / 60
+
+
+def _ask(*command: str) -> str:
+    """What a command of Slurm prints. Raises SlurmError."""
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(str(error)) from None
+    if answer.returncode:
+        raise SlurmError(" ".join(answer.stderr.split()) or f"exit code {answer.returncode}")
+    return answer.stdout

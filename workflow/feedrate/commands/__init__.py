@@ -1,0 +1,1 @@
+"""What `python -m feedrate` can be told to do, a file each."""

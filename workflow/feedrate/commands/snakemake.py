@@ -1,0 +1,56 @@
+"""Snakemake as a child of a command: one way to start it, to stop it, and to show what it says."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from feedrate.devices.leash import die_with_parent
+
+STOPPED = 130
+"""Exit code after Ctrl-C."""
+
+
+def run_snakemake(
+    arguments: Sequence[str],
+    *,
+    held_back: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run Snakemake in this interpreter's environment, in a process group of its own.
+
+    So Ctrl-C, or a signal to this process alone, reaches Snakemake and all its jobs in one way; and
+    a killed command takes Snakemake with it. `held_back`: what Snakemake prints is shown after its
+    end, and only where it fails. `environment` is set beside what this process has.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if held_back else None,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        process_group=0,
+        preexec_fn=die_with_parent,
+    )
+    stopped = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+    previous = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        _, errors = process.communicate()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if stopped:
+        return STOPPED
+    if errors and process.returncode:
+        lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
+        print("\n".join(lines), file=sys.stderr)
+    return process.returncode

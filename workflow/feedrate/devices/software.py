@@ -1,0 +1,183 @@
+"""The software that training processes run in: interpreter, modules, variables and container.
+
+It is wrapped around a command, from outside in: a login bash that loads the modules, the container,
+the command. Modules and images may set variables of their own. So those that a job needs are set
+again behind them, from copies, and no value stands in a list of processes.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from feedrate.config.settings import RunSpec, Software
+from feedrate.devices.base import DeviceError
+from feedrate.devices.host import TRAINING_MODULE
+from feedrate.devices.leash import die_with_parent
+
+SOURCES = Path(__file__).resolve().parents[2]
+"""The folder that holds the package, so that it need not be installed where processes run."""
+
+INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
+"""Whether it lies among other packages, which must not come along."""
+
+PROBE_S = 1800
+"""An image may have to be fetched first."""
+
+_COPIES = "FEEDRATE_SET"
+"""Environment variable: names of variables that have a copy under this prefix and `_`."""
+_PATH = "FEEDRATE_PATH"
+"""Environment variable: PATH as it was before a login shell's profile set it anew."""
+
+_SET_AGAIN = f'for n in ${_COPIES}; do eval "export $n=\\"\\${_COPIES}_$n\\""; done'
+_OURS_FIRST = (
+    "true"
+    if INSTALLED
+    else f'export PYTHONPATH={shlex.quote(str(SOURCES))}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+)
+_NO_MODULES, _NOT_LOADED, _NOT_FOUND, _NOT_RUN, _NO_COMMAND = 91, 92, 93, 94, 127
+_PROBE = (
+    f'for p in "$@"; do command -v "$p" >/dev/null || {{ echo "$p" >&2; exit {_NOT_FOUND}; }}; done'
+    f'; "$1" -c "import {TRAINING_MODULE}" || exit {_NOT_RUN}'
+)
+
+
+def interpreter(software: Software) -> str:
+    """The interpreter of the training processes; a relative path starts at the project's root."""
+    if software.python is None:
+        return "python3" if software.container else sys.executable
+    # No link is followed: an environment is known by the link to its interpreter.
+    return _from_root(software.python) if "/" in software.python else software.python
+
+
+def software_environment(
+    software: Software, needed: Mapping[str, str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """`environment` with the variables that a job needs, and those of `software` above all."""
+    ours = {**needed, **software.environment}
+    made = {**environment, **ours}
+    if software.modules or software.container:
+        made |= {f"{_COPIES}_{name}": value for name, value in ours.items()}
+        made |= {_COPIES: " ".join(ours), _PATH: made.get("PATH", os.defpath)}
+    if software.container:
+        made.pop("PYTHONPATH", None)  # an image's own stays out where one comes from outside
+    elif software.python and not INSTALLED:
+        made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
+    return made
+
+
+def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
+    """`command` inside the modules and the container of a job, where it can reach `folders`."""
+    software, wrapped = spec.software, list(command)
+    if software.container:
+        script = f'cd {shlex.quote(str(Path.cwd()))} && {_SET_AGAIN} && {_OURS_FIRST} && exec "$@"'
+        wrapped = [*_apptainer(spec, folders), "sh", "-c", script, "sh", *wrapped]
+    if software.modules:
+        python_path = "unset PYTHONPATH" if software.container else _OURS_FIRST
+        script = (
+            f"type module >/dev/null 2>&1 || exit {_NO_MODULES}\n"
+            f"module load {shlex.join(software.modules)} || exit {_NOT_LOADED}\n"
+            f'PATH="$PATH:${_PATH}" && {_SET_AGAIN} && {python_path} && exec "$@"'
+        )
+        wrapped = ["bash", "-lc", script, "bash", *wrapped]
+    return wrapped
+
+
+def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
+    """Raise DeviceError, in a sentence, where the processes of a job could not be started here.
+
+    `environment` is theirs. Only what differs from this process's own software is tried.
+    """
+    software = spec.software
+    needed = [interpreter(software), *(["mpirun"] if spec.launcher == "mpirun" else [])]
+    first = ["bash"] if software.modules else ["apptainer"] if software.container else needed
+    for program in first:
+        if shutil.which(program, path=environment.get("PATH")) is None:
+            raise DeviceError(_absent(program))
+    image = software.container
+    if image and "://" not in image and not Path(_from_root(image)).exists():
+        raise DeviceError(f"software.container: there is no {_from_root(image)}")
+    if software.python or software.modules or image:
+        _probe(spec, needed, environment)
+
+
+def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Look for the programs inside modules and container, and import the worker there."""
+    try:
+        answer = subprocess.run(
+            wrap(spec, ["sh", "-c", _PROBE, "sh", *needed]),
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_S,
+            check=False,
+            preexec_fn=die_with_parent,  # no thread of ours runs yet
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeviceError(f"software: its trial did not end: {error}") from None
+    if answer.returncode:
+        lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+        raise DeviceError(_reason(spec.software, answer.returncode, (lines or ["no message"])[-1]))
+
+
+def _reason(software: Software, code: int, said: str) -> str:
+    """What a failed trial means."""
+    modules = " ".join(software.modules)
+    reasons = {
+        _NO_MODULES: "software.modules: a login bash has no command `module` here",
+        _NOT_LOADED: f"software.modules: `module load {modules}` failed: {said}",
+        _NOT_FOUND: _absent(said),
+        _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {said}",
+        _NO_COMMAND: _absent("apptainer"),
+    }
+    return reasons.get(
+        code, f"software: the processes cannot be started (exit code {code}): {said}"
+    )
+
+
+def _absent(program: str) -> str:
+    if program == "mpirun":
+        return (
+            "launcher: mpirun is not there: install Open MPI or load its module "
+            "(software.modules), or use launcher: torchrun"
+        )
+    if program in ("bash", "apptainer"):
+        asks = "modules" if program == "bash" else "container"
+        return f"software.{asks}: this needs {program}, which is not on PATH here"
+    return f"software.python: there is no program {program}"
+
+
+def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
+    """The command that enters the container; Gaudi needs no flag, since /dev is mounted."""
+    image = str(spec.software.container)
+    mounts = [f"--mount=type=bind,{_quoted('src', f)},{_quoted('dst', f)}"
+              for f in _mounted(spec, folders)]  # fmt: skip
+    return [
+        *("apptainer", "exec", *(["--nv"] if spec.kind == "cuda" else []), *mounts),
+        image if "://" in image else _from_root(image),
+    ]
+
+
+def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
+    """Folders to mount: the project, the package, a checkpoint of one's own, and `folders`."""
+    checkpoint = Path(spec.settings.model.checkpoint or ".")
+    own = [checkpoint] if checkpoint.is_dir() else []
+    mounted: list[Path] = []
+    for folder in (path.resolve() for path in (Path.cwd(), SOURCES, *own, *folders)):
+        if not any(folder.is_relative_to(above) for above in mounted):
+            mounted.append(folder)
+    return mounted
+
+
+def _quoted(key: str, folder: Path) -> str:
+    """A field of --mount, by the rules of CSV: a cell's folder has commas in its name."""
+    value = str(folder).replace('"', '""')
+    return f'"{key}={value}"'
+
+
+def _from_root(path: str) -> str:
+    return str(Path.cwd() / Path(path).expanduser())

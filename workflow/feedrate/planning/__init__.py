@@ -1,0 +1,1 @@
+"""What would run, where, and for how long: read from a dry-run, and estimated."""
