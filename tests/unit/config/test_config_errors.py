@@ -202,7 +202,7 @@ CASES = {
     "study: unknown capability": (
         STUDY, ("{device: decode_device}", "{device: decode_devcie}"),
         IN_STUDY + "factors.decode.requires.device: 'decode_devcie' is not allowed; "
-        "did you mean decode_device? capabilities of the devices: bf16,",
+        "did you mean decode_device? capabilities of the devices: autocast_lists,",
     ),
     "study: capability for no level": (
         STUDY, ("{device: decode_device}", "{devise: decode_device}"),

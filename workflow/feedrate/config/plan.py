@@ -128,7 +128,7 @@ def _cells(
     study: Study, device: Device, common: RunSpec
 ) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of their first repeat, and what it cannot do."""
-    changes = _changes(study)
+    changes = _changes(study, adapt_keys(common.device, device))
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
@@ -194,12 +194,12 @@ _Changes = dict[tuple[str, Level], list[tuple[str, str, Any]]]
 """What each level of each factor sets: parts of the settings, keys, values."""
 
 
-def _changes(study: Study) -> _Changes:
+def _changes(study: Study, keys: list[str]) -> _Changes:
     changes: _Changes = {}
     for name, factor in study.factors.items():
         for level in factor.levels:
             changes[name, level] = []
-            for sets, value in level_settings(factor, level).items():
+            for sets, value in level_settings(study, name, level, keys).items():
                 part, _, key = sets.partition(".")
                 checked = msgspec.convert(value, setting_type(sets))
                 changes[name, level].append((part, key, checked))
@@ -226,4 +226,4 @@ def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:
     needed = (
         study.factors[factor].requires.get(level_text(level)) for factor, level in levels.items()
     )
-    return ", ".join(need for need in needed if need and need not in device.capabilities)
+    return ", ".join(need for need in needed if need and need not in device.able)

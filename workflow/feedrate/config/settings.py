@@ -70,6 +70,10 @@ class LoaderSettings(Strict, kw_only=True):
     non_blocking: Annotated[
         bool, Meta(description="Copy batches to the GPU without waiting (hpu: its own setting).")
     ] = False
+    last_batch: Annotated[
+        Literal["drop", "keep"],
+        Meta(description="An epoch's incomplete batch; keep: smaller (hpu in lazy mode: padded)."),
+    ] = "drop"
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
     label: Annotated[
         Name, Meta(description="Column whose values are the classes of a classifier (vit).")
@@ -104,6 +108,12 @@ class TrainSettings(Strict, kw_only=True):
         Count | None,
         Meta(description="Gradients are exchanged in buckets of this size; null: torch's 25 MB."),
     ] = None
+    ddp_static_graph: Annotated[
+        bool, Meta(description="DDP takes the graph of every step to be that of the first.")
+    ] = False
+    ddp_bucket_view: Annotated[
+        bool, Meta(description="Gradients are views of DDP's buckets: no copies, less memory.")
+    ] = False
 
 
 class HpuSettings(Strict, kw_only=True):

@@ -4,8 +4,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from feedrate.config.base import Level, Name, Positive, Strict
+from feedrate.config.base import Count, Level, Name, Positive, Strict
 from feedrate.config.settings import Settings, StudyProtocol
+
+Bundle = dict[str, Level | list[str]]
+"""Settings, as `loader.workers`, with their values."""
 
 
 class Source(Strict, kw_only=True):
@@ -21,7 +24,7 @@ class Factor(Strict, kw_only=True):
 
     sets: Annotated[str, Meta(description="The setting that it sets, as `loader.workers`.")] = ""
     bundles: Annotated[
-        dict[str, dict[str, Level]],
+        dict[str, Bundle],
         Meta(description="In place of `sets`: level to all settings that it sets, with values."),
     ] = {}
     levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
@@ -59,26 +62,45 @@ class Claim(Strict, kw_only=True):
         float | None, Meta(description="For a statement in words: the ratio must reach this.")
     ] = None
     edition: str = ""
+    metric: Annotated[
+        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last"],
+        Meta(description="The column of the results that the ratio is of."),
+    ] = "samples_per_s"
 
 
 class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Literal["published", "cells", "speedup", "claims", "ceilings", "fit", "editions", "data"]
+    kind: Literal[
+        "published",
+        "cells",
+        "training",
+        "speedup",
+        "claims",
+        "ceilings",
+        "fit",
+        "editions",
+        "data",
+    ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     columns: Annotated[
         list[dict[str, Level]], Meta(description="Cells to show, as levels (kind: published).")
     ] = []
     factor: Annotated[Name | None, Meta(description="The factor that spans the table.")] = None
+    epoch_samples: Annotated[
+        Count | None, Meta(description="Samples of an epoch whose time to tell (kind: training).")
+    ] = None
 
 
 class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Literal["answer", "throughput", "step_time", "speedup", "fit", "loss", "steps"]
+    kind: Literal[
+        "answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps", "warmup"
+    ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
@@ -124,12 +146,16 @@ class Study(Strict, kw_only=True):
     protocol: StudyProtocol
     adapt: Annotated[
         dict[Name, dict[str, Any]],
-        Meta(description="Device or kind to settings and protocol that differ there."),
+        Meta(description="Device or kind to settings, protocol and bundles that differ there."),
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[
         dict[str, Level], Meta(description="The level of each factor that ratios refer to.")
     ]
+    within: Annotated[
+        list[Name],
+        Meta(description="Factors that no speed-up crosses: each level has its own baseline."),
+    ] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], Meta(description="Files in config/published/.")] = []
     claims: list[Claim] = []

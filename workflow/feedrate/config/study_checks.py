@@ -16,7 +16,7 @@ from feedrate.config.resolve import (
     setting_type,
 )
 from feedrate.config.settings import Settings, StudyProtocol
-from feedrate.config.study import Factor, Study
+from feedrate.config.study import Bundle, Factor, Study
 
 KINDS = ("cpu", "cuda", "hpu")
 TAKEN = (
@@ -41,6 +41,8 @@ def check_study(
         if not exclude.levels:
             found.say(f"exclude[{number}].levels", "it must not be empty")
         _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
+    for number, name in enumerate(study.within):
+        found.known(f"within[{number}]", name, study.factors, "factors")
     files = list(files)
     for number, file in enumerate(study.published):
         found.known(f"published[{number}]", file, files, "files in config/published")
@@ -95,7 +97,7 @@ def _check_factors(
     found.unique(
         (f"factors.{name}.{'sets' if f.sets else 'bundles'}", sets)
         for name, f in study.factors.items()
-        for sets in dict.fromkeys(s for level in f.levels for s in level_settings(f, level))
+        for sets in _settings_of(study, name)
     )
     longest = sum(
         len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
@@ -112,15 +114,35 @@ def _check_bundles(found: Findings, key: str, factor: Factor) -> None:
     for level in texts:
         if level not in factor.bundles:
             found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
-    for level, bundle in factor.bundles.items():
-        place = f"{key}.bundles.{level}"
-        found.known(place, level, texts, "its levels")
+    _check_bundle_settings(found, f"{key}.bundles", factor.bundles, texts)
+    _check_level_texts(found, f"{key}.levels", factor, str)
+
+
+def _check_bundle_settings(
+    found: Findings, key: str, bundles: Mapping[str, Mapping[str, Any]], levels: list[str]
+) -> None:
+    """Bundles of known levels, of settings that there are, with values that fit them."""
+    for level, bundle in bundles.items():
+        place = f"{key}.{level}"
+        found.known(key, level, levels, "its levels")
         for sets, value in bundle.items():
             if setting_type(sets) is None:
                 found.known(place, sets, all_settings(), "settings")
             else:
                 found += problems(value, setting_type(sets), found.origin, f"{place}.{sets}")
-    _check_level_texts(found, f"{key}.levels", factor, str)
+
+
+def _settings_of(study: Study, name: str) -> list[str]:
+    """All settings that the levels of a factor set, on any device, each once."""
+    levels = study.factors[name].levels
+    return list(
+        dict.fromkeys(
+            sets
+            for key in ("", *study.adapt)
+            for level in levels
+            for sets in level_settings(study, name, level, [key])
+        )
+    )
 
 
 def _check_factor_levels(found: Findings, key: str, factor: Factor) -> None:
@@ -153,7 +175,11 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
     for key, change in study.adapt.items():
         found.known("adapt", key, [*KINDS, *devices], "kinds and devices")
         for part in change:
-            if found.known(f"adapt.{key}", part, parts, "parts"):
+            if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
+                continue
+            if part == "bundles":
+                _check_adapted_bundles(found, f"adapt.{key}.bundles", study, change[part])
+            else:
                 value, kind = parts[part]
                 place = f"adapt.{key}.{part}"
                 found += problems(change[part], dict, found.origin, place) or problems(
@@ -161,6 +187,24 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
                 )
     if found:
         return
+    _check_windows(found, study, devices)
+
+
+def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any) -> None:
+    """Bundles by factor and level, for factors that have bundles."""
+    wrong = problems(bundles, dict[str, dict[str, Bundle]], found.origin, key)
+    if wrong:
+        found += wrong
+        return
+    having = [name for name, factor in study.factors.items() if factor.bundles]
+    for name, by_level in bundles.items():
+        if found.known(key, name, having, "factors with bundles"):
+            texts = [level_text(level) for level in study.factors[name].levels]
+            _check_bundle_settings(found, f"{key}.{name}", by_level, texts)
+
+
+def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
+    """On no device may warm-up take all steps."""
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
         keys = adapt_keys(name, device) if device else []

@@ -29,13 +29,16 @@ _ORDER = (
     "throughput",
     "step_time",
     "ceilings",
+    "ladder",
     "speedup",
+    "training",
     "cells",
     "fit",
     "claims",
     "editions",
     "loss",
     "steps",
+    "warmup",
     "data",
 )
 """Kinds in the order of the article; of one kind the figure stands before the table."""

@@ -24,6 +24,8 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "published": (paths.CELLS_CSV,),
     "cells": (paths.CELLS_CSV,),
     "speedup": (paths.CELLS_CSV,),
+    "training": (paths.CELLS_CSV,),
+    "ladder": (paths.CELLS_CSV,),
     "claims": (paths.CLAIMS_CSV,),
     "ceilings": (paths.CELLS_CSV,),
     "fit": (paths.FIT_CSV,),
@@ -34,6 +36,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "step_time": (paths.CELLS_CSV, paths.RESULTS_CSV),
     "loss": (paths.RESULTS_CSV,),
     "steps": (paths.RESULTS_CSV,),
+    "warmup": (paths.RESULTS_CSV,),
 }
 _WITH_PUBLISHED = ("published", "speedup", "editions", "throughput")
 
@@ -168,9 +171,7 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         "origin": entry.source,
         "measured": project.config.devices,
         "devices": {
-            name: DeviceInfo(
-                label=device.label, count=device.count, capabilities=device.capabilities
-            )
+            name: DeviceInfo(label=device.label, count=device.count, capabilities=device.able)
             for name in names
             if (device := project.devices.get(name))
         },

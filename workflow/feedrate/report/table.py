@@ -17,12 +17,14 @@ from feedrate.report.tables import (
     fit,
     published,
     speedup,
+    training,
 )
 
 KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
     "published": published.render,
     "cells": cells.render,
     "speedup": speedup.render,
+    "training": training.render,
     "claims": claims.render,
     "ceilings": ceilings.render,
     "fit": fit.render,

@@ -15,7 +15,6 @@ from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
 from feedrate.results.tables import read_rows, write_rows
 
-METRIC = "samples_per_s"
 NO_DATA = "no data here"
 
 Row = dict[str, Any]
@@ -47,12 +46,14 @@ def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
     return rows
 
 
-def recompute(ratio: Ratio, study: ClaimStudy, edition: str) -> float | None:
+def recompute(
+    ratio: Ratio, study: ClaimStudy, edition: str, metric: str = "samples_per_s"
+) -> float | None:
     """The ratio of the published numbers themselves; None where a cell was not published.
 
     Rows of `edition` count, or those of the headline where it is empty.
     """
-    values = [_published(ref, study, edition) for ref in ratio]
+    values = [_published(ref, study, edition, metric) for ref in ratio]
     above, below = values
     return above / below if above and below else None
 
@@ -66,11 +67,11 @@ def agrees(recomputed: float, printed: float) -> bool:
 
 def _row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]) -> Row:
     claim, ratio = claimed
-    recomputed = recompute(ratio, study, claim.edition)
+    recomputed = recompute(ratio, study, claim.edition, claim.metric)
     published_verdict = ""
     if recomputed is not None:
         published_verdict = "consistent" if _consistent(claim, recomputed) else "not"
-    measured, reason = _measure(ratio, study, cells)
+    measured, reason = _measure(claimed, study, cells)
     verdict, why = (NO_DATA, reason) if measured is None else _judge(claim, measured, study)
     return {
         "claim": claim.id,
@@ -97,15 +98,16 @@ def _consistent(claim: Claim, recomputed: float) -> bool:
 
 
 def _measure(
-    ratio: Ratio, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
+    claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
 ) -> tuple[Estimate | None, str]:
     """Our ratio of medians over good runs, or why there is none."""
     rates: list[list[float]] = []
     missing: list[str] = []
-    for ref in ratio:
+    metric = claimed.claim.metric
+    for ref in claimed.ratio:
         levels = cell_levels(ref, study.factors, study.baseline)
         runs = cells.get((ref.device, *levels.values()), [])
-        good = [run[METRIC] for run in runs if run["status"] == "ok"]
+        good = [run[metric] for run in runs if run["status"] == "ok" and run[metric]]
         rates.append(good)
         if not good:
             missing.append(_absent(ref, runs))
@@ -141,9 +143,13 @@ def _judge(claim: Claim, measured: Estimate, study: ClaimStudy) -> tuple[str, st
     return ("holds" if holds else "does not"), f"{line[0].upper()}{line[1:]}."
 
 
-def _published(ref: CellRef, study: ClaimStudy, edition: str) -> float | None:
+def _published(ref: CellRef, study: ClaimStudy, edition: str, metric: str) -> float | None:
     wanted = cell_levels(ref, study.factors, study.baseline)
-    rows = [row for row in study.published if _is_cell(row, ref.device, wanted, study)]
+    rows = [
+        row
+        for row in study.published
+        if row.metric == metric and _is_cell(row, ref.device, wanted, study)
+    ]
     chosen = [row for row in rows if (row.edition == edition if edition else row.headline)]
     # Of two rows of an edition the one that its source puts forward.
     chosen.sort(key=lambda row: not row.headline)
@@ -152,7 +158,7 @@ def _published(ref: CellRef, study: ClaimStudy, edition: str) -> float | None:
 
 def _is_cell(row: PublishedFacts, device: str, wanted: dict[str, str], study: ClaimStudy) -> bool:
     """Whether a published number is of this cell; one that names no level at all is of none."""
-    if row.device != device or row.metric != METRIC or not row.levels:
+    if row.device != device or not row.levels:
         return False
     levels = study.baseline | row.levels
     return {factor: level_text(levels[factor]) for factor in study.factors} == wanted

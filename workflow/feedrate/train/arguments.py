@@ -39,11 +39,14 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
         }
     if train.ddp_bucket_mb is not None:
         arguments["ddp_bucket_cap_mb"] = train.ddp_bucket_mb
+    if train.ddp_static_graph:
+        arguments["ddp_static_graph"] = True
     if loader.non_blocking:
         arguments["accelerator_config"] = {"non_blocking": True}
-    if spec.kind == "hpu" and arguments:
+    if spec.kind == "hpu" and (arguments or train.ddp_bucket_view):
+        asked = ", ".join(arguments) or "ddp_bucket_view"
         raise UnsupportedError(
-            f"{', '.join(arguments)}: on hpu these are settings of `hpu`, as hpu.mode, "
+            f"{asked}: on hpu these are settings of `hpu`, as hpu.mode, "
             "hpu.ddp_bucket_cap_mb or hpu.non_blocking_data_copy"
         )
     if spec.kind != "cuda" and (train.precision == "fp16" or train.execution == "cuda_graphs"):

@@ -62,11 +62,11 @@ class MeteredTrainer:
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
         arguments: Any = self.args  # type: ignore[attr-defined]
-        arguments.dataloader_drop_last = False
+        asked, arguments.dataloader_drop_last = arguments.dataloader_drop_last, False
         try:
             loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
-            arguments.dataloader_drop_last = True
+            arguments.dataloader_drop_last = asked
         return self.path.adopt(loader)
 
 
@@ -106,7 +106,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_prefetch_factor": loader.prefetch_factor if loader.workers else None,
         "dataloader_persistent_workers": loader.persistent_workers and loader.workers > 0,
         "dataloader_pin_memory": loader.pin_memory,
-        "dataloader_drop_last": True,
+        "dataloader_drop_last": loader.last_batch == "drop",
         "remove_unused_columns": False,
         "logging_steps": LOGGING_STEPS,
         # The filter hides a loss that is not a number, and waits for the device at every step.
@@ -144,7 +144,7 @@ def make_trainer(
         )
     parts = {"meter": meter, "path": open_path(adapter, spec.settings.loader)}
     kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
-    return kind(
+    trainer: Any = kind(
         model=model,
         args=arguments,
         train_dataset=dataset,
@@ -152,3 +152,6 @@ def make_trainer(
         callbacks=[MeterCallback(meter)] if meter else None,
         **optimizer_arguments(spec.settings.train),
     )
+    if spec.settings.train.ddp_bucket_view:  # the one setting of DDP that no argument names
+        trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
+    return trainer
