@@ -22,8 +22,8 @@ def ladder(copy):
 
     def ladder(device, count=None):
         if count is not None:
-            copy.edit("devices.yaml", ("h100:\n  label: H100\n  kind: cuda\n  count: 8",
-                                       f"h100:\n  label: H100\n  kind: cuda\n  count: {count}"))  # fmt: skip
+            h100 = "h100:\n  label: H100\n  kind: cuda\n  count: "
+            copy.edit("devices.yaml", (f"{h100}8", f"{h100}{count}"))
         return cells(copy.load(studies=["gaudi-accelerations"], devices=[device]), device)
 
     return ladder
