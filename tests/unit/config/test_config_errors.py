@@ -114,7 +114,7 @@ CASES = {
     ),
     "device: a precision twice": (
         "devices.yaml", ("{precision: fp32, datasheet_tflops: 19.5", "{precision: bf16"),
-        DEVICES + "a100-80gb.peaks[1].precision: 'bf16' stands there already",
+        DEVICES + "a100-80gb.peaks[2].precision: 'bf16' stands there already",
     ),
     "device: one process for eight": (
         "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),

@@ -70,3 +70,27 @@ def test_flops_of_clip_b32():
     """4.4 GMAC an image and 3.0 a text of 77 tokens, forward."""
     flops = clip.count_flops(clip.make_config("B-32"), 77)
     assert flops == pytest.approx(3 * 2 * (4.4e9 + 3.0e9), rel=0.02)
+
+
+def vit_flops_by_hand(hidden, layers, mlp, tokens, patches):
+    """Forward FLOPs of an image: the matrix products of the paper's layers, 2 a multiply-add."""
+    layer = 4 * hidden**2 + 2 * hidden * mlp + 2 * tokens * hidden
+    return 2 * (layers * tokens * layer + patches * 3 * 16**2 * hidden + 1000 * hidden)
+
+
+@pytest.mark.parametrize(
+    ("size", "hidden", "layers", "image_px", "head"),
+    [
+        ("huge", 1280, 32, 224, "token"),
+        ("huge", 1280, 32, 256, "pooled"),
+        ("large", 1024, 24, 224, "token"),
+        ("tiny", 128, 4, 224, "pooled"),
+    ],
+)
+def test_flops_of_vit_are_those_of_its_matrix_products(size, hidden, layers, image_px, head):
+    patches = (image_px // 16) ** 2
+    tokens = patches + (head == "token")
+    forward = vit_flops_by_hand(hidden, layers, 4 * hidden, tokens, patches)
+    images = 2 * patches * 3 * 16**2 * hidden  # nobody asks for the images' gradient
+    counted = vit.count_flops(vit.make_config(size, image_px), head)
+    assert counted == pytest.approx(3 * forward - images, rel=1e-4)

@@ -35,7 +35,7 @@ class JobResources(Strict, kw_only=True):
     ] = None
 
 
-BETWEEN_DEVICES = ("ddp_options",)
+BETWEEN_DEVICES = ("ddp_options", "fsdp")
 """Capabilities that mean nothing in a job of one device."""
 
 

@@ -133,7 +133,7 @@ def _cells(
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
-        if any(e.levels.items() <= levels.items() for e in study.exclude):
+        if any(e.covers(levels) for e in study.exclude):
             continue
         cell, lacks = cell_name(levels), _lacks(study, device, levels)
         if lacks:

@@ -97,7 +97,7 @@ class TrainSettings(Strict, kw_only=True):
         Meta(description="torch.compile, or with its steps replayed as graphs (hpu: hpu.mode)."),
     ] = "eager"
     strategy: Annotated[
-        Literal["ddp", "fast_ddp"], Meta(description="How gradients are synchronised.")
+        Literal["ddp", "fast_ddp", "fsdp"], Meta(description="How gradients are synchronised.")
     ] = "ddp"
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
     optimizer: Annotated[

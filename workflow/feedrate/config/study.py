@@ -1,5 +1,6 @@
 """A study: one published experiment or one question, as data."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -39,7 +40,16 @@ class Exclude(Strict, kw_only=True):
     """Cells that are left out on purpose: those that have all of these levels."""
 
     levels: dict[str, Level]
+    unless: Annotated[
+        dict[str, list[Level]],
+        Meta(description="Factor to levels: cells that have one of these stay."),
+    ] = {}
     why: Annotated[str, Meta(min_length=1)]
+
+    def covers(self, levels: Mapping[str, Level]) -> bool:
+        """Whether a cell with these levels is left out."""
+        stays = any(levels.get(factor) in kept for factor, kept in self.unless.items())
+        return self.levels.items() <= levels.items() and not stays
 
 
 class Claim(Strict, kw_only=True):

@@ -41,6 +41,9 @@ def check_study(
         if not exclude.levels:
             found.say(f"exclude[{number}].levels", "it must not be empty")
         _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
+        for name, kept in exclude.unless.items():
+            for level in kept:
+                _check_levels(found, f"exclude[{number}].unless", {name: level}, levels)
     for number, name in enumerate(study.within):
         found.known(f"within[{number}]", name, study.factors, "factors")
     files = list(files)

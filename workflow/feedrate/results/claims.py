@@ -28,7 +28,8 @@ class Claimed(NamedTuple):
 
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
-    """A row for each claim; one that says `*` has a row for each measured device.
+    """A row for each claim; one that says `*` has a row for each measured device, and one that does
+    not name a factor of `within` a row for each level that was measured.
 
     `runs` are the rows of results.csv.
     """
@@ -42,8 +43,30 @@ def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
         for claim in study.claims:
             ratio = parse(claim.expression)
             ratios = [ratio.on(d) for d in study.measured] if ratio.any_device else [ratio]
-            rows += [{"study": name} | _row(Claimed(claim, one), study, cells) for one in ratios]
+            for one in ratios:
+                for each in _within(one, study, cells):
+                    rows.append({"study": name} | _row(Claimed(claim, each), study, cells))
     return rows
+
+
+def _within(
+    ratio: Ratio, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
+) -> list[Ratio]:
+    """The ratio at each measured level of the factors that no speed-up crosses; else as it is."""
+    ratios = [ratio]
+    for factor in study.within:
+        if not ratio.names(factor):
+            levels = [level_text(level) for level in study.factors[factor].levels]
+            ratios = [one.at(factor, level) for one in ratios for level in levels]
+    measured = [
+        one
+        for one in ratios
+        if all(
+            (ref.device, *cell_levels(ref, study.factors, study.baseline).values()) in cells
+            for ref in one
+        )
+    ]
+    return measured or [ratio]
 
 
 def recompute(

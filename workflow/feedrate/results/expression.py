@@ -56,6 +56,14 @@ class Ratio(NamedTuple):
             *(cell._replace(device=device) if cell.device == ANY else cell for cell in self)
         )
 
+    def at(self, factor: str, level: str) -> "Ratio":
+        """The ratio with both cells at a level of a factor that they do not name."""
+        return Ratio(*(cell._replace(levels=(*cell.levels, (factor, level))) for cell in self))
+
+    def names(self, factor: str) -> bool:
+        """Whether a cell of it names a level of the factor."""
+        return any(factor in dict(cell.levels) for cell in self)
+
     @property
     def devices(self) -> list[str]:
         """The devices that it names, each once."""

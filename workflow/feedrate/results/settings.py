@@ -82,6 +82,7 @@ class ClaimStudy(PublishedStudy, kw_only=True):
 
     source: str
     claims: list[Claim]
+    within: list[Name] = []
     measured: list[Name]
     confidence: float
     tolerance: Positive
@@ -132,6 +133,7 @@ def claim_settings(project: Project) -> dict[str, Any]:
             published=_published(project, name),
             source=study.source.title,
             claims=study.claims,
+            within=study.within,
             measured=project.config.devices,
             confidence=study.thresholds.confidence,
             tolerance=study.thresholds.claim_tolerance,
