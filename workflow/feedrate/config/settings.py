@@ -85,6 +85,10 @@ class TrainSettings(Strict, kw_only=True):
 
     batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
     gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
+    memory_gib: Annotated[
+        Positive | None,
+        Meta(description="Memory that a rank on a cpu may take beyond its programs; null: all."),
+    ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "bf16_full", "fp16_full"],
         Meta(
@@ -99,6 +103,10 @@ class TrainSettings(Strict, kw_only=True):
     strategy: Annotated[
         Literal["ddp", "fast_ddp", "fsdp"], Meta(description="How gradients are synchronised.")
     ] = "ddp"
+    limit_all_gathers: Annotated[
+        bool | None,
+        Meta(description="Of PyTorch's first FSDP; null: the second, which has no such choice."),
+    ] = None
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
     optimizer: Annotated[
         Name,

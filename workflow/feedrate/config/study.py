@@ -71,6 +71,10 @@ class Claim(Strict, kw_only=True):
     at_least: Annotated[
         float | None, Meta(description="For a statement in words: the ratio must reach this.")
     ] = None
+    fits: Annotated[
+        bool | None,
+        Meta(description="In place of a ratio, of one cell: it trains, or runs out of memory."),
+    ] = None
     edition: str = ""
     metric: Annotated[
         Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last"],
@@ -154,6 +158,13 @@ class Study(Strict, kw_only=True):
     source: Source
     settings: Settings
     protocol: StudyProtocol
+    ladder: Annotated[
+        list[Name],
+        Meta(
+            description="Factors whose later levels need more memory: what ran out of it is not "
+            "tried with more."
+        ),
+    ] = []
     adapt: Annotated[
         dict[Name, dict[str, Any]],
         Meta(description="Device or kind to settings, protocol and bundles that differ there."),

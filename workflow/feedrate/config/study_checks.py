@@ -44,8 +44,9 @@ def check_study(
         for name, kept in exclude.unless.items():
             for level in kept:
                 _check_levels(found, f"exclude[{number}].unless", {name: level}, levels)
-    for number, name in enumerate(study.within):
-        found.known(f"within[{number}]", name, study.factors, "factors")
+    for part, names in (("within", study.within), ("ladder", study.ladder)):
+        for number, name in enumerate(names):
+            found.known(f"{part}[{number}]", name, study.factors, "factors")
     files = list(files)
     for number, file in enumerate(study.published):
         found.known(f"published[{number}]", file, files, "files in config/published")

@@ -48,6 +48,7 @@ def measure(
         peak_memory_gib=_largest(w.peak_memory_gib for w in windows),
         memory_gib=_largest(w.memory_gib for w in windows),
         host_peak_memory_gib=host_peak_gib,
+        allocator_retries=_total(w.allocator_retries for w in windows),
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
         mfu=flops_per_s / sheet if flops_per_s and sheet else None,
@@ -161,3 +162,8 @@ def _mean(values: Sequence[float]) -> float:
 
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -128,6 +128,11 @@ class Flava(FlavaForPreTraining):
             return {"loss": output.loss}
         return {"loss": output.loss, **self.embeddings(output)}
 
+    def get_input_embeddings(self) -> torch.nn.Module:
+        """The words' embeddings; the library leaves it open, and sharding asks for it."""
+        words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings
+        return words
+
     def draw_tokens(self) -> None:
         """Draw what the library starts at zero: its own tokens, and positions.
 

@@ -63,6 +63,27 @@ def checkpoint_layers(model: torch.nn.Module, kinds: Kinds) -> None:
             module.forward = partial(_checkpointed, module, module.forward)
 
 
+def count_checkpointed(model: torch.nn.Module) -> int:
+    """How many modules `checkpoint_layers` has changed."""
+    forwards = (vars(module).get("forward") for module in model.modules())
+    return sum(isinstance(f, partial) and f.func is _checkpointed for f in forwards)
+
+
+def give_shapes(model: torch.nn.Module) -> list[str]:
+    """Make parameters without a dimension ones of shape (1,), which can be sharded; their names.
+
+    A contrastive loss's scale is one; multiplied with logits it means the same.
+    """
+    named = [name for name, value in model.named_parameters() if value.ndim == 0]
+    for name in named:
+        owner, _, attribute = name.rpartition(".")
+        module = model.get_submodule(owner)
+        old = getattr(module, attribute)
+        new = torch.nn.Parameter(old.detach().reshape(1), requires_grad=old.requires_grad)
+        setattr(module, attribute, new)
+    return named
+
+
 def _checkpointed(module: torch.nn.Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
     if module.training and torch.is_grad_enabled():
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)

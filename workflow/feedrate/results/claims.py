@@ -10,7 +10,14 @@ from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.study import Claim
 from feedrate.results.columns import CLAIMS, RUNS
-from feedrate.results.expression import CellRef, ExpressionError, Ratio, cell_levels, parse
+from feedrate.results.expression import (
+    CellRef,
+    ExpressionError,
+    Ratio,
+    cell_levels,
+    parse,
+    parse_cell,
+)
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
 from feedrate.results.tables import read_rows, write_rows
@@ -41,7 +48,8 @@ def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
                 levels = [level_text(run[factor]) for factor in study.factors]
                 cells.setdefault((run["device"], *levels), []).append(run)
         for claim in study.claims:
-            ratio = parse(claim.expression)
+            read = parse if claim.fits is None else parse_cell
+            ratio = read(claim.expression)
             ratios = [ratio.on(d) for d in study.measured] if ratio.any_device else [ratio]
             for one in ratios:
                 for each in _within(one, study, cells):
@@ -90,6 +98,8 @@ def agrees(recomputed: float, printed: float) -> bool:
 
 def _row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]) -> Row:
     claim, ratio = claimed
+    if claim.fits is not None:
+        return _fit_row(claimed, study, cells)
     recomputed = recompute(ratio, study, claim.edition, claim.metric)
     published_verdict = ""
     if recomputed is not None:
@@ -109,6 +119,30 @@ def _row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[
         "measured": measured.value if measured else None,
         "ci_low": measured.low if measured else None,
         "ci_high": measured.high if measured else None,
+        "verdict": verdict,
+        "why": why,
+    }
+
+
+def _fit_row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]) -> Row:
+    """A claim that a cell trains, or that it runs out of memory."""
+    claim, cell = claimed.claim, claimed.ratio.numerator
+    levels = cell_levels(cell, study.factors, study.baseline)
+    ended = [run["status"] for run in cells.get((cell.device, *levels.values()), [])]
+    # One run of several that fits shows that the cell does.
+    told = {"ok": True, "out_of_memory": False}
+    trained = next((told[status] for status in told if status in ended), None)
+    verdict, why = NO_DATA, _absent(cell, cells.get((cell.device, *levels.values()), []))
+    if trained is not None:
+        verdict = "holds" if trained == claim.fits else "does not"
+        why = "it trained" if trained else "it ran out of memory"
+    return {
+        "claim": claim.id,
+        "device": cell.device,
+        "source": study.source,
+        "edition": claim.edition or _headline_edition(study),
+        "statement": claim.text,
+        "expression": str(cell),
         "verdict": verdict,
         "why": why,
     }

@@ -52,6 +52,7 @@ RUNS = (
     _number("data_wait_share", "share", "Wait for batches over wall time, mean of the ranks."),
     _number("peak_memory_gib", "GiB", "Peak memory of a device; on cpu of the process."),
     _number("host_peak_memory_gib", "GiB", "Peak memory of all processes of the job together."),
+    _integer("allocator_retries", "", "Times that CUDA's allocator had to ask again, all ranks."),
     _number("mfu", "share", "Model FLOPs over the data-sheet peak of the precision, 0 to 1."),
     _number("mfu_achievable", "share", "Model FLOPs over the achievable peak."),
     _number("tflops_per_device", "TFLOP/s", "Model FLOPs a second and device."),

@@ -1,6 +1,6 @@
 """The language of claims: `gaudi2[workers=2,decode=device] / h100[workers=2]`.
 
-    expression = cell "/" cell
+    expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
 `*` is each device that was measured; a factor that is not named stands at the study's baseline.
@@ -80,6 +80,14 @@ def parse(text: str) -> Ratio:
     return Ratio(numerator, denominator)
 
 
+def parse_cell(text: str) -> Ratio:
+    """Read a cell alone, as a ratio over itself. Raises ExpressionError."""
+    reader = _Reader(text)
+    cell = reader.cell()
+    reader.end()
+    return Ratio(cell, cell)
+
+
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:
     """All levels of a cell as text, in the order of the factors."""
     named = {factor: as_level(text) for factor, text in ref.levels}
@@ -99,7 +107,7 @@ def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
     for claim in study.claims:
         origin = f"config/studies/{name}.yaml: claims.{claim.id}"
         try:
-            ratio = parse(claim.expression)
+            ratio = parse(claim.expression) if claim.fits is None else parse_cell(claim.expression)
         except ExpressionError as error:
             raise ConfigError(f"{origin}.expression: {claim.expression!r}: {error}") from None
         for ref in ratio:
@@ -109,8 +117,11 @@ def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
                 _known(origin, "factor", factor, list(study.factors))
                 allowed = [level_text(value) for value in study.factors[factor].levels]
                 _known(origin, f"level of {factor}", as_level(level), allowed)
-        if claim.published is None and claim.at_least is None:
-            raise ConfigError(f"{origin}: it needs `published` or `at_least`")
+        values = (claim.published, claim.at_least)
+        if claim.fits is None and values == (None, None):
+            raise ConfigError(f"{origin}: it needs `published`, `at_least` or `fits`")
+        if claim.fits is not None and values != (None, None):
+            raise ConfigError(f"{origin}: it says `fits`, so it has no value to compare with")
 
 
 def _known(origin: str, what: str, value: str, allowed: list[str]) -> None:

@@ -40,7 +40,10 @@ def measure_ceilings(
 
     All ranks take part at the same time.
     """
-    for kind, measure in (("loader", loader_alone), ("model", model_alone)):
+    # Sharded ranks cannot compute apart, and would have to stay in step.
+    kinds = ["loader"] if spec.settings.train.strategy == "fsdp" else ["loader", "model"]
+    for kind in kinds:
+        measure = {"loader": loader_alone, "model": model_alone}[kind]
         trainer.accelerator.wait_for_everyone()
         try:
             measured = measure(spec, adapter, trainer, dataset)

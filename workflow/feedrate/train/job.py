@@ -21,12 +21,15 @@ from feedrate.devices.launch import rank_from_environment, told_environment
 from feedrate.devices.topology import cpus_text
 from feedrate.files import digest_file
 from feedrate.models.build import Built, build
+from feedrate.models.memory import check_fits
 from feedrate.train.arguments import cast
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
 from feedrate.train.hub import push_model, require_token
+from feedrate.train.memory_limit import limit_memory
 from feedrate.train.meter import Meter
+from feedrate.train.strategy import check_strategy, describe, shared_by
 from feedrate.train.trainer import make_trainer
 
 TRAINER_FOLDER = "trainer"
@@ -65,6 +68,9 @@ def run_job(
     write_start(log, device, world_size, placement)
     check_model(spec, device.device_model())
     check_decode(device, spec.settings.loader)
+    check_strategy(spec)
+    check_memory(spec, device, prepared)
+    limit_memory(spec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
     cast(built.model, spec.settings.train)
@@ -80,9 +86,11 @@ def run_job(
         model=built.model,
         dataset=dataset,
         collate=collate,
+        layers=built.layers,
     )
     write_data(log, spec, built, prepared, samples=len(dataset), decode=trainer.path.decode)
     train(trainer, log, resume=options.resume)
+    log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
     if spec.protocol.save_checkpoints or options.push_to:
         save_model(trainer, built, weights)
@@ -94,6 +102,20 @@ def run_job(
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to and log.rank == 0:
         push_model(weights, options.push_to, f"{spec.study}/{spec.device}/{spec.cell}")
+
+
+def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
+    """Raise DoesNotFitError for a model that no batch is small enough for, before it is made.
+
+    Looked at on the meta device, where a model of any size takes no memory.
+    """
+    settings = spec.settings
+    capacity_gib = settings.train.memory_gib or device.capacity_gib()
+    if capacity_gib is None or settings.model.checkpoint is not None:
+        return
+    with torch.device("meta"):
+        model = build(settings.model, settings.loader, prepared).model
+    check_fits(model, settings.train, spec.count, capacity_gib)
 
 
 def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:

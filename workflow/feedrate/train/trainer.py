@@ -9,17 +9,19 @@ from feedrate.config.settings import RunSpec
 from feedrate.data.loading.path import LoadingPath
 from feedrate.data.loading.registry import open_path
 from feedrate.devices.base import Adapter, DeviceError
+from feedrate.models.layers import give_shapes
 from feedrate.train.arguments import (
     further_arguments,
     optimizer_arguments,
     trainer_optimizer,
 )
 from feedrate.train.meter import Meter
+from feedrate.train.strategy import ShardingTrainer, sharding
 
 LOGGING_STEPS = 10
 
 
-class MeteredTrainer:
+class MeteredTrainer(ShardingTrainer):
     """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading path alone."""
 
     meter: Meter | None = None
@@ -129,8 +131,11 @@ def make_trainer(
     model: Any,
     dataset: Any,
     collate: Any,
+    layers: tuple[type[Any], ...] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
+
+    `layers` are the units that a sharded model is cut into.
 
     Raises DeviceError where the Trainer's world is not the job's: each rank would train alone.
     """
@@ -142,7 +147,13 @@ def make_trainer(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
             "launcher must tell each its rank"
         )
-    parts = {"meter": meter, "path": open_path(adapter, spec.settings.loader)}
+    plugin = sharding(spec, layers)
+    parts = {
+        "meter": meter,
+        "path": open_path(adapter, spec.settings.loader),
+        "plugin": plugin,
+        "scalars": give_shapes(model) if plugin else [],
+    }
     kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
     trainer: Any = kind(
         model=model,
