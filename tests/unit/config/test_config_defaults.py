@@ -152,6 +152,7 @@ def test_each_device_of_the_registry(project):
         "a100-80gb": (271, 312),
         "h100": (790, 989),
         "h200": (790, 989),
+        "cpu-x2": None,
         "a100-40gb": (271, 312),
         "a100-40gb-x64": (271, 312),
         "v100": None,

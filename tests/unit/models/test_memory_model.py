@@ -40,7 +40,7 @@ def test_bytes_of_a_weight(model, settings, bytes_a_weight, bytes_frozen):
 
 def test_what_does_not_fit_is_out_of_memory_before_anything_is_made(model):
     check_fits(model, train(), 1, 0.02)
-    with pytest.raises(DoesNotFitError, match="take 0.0176 GiB a device") as caught:
+    with pytest.raises(DoesNotFitError, match=r"take 0\.0176 GiB a device") as caught:
         check_fits(model, train(), 1, 0.01)
     assert classify(caught.value).out_of_memory
 

@@ -22,6 +22,7 @@ TABLES = (
     "published",
     "cells",
     "training",
+    "largest",
     "speedup",
     "claims",
     "ceilings",

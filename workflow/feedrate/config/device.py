@@ -35,7 +35,7 @@ class JobResources(Strict, kw_only=True):
     ] = None
 
 
-BETWEEN_DEVICES = ("ddp_options", "fsdp")
+BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
 """Capabilities that mean nothing in a job of one device."""
 
 

@@ -90,6 +90,7 @@ class Table(Strict, kw_only=True):
         "published",
         "cells",
         "training",
+        "largest",
         "speedup",
         "claims",
         "ceilings",

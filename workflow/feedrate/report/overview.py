@@ -31,6 +31,7 @@ _ORDER = (
     "ceilings",
     "ladder",
     "speedup",
+    "largest",
     "training",
     "cells",
     "fit",

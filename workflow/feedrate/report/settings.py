@@ -24,6 +24,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "published": (paths.CELLS_CSV,),
     "cells": (paths.CELLS_CSV,),
     "speedup": (paths.CELLS_CSV,),
+    "largest": (paths.CELLS_CSV,),
     "training": (paths.CELLS_CSV,),
     "ladder": (paths.CELLS_CSV,),
     "claims": (paths.CLAIMS_CSV,),

@@ -15,6 +15,7 @@ from feedrate.report.tables import (
     data,
     editions,
     fit,
+    largest,
     published,
     speedup,
     training,
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
     "claims": claims.render,
     "ceilings": ceilings.render,
     "fit": fit.render,
+    "largest": largest.render,
     "editions": editions.render,
     "data": data.render,
 }
