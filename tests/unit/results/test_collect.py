@@ -301,3 +301,12 @@ def test_a_table_with_a_wrong_field_names_file_and_line(tmp_path):
     (tmp_path / "x.csv").write_text("study,repeat\na,one\n")
     with pytest.raises(ValueError, match=r"x.csv, line 2"):
         read_rows(tmp_path / "x.csv", RUNS)
+
+
+def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
+    study = collect_study(within=["workers"])
+    device = make_record(30.0, spec=make_spec(2, "device"))
+    rows = [*runs_of(0, [10.0]), *runs_of(2, [20.0]), device]
+    cells = cells_of(tmp_path, rows, studies={"loading": study})
+    speedups = [cell["speedup"] for cell in cells.values() if cell["status"] == "ok"]
+    assert speedups == [1.0, 1.0, 1.5]
