@@ -12,7 +12,7 @@ from feedrate.report.grid import (
     Line,
     Spot,
     factor_label,
-    lacking_text,
+    lacks,
     main_factor,
     measured_lines,
     rest_text,
@@ -50,8 +50,18 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
         speed.set_yticks(range(len(rungs)), names)
     speed.set_xlabel(f"throughput over the baseline, by {factor_label(settings, factor)}")
     memory.set_xlabel("peak memory (GiB)")
-    canvas.note(figure, [lacking_text(settings, device) for device in settings.measured])
+    canvas.note(figure, [_lacking(settings, device, factor) for device in settings.measured])
     return figure
+
+
+def _lacking(settings: FigureSettings, device: str, factor: str) -> str:
+    """The rungs that a device does not support, in a sentence; empty where it supports all."""
+    names = [
+        level_text(level)
+        for level in settings.factors[factor].levels
+        if lacks(settings, device, {factor: level})
+    ]
+    return f"Not supported on {settings.label(device)}: {text.listed(names)}." if names else ""
 
 
 def _rungs(line: Line) -> list[Spot]:
@@ -72,12 +82,15 @@ def _speeds(axes: Axes, rungs: Sequence[Spot], at_base: Sequence[bool]) -> None:
         value, low, high = gain
         color, hatch = (canvas.SKY, "") if value >= 1 else (canvas.ORANGE, "///")
         axes.barh(place, value - 1, left=1, height=0.62, color=color, hatch=hatch)
-        axes.plot([low, high], [place, place], color=canvas.BLACK, linewidth=1.4)
-        for end in (low, high):
-            axes.plot([end, end], [place - 0.14, place + 0.14], color=canvas.BLACK, linewidth=1.4)
+        if low < high:
+            axes.plot([low, high], [place, place], color=canvas.BLACK, linewidth=1.4)
+            for end in (low, high):
+                axes.plot(
+                    [end] * 2, [place - 0.14, place + 0.14], color=canvas.BLACK, linewidth=1.4
+                )
         axes.annotate(
             text.ratio(value),
-            (max(value, high), place),
+            (max(1.0, high), place),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
