@@ -23,6 +23,7 @@ TABLES = (
     "cells",
     "training",
     "largest",
+    "scaling",
     "speedup",
     "claims",
     "ceilings",

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from report_samples import EVIL, RATES, STUDY, TABLES, make_project, write_results
 
+from feedrate.config.study import Table
 from feedrate.report import settings, table
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings
@@ -178,3 +179,27 @@ def test_training_tells_efficiency_learning_and_the_time_of_an_epoch(project, in
 )
 def test_long_times(seconds, said):
     assert training.duration(seconds) == said
+
+
+def test_scaling_needs_two_counts_of_a_device(project, inputs):
+    entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
+    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
+    alone = msgspec.structs.replace(project, studies={STUDY: study})
+    assert "nothing is predicted" in rendered(alone, inputs, "scaling")
+
+
+def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
+    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
+    several = msgspec.structs.replace(project.devices["gaudi2"], variant_of="cpu")
+    project = msgspec.structs.replace(
+        project,
+        studies={STUDY: study},
+        devices={**project.devices, "gaudi2": several},
+    )
+    page = rendered(project, Inputs(write_results(tmp_path, project)), "scaling")
+    assert "CPU: decode=host,workers=0" in page
+    assert "predicted" in page
+    assert "+0.0%" in page  # two counts are fitted exactly
+    assert ">256<" in page

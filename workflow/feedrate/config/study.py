@@ -91,6 +91,7 @@ class Table(Strict, kw_only=True):
         "cells",
         "training",
         "largest",
+        "scaling",
         "speedup",
         "claims",
         "ceilings",

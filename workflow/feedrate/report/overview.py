@@ -33,6 +33,7 @@ _ORDER = (
     "step_time",
     "ceilings",
     "speedup",
+    "scaling",
     "cells",
     "fit",
     "claims",

@@ -24,6 +24,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "published": (paths.CELLS_CSV,),
     "cells": (paths.CELLS_CSV,),
     "speedup": (paths.CELLS_CSV,),
+    "scaling": (paths.CELLS_CSV,),
     "largest": (paths.CELLS_CSV,),
     "training": (paths.CELLS_CSV,),
     "ladder": (paths.CELLS_CSV,),
@@ -48,6 +49,8 @@ class DeviceInfo(Strict, kw_only=True):
     label: str
     count: int
     capabilities: list[Name]
+    family: Name | None = None
+    """The entry that this one is another count of."""
 
 
 class Setup(Strict, kw_only=True):
@@ -172,7 +175,12 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         "origin": entry.source,
         "measured": project.config.devices,
         "devices": {
-            name: DeviceInfo(label=device.label, count=device.count, capabilities=device.able)
+            name: DeviceInfo(
+                label=device.label,
+                count=device.count,
+                capabilities=device.able,
+                family=device.variant_of,
+            )
             for name in names
             if (device := project.devices.get(name))
         },

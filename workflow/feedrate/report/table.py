@@ -17,6 +17,7 @@ from feedrate.report.tables import (
     fit,
     largest,
     published,
+    scaling,
     speedup,
     training,
 )
@@ -24,6 +25,7 @@ from feedrate.report.tables import (
 KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
     "published": published.render,
     "cells": cells.render,
+    "scaling": scaling.render,
     "speedup": speedup.render,
     "training": training.render,
     "claims": claims.render,
