@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from feedrate.report import text
 from feedrate.report.grid import level_key
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.report.settings import TableSettings
 from feedrate.results.scaling import Scaling, fit_scaling
@@ -25,7 +25,8 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
             rows.append(group_row(name, len(_HEADS)))
             rows += _rows(model, by_count)
     if not rows:
-        return el("p", "No cell was measured on two counts of a device, so nothing is predicted.")
+        none = "No cell was measured on two counts of a device, so nothing is predicted."
+        rows.append(wide_row("", none, len(_HEADS)))
     return table(_HEADS, rows)
 
 
