@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import full_run, meter, overhead, planning
+from benchmarks import full_run, meter, overhead, planning, slurm_latency
 from benchmarks.figure import Figure, keep, show
 
 # A process started here begins with this one's memory as its peak: what loads torch comes last.
@@ -13,6 +13,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "overhead": overhead.measure,
     "full_run": full_run.measure,
     "meter": meter.measure,
+    "slurm_latency": slurm_latency.measure,
 }
 
 

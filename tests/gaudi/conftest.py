@@ -1,9 +1,10 @@
 """The Gaudi environment, and jobs in it that several tests look at."""
 
+import shutil
 from pathlib import Path
 
 import pytest
-from gaudi_software import PYTHON, Job, make_prepared, make_spec
+from gaudi_software import PYTHON, WITH_MEDIA, Job, make_prepared, make_spec
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,13 +24,38 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_prepared(tmp_path_factory.mktemp("gaudi-data") / "prepared")
 
 
+FULL = {
+    "train": {"precision": "bf16", "gradient_accumulation": 2},
+    "evaluate": True,
+    "save_checkpoints": True,
+}
+"""A job with all that a job can do: bf16, accumulation, evaluation, checkpoints; and a worker."""
+
+
 @pytest.fixture(scope="session")
 def full_job(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """A job with all that a job can do: bf16, accumulation, a worker, evaluation, checkpoints."""
-    spec = make_spec(
-        train={"precision": "bf16", "gradient_accumulation": 2},
-        loader={"workers": 1},
-        evaluate=True,
-        save_checkpoints=True,
-    )
+    """A full job that decodes on the host."""
+    spec = make_spec(**FULL, loader={"workers": 1})
     return Job(spec, prepared, tmp_path_factory.mktemp("full") / "rep1")
+
+
+@pytest.fixture(scope="session")
+def decoded(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """A full job that decodes on the device."""
+    loader = {"decode": "device", "workers": 1}
+    spec = make_spec(**FULL, loader=loader, environment={"PYTHONPATH": WITH_MEDIA})
+    return Job(spec, prepared, tmp_path_factory.mktemp("decoded") / "rep1")
+
+
+@pytest.fixture(scope="session")
+def two_ranks(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """A job of two ranks under mpirun that decodes on the devices."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("no mpirun: Open MPI is not installed (package openmpi-bin)")
+    spec = make_spec(
+        count=2,
+        launcher="mpirun",
+        loader={"decode": "device", "workers": 2},
+        environment={"PYTHONPATH": WITH_MEDIA},
+    )
+    return Job(spec, prepared, tmp_path_factory.mktemp("two") / "rep1")

@@ -28,6 +28,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PYTHON = ROOT / ".venv-gaudi/bin/python"
 PYTHONPATH = os.pathsep.join([str(HERE / "standin"), str(ROOT / "workflow")])
+WITH_MEDIA = os.pathsep.join([str(ROOT / "tests/unit/loading/standin"), PYTHONPATH])
+"""`PYTHONPATH` with the media pipeline beside."""
 PATTERN = "(?i).*gaudi ?2.*"
 
 make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepared"]
@@ -120,9 +122,21 @@ def parse_log(run: Path) -> Record:
     return read_record(record)
 
 
+def failed_checks(record: Record) -> dict[str, str]:
+    """Checks that failed, but for other tests that train at the same time."""
+    return {c.name: c.detail for c in record.checks if not c.passed and c.name != "alone_on_host"}
+
+
 def run_inside(program: str, *arguments: str, lines: Iterable[Any] = (), **environment: str) -> Any:
     """Run a program of the folder `inside` in the Gaudi environment, with `lines` as JSON on its
     input; what its last line of output says."""
+    return json.loads(output_inside(program, *arguments, lines=lines, **environment)[-1])
+
+
+def output_inside(
+    program: str, *arguments: str, lines: Iterable[Any] = (), **environment: str
+) -> list[str]:
+    """The same; all lines of its output."""
     answer = subprocess.run(
         [str(PYTHON), str(HERE / "inside" / program), *arguments],
         input="".join(json.dumps(line) + "\n" for line in lines),
@@ -133,4 +147,4 @@ def run_inside(program: str, *arguments: str, lines: Iterable[Any] = (), **envir
         check=False,
     )
     assert answer.returncode == 0, answer.stderr[-4000:]
-    return json.loads(answer.stdout.splitlines()[-1])
+    return answer.stdout.splitlines()

@@ -1,7 +1,8 @@
 """`snakemake --profile gaudi` as typed, from nothing to the report, on a real Slurm.
 
 The devices are replaced by config alone: Gaudi by its stand-in, where the environment for it is
-there, H100 by the CPU. A third one spans two nodes.
+there, GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the
+registry and of profiles/gaudi as they stand.
 """
 
 import csv
@@ -27,10 +28,8 @@ STAND_IN = {
 }
 CPU = {"kind": "cpu", "model_pattern": None, "peaks": [], "memory_gib": None}
 ONE = {"count": 1, "launcher": "single", "capabilities": ["fp32", "bf16", "ddp"]}
-PAIR = {
-    **{"label": "Two nodes", "kind": "cpu", "count": 2, "nodes": 2, "launcher": "srun"},
-    **{"capabilities": ["fp32", "ddp"], "threads": 1},
-}
+TWO_NODES = {"count": 2, "nodes": 2, "launcher": "srun", "capabilities": ["fp32", "bf16", "ddp"]}
+DEVICES = ("gaudi2", "h100", "a100-80gb")
 SHORT = {
     *("parse_log", "collect_results", "check_claims", "fit_loader_model", "merge_results"),
     *("tabulate_cells", "plot_answer", "write_overview", "confirm_results"),
@@ -42,12 +41,12 @@ def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A project run to its end on the cluster; tests only look at it."""
     project = make_project(tmp_path_factory.mktemp("cluster") / "project")
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
-    project.device("h100", **ONE, **CPU)
-    project.device("pair", **PAIR)
+    project.device("h100", **TWO_NODES, **CPU)
+    project.device("a100-80gb", **ONE, **CPU, job={"gres": "gpu:4"})
     workers = {"sets": "loader.workers", "levels": [0]}
     project.study(factors=MINI["factors"] | {"workers": workers})
     choices = project.root / "profiles/gaudi/choices.yaml"
-    choices.write_text("devices: [gaudi2, h100, pair]\n")
+    choices.write_text(f"devices: [{', '.join(DEVICES)}]\n")
     made = project.call("snakemake", "--profile", "gaudi", timeout=500)
     (project.root / "output").write_text(made.stdout)
     assert made.returncode == 0, made.stdout + logs(project)
@@ -68,7 +67,7 @@ def jobs(cluster: Cluster, done: Project) -> dict[str, dict[str, str]]:
 
 
 def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
-    trained = {"train_gaudi2", "train_h100", "train_pair"}
+    trained = {"train_gaudi2", "train_h100", "train_a100_80gb"}
     assert set(jobs) == {"fetch_dataset", "preprocess_dataset"} | trained
     assert len(cluster.jobs(done.root)) == len(jobs)
     assert {job["JobState"] for job in jobs.values()} == {"COMPLETED"}
@@ -83,8 +82,8 @@ def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
         ("fetch_dataset", "network", None, 1, False),
         ("preprocess_dataset", "cpu", None, 16, False),
         ("train_gaudi2", "gaudi2", "gres:gaudi:8", 160, True),
-        ("train_h100", "h100", "gres:gpu:8", 192, True),
-        ("train_pair", "cpu", None, 2, False),
+        ("train_h100", "h100", "gres:gpu:8", 2 * 192, True),
+        ("train_a100_80gb", "a100", "gres:gpu:4", 128, True),
     ],
 )
 def test_each_runs_in_its_partition_with_what_it_asks_for(
@@ -108,12 +107,12 @@ def test_time_and_memory_are_those_of_registry_and_profile(jobs):
 
 
 def test_a_device_of_two_nodes_is_one_job_with_a_rank_on_each(done, jobs):
-    assert jobs["train_pair"]["NodeList"] == "cpu-[1-2]"
-    assert jobs["train_pair"]["NumNodes"] == "2"
-    record = done.record("workers=0~decode=host", "pair")
+    assert jobs["train_h100"]["NodeList"] == "h100-[1-2]"
+    assert jobs["train_h100"]["NumNodes"] == "2"
+    record = done.record("workers=0~decode=host", "h100")
     assert record["status"] == "ok", record["cause"]
     assert record["measurement"]["samples"] == 4 * 4 * 2
-    run = done.root / "results/mini/pair/workers=0~decode=host/rep1"
+    run = done.root / "results/mini/h100/workers=0~decode=host/rep1"
     assert (run / "events.rank1.jsonl").exists()
 
 
@@ -121,7 +120,7 @@ def test_every_run_has_its_record_and_the_tables_hold_it(done):
     with (done.root / "results/results.csv").open(newline="") as stream:
         rows = {row["device"]: row for row in csv.DictReader(stream) if "=host" in row["cell"]}
     assert {device: row["status"] for device, row in rows.items()} == dict.fromkeys(
-        ("gaudi2", "h100", "pair"), "ok"
+        DEVICES, "ok"
     ), [row["cause"] for row in rows.values()]
     assert all(float(row["samples_per_s"]) > 0 for row in rows.values())
 
@@ -130,7 +129,7 @@ def test_then_the_report_is_there(done):
     made = done.call("snakemake", "--profile", "gaudi", "--report", "report.html")
     assert made.returncode == 0, made.stdout
     report = (done.root / "report.html").read_text()
-    for words in ("A small study", "Gaudi2", "H100", "Two nodes"):
+    for words in ("A small study", "Gaudi2", "H100", "A100 80GB"):
         assert words in report
 
 

@@ -1,15 +1,16 @@
 """Faults on a real Slurm: jobs killed in every way there is, and drivers that die under them.
 
-Three workflows, each with a driver of its own. How often a cell was really trained is counted by
-the interpreter that its processes are started with. All nodes are this one host, so training jobs
-take turns, as the suite has them do.
+Workflows with a driver each. How often a cell was really trained is counted by the interpreter that
+its processes are started with. All nodes are this one host, so training jobs of a workflow take
+turns, as the suite has them do.
 """
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import psutil
 import pytest
 import yaml
 from cluster import Cluster
-from mini_project import MINI, Project, make_project
+from mini_project import MINI, ROOT, Project, make_project
 
 from feedrate.cluster import slurm
 from feedrate.train.claim import newest
@@ -32,7 +33,7 @@ PROFILE = {
     "slurm-status-attempts": 100,
     "slurm-no-requeue": True,
     "slurm-jobname-prefix": slurm.PREFIX,
-    "slurm-init-seconds-before-status-checks": 5,
+    "slurm-init-seconds-before-status-checks": 1,
     "keep-going": True,
     "rerun-incomplete": True,
     "latency-wait": 20,
@@ -40,7 +41,16 @@ PROFILE = {
     "logger": "feedrate",
 }
 ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
-RUN = "results/mini/{device}/{cell},decode=host/rep1"
+PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
+RUN = "results/mini/{device}/{cell}~decode=host/rep1"
+BOUNDED = ROOT / "tests/unit/train/out_of_memory.py"
+
+# Training processes, as the shell starts them in place of an interpreter's `-m MODULE …`.
+TRAIN = f'exec {sys.executable} "$@"'
+HANG = "exec sleep 3600"
+LITTLE_MEMORY = f'shift 2; exec {sys.executable} {BOUNDED} "$@"'
+MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
+MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
 
 
 @dataclass
@@ -50,26 +60,55 @@ class Workflow:
     project: Project
     driver: subprocess.Popen | None = None
 
+    @property
+    def root(self) -> Path:
+        return self.project.root
+
+    @property
+    def output(self) -> str:
+        """All that its drivers have printed."""
+        return self._output.read_text()
+
+    @property
+    def _output(self) -> Path:
+        return self.root / "output"
+
     def start(self) -> None:
-        """Start `python -m feedrate run`; what it prints is kept in a file."""
+        """Start `python -m feedrate run`."""
         with self._output.open("a") as output:
             self.driver = subprocess.Popen(
                 [sys.executable, "-m", "feedrate", "run", "--profile", "profiles/faults"],
-                cwd=self.project.root,
-                env=self.project.env() | {"TMPDIR": str(self.project.root.parent)},
+                cwd=self.root,
+                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
 
+    def wait(self, timeout_s: float = 300) -> int:
+        """Wait for the driver's end; its exit code."""
+        try:
+            return self.driver.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end after {timeout_s} s: {self.output}") from None
+
+    def kill(self) -> None:
+        """kill -9 of the driver and of all that it has started on this host by itself."""
+        family = [psutil.Process(self.driver.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.driver.wait()
+
     def run(self, device: str, cell: str = "workers=0") -> Path:
-        return self.project.root / RUN.format(device=device, cell=cell)
+        return self.root / RUN.format(device=device, cell=cell)
 
     def outcome(self, device: str, cell: str = "workers=0") -> dict:
         return json.loads((self.run(device, cell) / "outcome.json").read_text())
 
     def trainings(self, device: str, cell: str = "workers=0") -> int:
         """How often the processes of a run were started."""
-        log = self.project.root / "trainings"
+        log = self.root / "trainings"
         lines = log.read_text().splitlines() if log.exists() else []
         return sum(RUN.format(device=device, cell=cell) in line for line in lines)
 
@@ -82,29 +121,29 @@ class Workflow:
         """Slurm's number of the job that holds the claim."""
         return newest(self.run(device, cell)).holder.job
 
-    def kill(self) -> None:
-        """kill -9 of the driver and of what started it."""
-        family = [psutil.Process(self.driver.pid)]
-        family += family[0].children(recursive=True)
-        for process in family:
-            process.kill()
-        self.driver.wait()
+    def processes(self) -> list[str]:
+        """The command lines of what works for the project, on whatever node."""
+        found = []
+        for process in psutil.process_iter(["cwd", "cmdline", "status"]):
+            told = " ".join(process.info["cmdline"] or [])
+            mine = str(self.root) in told or str(process.info["cwd"]).startswith(str(self.root))
+            if mine and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(told)
+        return found
 
-    @property
-    def output(self) -> str:
-        return self._output.read_text()
+    def half_done(self) -> list[Path]:
+        """Files that a job left unfinished, and records of what never ended."""
+        found = [*self.root.glob("results/**/*.part"), *self.root.glob("results/**/attempt-*")]
+        for record in self.root.glob("results/mini/*/*/rep1/record.json"):
+            if not record.with_name("outcome.json").exists():
+                found.append(record)
+        return found
 
-    @property
-    def _output(self) -> Path:
-        return self.project.root / "output"
 
-
-def wait_for(
-    condition, timeout_s: float = 120.0, what: str = "it", workflow: Workflow | None = None
-):
+def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: float = 120) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, f"{what}: {workflow and workflow.output}"
+        assert time.monotonic() < end, f"{workflow.output}\n{workflow.processes()}"
         time.sleep(0.1)
 
 
@@ -123,40 +162,38 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
-    """Make a project of its own: devices by name, with levels, steps and what its rule asks for."""
+    """Make a project of its own: devices by name, each with what its rule asks Slurm for, and how
+    its processes are started; `two` gives it a second cell, and `adapt` goes to the study."""
     made: list[Workflow] = []
 
-    def _make(name: str, devices: dict[str, dict], *, hang: bool = False) -> Workflow:
+    def _make(name: str, devices: dict[str, dict]) -> Workflow:
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
         project = Project(root)
-        python = root / "python.sh"
-        start = "exec sleep 3600" if hang else f'exec {sys.executable} "$@"'
-        python.write_text(
-            '#!/bin/sh\ncase "$*" in *feedrate.train.worker*)\n'
-            f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
-        )
-        python.chmod(0o755)
         rules = {}
         for device, entry in devices.items():
-            capabilities = ["fp32", "two"] if entry.get("cells") == 2 else ["fp32"]
             project.device(
                 device,
-                **{"label": device, "kind": "cpu", "count": 1, "capabilities": capabilities},
-                **{"software": {"python": str(python)}, "job": None, "peaks": []},
-                **{"model_pattern": None, "launcher": None, "memory_gib": None},
+                label=device,
+                kind="cpu",
+                count=1,
+                capabilities=["fp32", "two"] if entry.get("two") else ["fp32"],
+                software={"python": str(interpreter(root, device, entry.get("start", TRAIN)))},
+                peaks=[],
+                **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
             )
-            rules[f"train_{device}"] = ONE_NODE | {"slurm_partition": device} | entry["rule"]
+            rules[f"train_{device}"] = entry["rule"]
         project.config(devices=list(devices))
-        workers = {"sets": "loader.workers", "levels": [0, 1], "requires": {"1": "two"}}
+        workers = {"sets": "loader.workers", "levels": [0]}
+        if any(entry.get("two") for entry in devices.values()):
+            workers |= {"levels": [0, 1], "requires": {"1": "two"}}
         project.study(
             factors=MINI["factors"] | {"workers": workers},
-            adapt={d: {"protocol": {"steps": e["steps"]}} for d, e in devices.items()},
+            adapt={name: entry["adapt"] for name, entry in devices.items() if "adapt" in entry},
         )
-        (root / "profiles/faults").mkdir()
-        (root / "profiles/faults/config.yaml").write_text(
-            yaml.safe_dump(PROFILE | {"set-resources": rules})
-        )
+        profile = root / "profiles/faults/config.yaml"
+        profile.parent.mkdir()
+        profile.write_text(yaml.safe_dump(PROFILE | {"set-resources": rules}))
         made.append(Workflow(project))
         return made[-1]
 
@@ -164,28 +201,50 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     for workflow in made:
         if workflow.driver and workflow.driver.poll() is None:
             workflow.kill()
-        cluster.cancel(workflow.project.root)
+        cluster.cancel(workflow.root)
+    cluster.start()  # nodes that are down come up again
+
+
+def interpreter(root: Path, device: str, start: str) -> Path:
+    """An interpreter that notes every start of training processes."""
+    path = root / f"python-{device}"
+    path.write_text(
+        '#!/bin/sh\ncase "$*" in "-m feedrate.train.worker"*)\n'
+        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def steps(count: int, **settings: dict) -> dict:
+    return {"protocol": {"steps": count}, "settings": settings}
 
 
 @pytest.fixture(scope="module")
 def hanging(make_workflow) -> Workflow:
     """A job that never ends by itself; its limit is 1 min, then 2. It runs beside all others."""
-    workflow = make_workflow(
-        "hanging", {"a100": {"steps": 6, "rule": {"runtime": "min(attempt, 2)"}}}, hang=True
-    )
+    rule = ONE_NODE | {"slurm_partition": "a100", "runtime": "min(attempt, 2)"}
+    workflow = make_workflow("hanging", {"a100": {"rule": rule, "start": HANG}})
     workflow.start()
     return workflow
 
 
 @pytest.fixture(scope="module")
-def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Iterator[Workflow]:
-    """A workflow to its end, each of whose cells is hit by another fault while it trains."""
+def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
+    """A workflow to its end, each of whose cells meets another fault while it trains."""
+    on_cpu = ONE_NODE | {"slurm_partition": "cpu"}
     workflow = make_workflow(
         "struck",
         {
-            "gaudi2": {"steps": 250, "rule": {}},
-            "h100": {"steps": 30, "cells": 2, "rule": {}},
-            "cpu": {"steps": 30, "rule": {"mem_mb": 300}},
+            "gaudi2": {"adapt": steps(250), "rule": ONE_NODE | {"slurm_partition": "gaudi2"}},
+            "h100": {
+                **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
+                **{"two": True},
+            },
+            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}},
+            "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
+            | {"start": LITTLE_MEMORY},
+            "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},
         },
     )
     workflow.start()
@@ -199,9 +258,8 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Iterator[Workf
             faults.pop(cell)(workflow.job(*cell))
         time.sleep(0.05)
     assert not faults, workflow.output
-    workflow.driver.wait(300)
-    yield workflow
-    cluster.start()  # nodes that are down come up again
+    workflow.wait()
+    return workflow
 
 
 def test_a_cancelled_job_runs_again(struck):
@@ -222,12 +280,141 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
     assert word["status"] == "out_of_memory"
-    assert "for want of host memory: its limit of 300M on cpu-" in word["cause"]
+    assert "for want of host memory: its limit of 400M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 
+def test_want_of_device_memory_is_a_result_and_not_run_again(cluster, struck):
+    word = struck.outcome("full")
+    assert word["status"] == "out_of_memory", word["cause"]
+    assert "can't allocate memory" in word["cause"]
+    assert struck.trainings("full") == 1
+    assert len(jobs_of(cluster, struck, "train_full")) == 1
+
+
+def test_a_bug_is_recorded_and_not_run_again(cluster, struck):
+    word = struck.outcome("wrong")
+    assert (word["status"], word["infrastructure"]) == ("failed", False)
+    assert "batch" in word["cause"]
+    assert struck.trainings("wrong") == 1
+    assert len(jobs_of(cluster, struck, "train_wrong")) == 1
+
+
 def test_after_all_faults_there_is_a_report_with_a_record_of_every_run(struck):
-    assert (struck.project.root / "report.html").exists(), struck.output
-    records = list(struck.project.root.glob("results/mini/*/*/rep1/record.json"))
-    assert len(records) == 4
-    assert not list(struck.project.root.glob("results/mini/*/*/rep1/attempt-*"))
+    assert (struck.root / "report.html").exists(), struck.output
+    assert len(list(struck.root.glob("results/mini/*/*/rep1/record.json"))) == 6
+    assert struck.half_done() == []
+    wait_for(lambda: not struck.processes(), struck, 20)
+
+
+def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
+    """The states of a rule's jobs, in Slurm's order."""
+    return [job["JobState"] for job in cluster.jobs(workflow.root) if job["Rule"] == rule]
+
+
+@pytest.fixture(scope="module")
+def orphaned(make_workflow, hanging: Workflow) -> Workflow:
+    """A workflow whose driver is killed while its two cells are at Slurm. One of them ends while
+    there is no driver, and beside the other a driver is started again."""
+    device = {"adapt": steps(150), "two": True, "rule": PART_OF_A_NODE}
+    workflow = make_workflow("orphaned", {"h100": device})
+    cells = ["workers=0", "workers=1"]
+    workflow.start()
+    wait_for(lambda: any(workflow.trains("h100", cell) for cell in cells), workflow)
+    first = next(cell for cell in cells if workflow.trains("h100", cell))
+    (second,) = set(cells) - {first}
+    wait_for(lambda: newest(workflow.run("h100", second)), workflow)
+    workflow.kill()
+    wait_for((workflow.run("h100", first) / "outcome.json").exists, workflow)
+    wait_for(lambda: workflow.trains("h100", second), workflow)
+    workflow.start()
+    workflow.wait()
+    return workflow
+
+
+def test_a_driver_started_again_is_told_of_the_jobs_that_still_run(orphaned):
+    assert "the run before this one was killed; going on from there; " in orphaned.output
+    assert "of its jobs are still on Slurm, and their results will be used" in orphaned.output
+
+
+@pytest.mark.parametrize("cell", ["workers=0", "workers=1"])
+def test_no_cell_is_trained_twice_and_no_result_is_lost(orphaned, cell):
+    assert orphaned.outcome("h100", cell)["status"] == "ok"
+    assert orphaned.trainings("h100", cell) == 1
+    assert orphaned.project.record(f"{cell}~decode=host", "h100")["status"] == "ok"
+
+
+def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
+    """Of the cell that had ended meanwhile the result was there already."""
+    assert jobs_of(cluster, orphaned, "train_h100") == ["COMPLETED"] * 3
+    assert orphaned.driver.returncode == 0, orphaned.output
+    assert (orphaned.root / "report.html").exists()
+    assert orphaned.half_done() == []
+    wait_for(lambda: not orphaned.processes(), orphaned, 20)
+
+
+def test_one_command_ends_what_a_killed_driver_left(make_workflow, hanging):
+    workflow = make_workflow("left", {"h100": {"rule": PART_OF_A_NODE, "start": HANG}})
+    workflow.start()
+    wait_for(lambda: workflow.trainings("h100"), workflow)
+    refused = workflow.project.call("feedrate", "cancel")
+    assert refused.returncode == 3
+    assert "these jobs may belong to a run that works in this folder" in refused.stdout
+    wait_for(lambda: slurm.own_jobs(hanging.root), hanging)
+    (neighbour,) = (job.id for job in slurm.own_jobs(hanging.root))
+    workflow.kill()
+    (left,) = slurm.own_jobs(workflow.root)
+    listed = workflow.project.call("feedrate", "cancel", "--dry-run")
+    assert listed.stdout.startswith(f"{left.id}  running  rule_train_h100")
+    assert workflow.processes()
+    done = workflow.project.call("feedrate", "cancel")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1] == "Cancelled 1 job."
+    wait_for(lambda: not slurm.own_jobs(workflow.root) and not workflow.processes(), workflow, 30)
+    assert slurm.find(neighbour).state != "CANCELLED"
+    assert not (workflow.run("h100") / "outcome.json").exists()
+    assert not list(workflow.root.glob("results/**/*.part"))
+
+
+def test_what_slurm_would_not_run_is_told_within_a_minute_and_nothing_is_sent(
+    cluster, make_workflow, hanging
+):
+    workflow = make_workflow(
+        "refused",
+        {
+            "h100": {"rule": ONE_NODE | {"slurm_partition": "h200"}},
+            "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "cpu", "gres": "'gaudi:8'"}},
+            "cpu": {"rule": ONE_NODE | {"slurm_partition": "cpu", "gres": "'tpu:4'"}},
+            "a100": {"rule": ONE_NODE | {"slurm_partition": "a100", "runtime": 5000}},
+        },
+    )
+    workflow.start()
+    assert workflow.wait(60) != 0
+    told = workflow.output
+    assert "Slurm would not run what the profile asks for. Nothing was started" in told
+    for rule, reason in (
+        ("train_h100", "invalid partition specified: h200"),
+        ("train_gaudi2", "Requested node configuration is not available"),
+        ("train_cpu", "Invalid generic resource (gres) specification"),
+        ("train_a100", "its time limit is 5000 minutes in try 1, and the partition a100 allows"),
+    ):
+        (line,) = [line for line in told.splitlines() if f"  {rule}: " in line]
+        assert reason in line
+    assert "Traceback" not in told
+    # Slurm keeps a note of what it refuses.
+    assert {job["JobState"] for job in cluster.jobs(workflow.root)} <= {"FAILED"}
+    assert "will wait" not in told
+    assert not (workflow.root / "results/mini").exists()
+
+
+def test_a_time_limit_is_tried_once_more_with_a_longer_one_and_then_recorded(cluster, hanging):
+    assert hanging.wait() != 0
+    word = hanging.outcome("a100")
+    assert word["status"] == "failed"
+    assert "Slurm stopped the job at its time limit, 1 min and then 2 min" in word["cause"]
+    assert hanging.trainings("a100") == 2
+    assert jobs_of(cluster, hanging, "train_a100")[-1] == "COMPLETED"
+    assert hanging.project.record("workers=0~decode=host", "a100")["status"] == "failed"
+    assert (hanging.root / "report.html").exists(), hanging.output
+    assert hanging.half_done() == []
+    wait_for(lambda: not hanging.processes(), hanging, 20)

@@ -139,5 +139,6 @@ def make_project(root: Path) -> Project:
     (root / "home").mkdir()
     project = Project(root)
     project.study()
-    project.config(studies=["mini"], dataset="small", datasets={"small": DATA}, repeats=None)
+    datasets = yaml.safe_load((root / "config/config.yaml").read_text())["datasets"]
+    project.config(studies=["mini"], dataset="small", datasets=datasets | {"small": DATA})
     return project

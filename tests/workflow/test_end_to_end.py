@@ -22,8 +22,11 @@ def test_every_run_leaves_its_files(finished):
     for run in runs:
         names = {p.name for p in run.iterdir()}
         assert names >= RUN_FILES
-        assert not {n for n in names if n.startswith(".") or n.endswith(".part")}
-        assert "attempt" not in names
+        hidden = {n for n in names if n.startswith(".") and not n.startswith(".claim-")}
+        assert hidden == {".finished.json", ".finished.log"}
+        assert sum(n.startswith(".claim-") for n in names) == 1
+        assert not {n for n in names if n.endswith(".part")}
+        assert not {n for n in names if n.startswith("attempt")}
 
 
 def test_results_have_a_row_for_every_requested_cell(finished):
@@ -64,6 +67,16 @@ def test_record_agrees_with_its_events(finished):
     assert measured["samples_per_s"] == measured["samples"] / measured["wall_s"]
     assert all(check["passed"] for check in record["checks"])
     assert record["provenance"]["cores_granted"] >= 1
+
+
+def test_one_training_job_at_a_time(finished):
+    spans = []
+    for outcome in (finished.root / "results/mini/cpu").glob("*/rep*/outcome.json"):
+        told = json.loads(outcome.read_text())
+        spans.append((told["started_at"], told["ended_at"]))
+    assert len(spans) == 2
+    (_, first_ended), (second_started, _) = sorted(spans)
+    assert first_ended <= second_started
 
 
 def test_report_opens_with_the_answer_and_needs_no_network(finished):

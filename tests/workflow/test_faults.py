@@ -34,7 +34,7 @@ def processes_of(project):
 
 def training_step(project):
     """A running attempt that has made at least one step."""
-    for events in project.root.glob("results/mini/cpu/*/rep*/attempt/events.jsonl"):
+    for events in project.root.glob("results/mini/cpu/*/rep*/attempt-*/events.jsonl"):
         if '"step"' in events.read_text():
             return events
     return None
@@ -152,8 +152,8 @@ def test_plain_snakemake_after_a_kill_names_the_command_to_unlock(slow):
     assert done.returncode == 0, done.stdout
 
 
-def test_full_disk_is_reported_as_such(project, tmp_path):
-    """A file system of 8 MiB under results/: the job says what is wrong."""
+def test_full_disk_is_reported_as_such(project):
+    """A file system of 300 kB under results/: the job says what is wrong."""
     target = project.root / "results"
     target.mkdir()
     mounted = subprocess.run(

@@ -1,9 +1,12 @@
 """`python -m feedrate plan`, on real dry-runs: what is shown is what Snakemake would run."""
 
+import os
 import re
 
 import pytest
 from mini_project import MINI
+
+RUNS = "Runs of mini"
 
 
 def rows(text, title):
@@ -20,7 +23,7 @@ def plan(project, *arguments):
 
 def test_a_fresh_project(project):
     text = plan(project)
-    assert rows(text, "Runs")["mini"] == ["mini", "cpu", "2", "2", "2", "0", "2", "unknown"]
+    assert rows(text, RUNS)["cpu"] == ["cpu", "2", "2", "0", "2", "unknown", "nothing"]
     jobs = rows(text, "Jobs")
     planned = project.planned()
     assert {rule: row[:3] for rule, row in jobs.items() if "*" not in rule} == {
@@ -40,10 +43,9 @@ def test_what_is_done_is_not_planned_and_tells_how_long_the_rest_takes(edited):
     levels = {"sets": "loader.workers", "levels": [0, 1, 2]}
     edited.study(factors=MINI["factors"] | {"workers": levels})
     text = plan(edited)
-    row = rows(text, "Runs")["mini"]
-    assert row[:7] == ["mini", "cpu", "3", "3", "3", "2", "1"]
-    assert "earlier runs" in text
-    found = re.search(r"Training: [\d.]+ device-hours, about (\d+) s here\.", text)
+    assert rows(text, RUNS)["cpu"][:5] == ["cpu", "3", "3", "2", "1"]
+    assert "similar runs" in text
+    found = re.search(r"Training: [\d.]+ device-hours, about (\d+) s with one job at a time", text)
     assert found
     assert 1 < int(found[1]) < 99
 
@@ -51,9 +53,8 @@ def test_what_is_done_is_not_planned_and_tells_how_long_the_rest_takes(edited):
 def test_on_a_cluster_each_rule_has_its_place_and_what_it_asks_for(project):
     project.device("gaudi2", price_usd_per_hour=10)
     text = plan(project, "--profile", "gaudi", "--device", "gaudi2")
-    row = rows(text, "Runs")["mini"]
-    assert row[:7] == ["mini", "gaudi2", "4", "0", "4", "0", "4"]
-    assert row[-1] == "unknown"
+    row = rows(text, RUNS)["gaudi2"]
+    assert row == ["gaudi2", "4", "0", "0", "4", "unknown", "unknown", "nothing"]
     jobs = rows(text, "Jobs")
     assert jobs["train_gaudi2"][:3] == ["train_gaudi2", "gaudi2", "4"]
     assert "gres=gaudi:8" in text
@@ -69,33 +70,60 @@ def test_it_is_a_target_too_with_the_same_profile(project):
 
 
 def test_only_what_is_asked_for_is_planned(project):
-    jobs = rows(plan(project, "fetch_dataset", "--config", "dataset=small"), "Jobs")
+    jobs = rows(plan(project, "resources/datasets/small/raw/index.json"), "Jobs")
     assert set(jobs) == {"fetch_dataset"}
 
 
-@pytest.mark.parametrize("arguments", [("--device", "hundred"), ("--profile", "nowhere")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--device", "hundred"),
+        ("--profile", "nowhere"),
+        ("--configfile", "nowhere.yaml"),
+        ("--frobnicate", "--frobnicate"),
+    ],
+)
 def test_what_is_wrong_is_told_without_a_plan(project, arguments):
     done = project.call("feedrate", "plan", *arguments)
     assert done.returncode != 0
     assert arguments[1] in done.stdout
-    assert "Traceback" not in done.stdout
+    assert len(done.stdout.splitlines()) == 1, done.stdout
     assert "Runs" not in done.stdout
 
 
-def test_what_this_machine_has_is_planned_for(project, tmp_path):
-    tool = project.root / "home/nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, GPU-1, Disabled'\n")
+TOOLS = {
+    "gpu-node": (
+        "nvidia-smi",
+        "NVIDIA H100 80GB HBM3, GPU-6e0d2c1a-8b0f-4c39-9d0e-1f2a3b4c5d6e, Disabled",
+    ),
+    "gaudi-node": ("hl-smi", "HL-225"),
+}
+"""What the drivers' tools say of a card, a line each."""
+
+
+@pytest.mark.parametrize(
+    ("profile", "cards", "device"),
+    [("gpu-node", 1, "h100-x1"), ("gpu-node", 8, "h100"), ("gaudi-node", 8, "gaudi2")],
+)
+def test_what_a_server_has_is_planned_for_one_job_at_a_time(project, profile, cards, device):
+    name, line = TOOLS[profile]
+    tool = project.root / "home" / name
+    tool.write_text("\n".join(["#!/bin/sh", *[f"echo '{line}'"] * cards]) + "\n")
     tool.chmod(0o755)
     environment = project.env
     project.env = lambda: environment() | {"PATH": f"{tool.parent}:{environment()['PATH']}"}
-    text = plan(project, "--device", "detected")
-    assert rows(text, "Runs")["mini"][:3] == ["mini", "h100-x1", "2"]
-    assert rows(text, "Jobs")["train_h100_x1"][2] == "2"
+    text = plan(project, "--profile", profile)
+    (row,) = rows(text, RUNS).values()
+    assert row[0] == device
+    job = rows(text, "Jobs")[f"train_{device.replace('-', '_')}"]
+    assert job[1] == "here"
+    assert int(job[3]) == os.cpu_count(), "all cores: no other job runs beside it"
 
 
-def test_where_nothing_is_detected_it_is_one_sentence(project):
-    done = project.call("feedrate", "plan", "--device", "detected")
+@pytest.mark.parametrize("arguments", [("--device", "detected"), ("--profile", "gpu-node")])
+def test_where_nothing_is_detected_it_is_one_sentence(project, arguments):
+    done = project.call("feedrate", "plan", *arguments)
     assert done.returncode != 0
     assert "'detected' is not possible here" in done.stdout
     assert "name entries of config/devices.yaml: cpu, gaudi2" in done.stdout
-    assert len(done.stdout.splitlines()) <= 3, done.stdout
+    assert len(done.stdout.splitlines()) == 1, done.stdout

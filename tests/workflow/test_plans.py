@@ -1,27 +1,21 @@
-"""Dry-runs of every profile with every study, and wrong input told before anything starts."""
+"""A rule for every device, downloads, and wrong input told before anything starts."""
+
+import json
 
 import pytest
-from mini_project import ROOT
+import yaml
 
-PROFILES = sorted(p.name for p in (ROOT / "profiles").iterdir() if p.is_dir())
-STUDIES = sorted(p.stem for p in (ROOT / "config/studies").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("study", STUDIES)
-def test_dry_run(project, profile, study):
-    done = project.call(
-        "snakemake", "--profile", f"profiles/{profile}", "-n", "--config", f"studies=[{study}]"
-    )
-    assert done.returncode == 0, done.stdout
-    assert "train_" in done.stdout
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+STUDY = "bridgetower-dataloading"
 
 
-@pytest.mark.parametrize("device", ["gaudi2", "gaudi3", "a100-80gb", "h100", "h200"])
-def test_every_device_has_a_rule_of_its_own(project, device):
-    planned = project.planned("--config", f"devices=[cpu,{device}]", f"studies=[{STUDIES[0]}]")
-    assert planned["train_cpu"] > 0
-    assert planned[f"train_{device.replace('-', '_')}"] > 0
+def test_every_device_has_a_rule_of_its_own(project):
+    devices = list(yaml.safe_load((project.root / "config/devices.yaml").read_text()))
+    assert {"cpu", "gaudi2", "gaudi3", "a100-80gb", "h100", "h200"} <= set(devices)
+    chosen = f"devices=[{','.join(devices)}]"
+    planned = project.planned("--config", chosen, f"studies=[{STUDY}]")
+    trained = {rule for rule in planned if rule.startswith("train_")}
+    assert trained == {f"train_{device.replace('-', '_')}" for device in devices}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +39,30 @@ def test_wrong_configuration_is_one_clear_error(project, path, old, new, words):
     assert not (project.root / "results").exists()
 
 
-def test_hub_without_network_is_a_sentence(project):
-    done = project.run("--dataset", "hub")
+def test_hub_without_network_is_a_sentence(project, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("HF_HOME", raising=False)  # the project's own home has an empty cache
+    hub = {"source": "hub", "name": "someone/cartoons", "revision": "main"}
+    project.config(dataset="hub", datasets={"hub": hub})
+    done = project.run()
     assert done.returncode != 0
+    assert "dataset someone/cartoons at main: the hub cannot be reached" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert not (project.root / "resources/datasets/hub/raw").exists()
+
+
+def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("HF_HOME", raising=False)
+    cached = project.root / "home/.cache/huggingface/hub/models--someone--bridge"
+    for name in ("config.json", "model.safetensors"):
+        (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
+        (cached / "snapshots" / COMMIT / name).write_text("{}")
+    project.config(checkpoint="someone/bridge", checkpoint_revision=COMMIT)
+    assert project.planned()["fetch_checkpoint"] == 1
+    done = project.call("snakemake", "--profile", "profiles/local", "--until", "fetch_checkpoint")
+    assert done.returncode == 0, done.stdout
+    fetched = project.root / f"resources/checkpoints/someone--bridge@{COMMIT}"
+    assert json.loads((fetched / "fetched.json").read_text())["commit"] == COMMIT
+    assert (fetched / "model.safetensors").exists()
+    assert "fetch_checkpoint" not in project.planned()

@@ -19,13 +19,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         module.add_options(command)
     options, unknown = parser.parse_known_args(arguments)
-    if not Path("Snakefile").is_file():
-        print(
-            "feedrate: run this in the project's root folder (there is no Snakefile here)",
-            file=sys.stderr,
-        )
+    if wrong := _what_is_wrong(options):
+        print(f"feedrate: {wrong}", file=sys.stderr)
         return 2
     return COMMANDS[options.command].run(options, [word for word in unknown if word != "--"])
+
+
+def _what_is_wrong(options: argparse.Namespace) -> str:
+    """What keeps any command from starting; empty where nothing does."""
+    if not Path("Snakefile").is_file():
+        return "run this in the project's root folder (there is no Snakefile here)"
+    absent = [file for file in getattr(options, "configfile", ()) if not Path(file).is_file()]
+    return f"--configfile {absent[0]}: there is no such file" if absent else ""
 
 
 if __name__ == "__main__":

@@ -110,9 +110,9 @@ def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:
 def _lines(jobs: list[Job], steps: dict[int, str]) -> list[Text]:
     """A line for each training job that runs; those in a queue have none."""
     shown = [
-        Text(f"{job.label}: {steps[id(job)] or 'starting'}", "cyan")
+        Text(f"{job.rule.removeprefix(TRAIN_RULE)} {job.label}: {said or 'starting'}", "cyan")
         for job in jobs
-        if job.is_training and (steps[id(job)] or not job.sent_as)
+        if job.is_training and ((said := steps[id(job)]) or not job.sent_as)
     ]
     more = [Text(f"… and {len(shown) - SHOWN} more", "cyan")] if len(shown) > SHOWN else []
     return shown[:SHOWN] + more

@@ -1,18 +1,20 @@
 """Why a job failed, in one sentence, from Snakemake's record of it and what the job itself said."""
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from feedrate.cluster.slurm import KILLED_FOR_MEMORY, OUT_OF_MEMORY, end_of_file
+
 MEANINGS = {
     "BOOT_FAIL": "its node did not start",
-    "CANCELLED": "cancelled",
+    "CANCELLED": "cancelled, or another job took its place",
     "DEADLINE": "its deadline passed",
     "NODE_FAIL": "its node was lost",
-    "OUT_OF_MEMORY": "it used more of the node's memory than it asked for",
-    "PREEMPTED": "another job took its place",
+    OUT_OF_MEMORY: "it used more of the node's memory than it asked for",
     "TIMEOUT": "its time limit was reached",
 }
 """Slurm's states in words (squeue(1), JOB STATE CODES); FAILED says nothing by itself."""
@@ -26,7 +28,6 @@ _ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.S)
 _NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
 _OWN_WORDS = re.compile(r"^feedrate[\w.]*: (.+)$", re.M)
-_TAIL_BYTES = 20_000
 
 
 class Failures:
@@ -74,26 +75,29 @@ def cause(record: Mapping[str, Any]) -> str:
         return f"Slurm refused the job: {'; '.join(line.strip() for line in lines if line.strip())}"
     if failed := _NOT_SENT.search(message):
         return f"the job could not be sent to Slurm: {failed[1]}"
-    said = own_words(record.get("log") or ())
+    text = _ends(record.get("log") or ())
+    said = own_words(text)
     ended = _ENDED.search(message)
     if ended is None:
         return said or UNKNOWN
     number, state = ended.groups()
+    if KILLED_FOR_MEMORY.search(text):
+        state = OUT_OF_MEMORY
     if meaning := MEANINGS.get(state):
         said = "; ".join(filter(None, [meaning, said]))
     return f"Slurm job {number} ended as {state}{f': {said}' if said else ''}"
 
 
-def own_words(logs: Iterable[str]) -> str:
-    """The last sentence with which a program of ours ended, from a job's log files."""
+def own_words(text: str) -> str:
+    """The last sentence with which a program of ours ended, from a job's logs."""
+    sentences = _OWN_WORDS.findall(text)
+    return str(sentences[-1]).strip() if sentences else ""
+
+
+def _ends(logs: Iterable[str]) -> str:
+    """The last lines of those logs that are there, the first log's at the end."""
+    found = []
     for log in logs:
-        try:
-            with Path(log).open("rb") as stream:
-                stream.seek(0, 2)
-                stream.seek(max(stream.tell() - _TAIL_BYTES, 0))
-                text = stream.read().decode(errors="replace")
-        except OSError:
-            continue
-        if sentences := _OWN_WORDS.findall(text):
-            return str(sentences[-1]).strip()
-    return ""
+        with contextlib.suppress(OSError):
+            found.append(end_of_file(Path(log)))
+    return "\n".join(reversed(found))

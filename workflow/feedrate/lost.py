@@ -110,7 +110,9 @@ def _arguments(workflow: Any) -> list[str]:
     """Snakemake's arguments for the same targets and configuration, on this host."""
     dag, methods = workflow.dag_settings, workflow.deployment_settings.deployment_method
     lists = {
-        "--rerun-triggers": [trigger.item_to_choice() for trigger in dag.rerun_triggers],
+        # What is done stays: a run that failed would be tried again for its next attempt's number.
+        # Only what follows from the lost runs is left to make, and is older than their outcomes.
+        "--rerun-triggers": ["mtime"],
         "--software-deployment-method": [method.item_to_choice() for method in methods],
         "--until": list(dag.until),
         "--omit-from": list(dag.omit_from),

@@ -16,6 +16,10 @@ MANIFEST = f"{PREPARED}/manifest.json"
 """Checksums and counts of the prepared data; written last, so its presence means 'complete'."""
 DATA_REPORT = f"{PREPARED}/data_report.json"
 
+CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
+"""What `fetch_checkpoint` brought, beside the files of a hub checkpoint; `checkpoint` stands for
+`checkpoint_key`."""
+
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
 """The folder of one run."""
 SPEC = f"{RUN}/spec.json"
@@ -47,6 +51,11 @@ OVERVIEW = f"{RESULTS}/overview.html"
 def of_all_studies(path: str) -> str:
     """The file of all studies together, for a study's file."""
     return path.replace(f"{STUDY}/", f"{RESULTS}/")
+
+
+def checkpoint_key(name: str, revision: str | None) -> str:
+    """The folder's name for a hub checkpoint at a revision."""
+    return f"{name}@{revision or 'main'}".replace("/", "--")
 
 
 def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:

@@ -7,6 +7,7 @@ the job runs again when, and only when, one of these or an input has changed.
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
 from feedrate.config.plan import Plan, Project, make_plan
+from feedrate.config.settings import ModelSettings
 from feedrate.config.study import Figure, Table
 from feedrate.config.workflow import Folder
 from feedrate.data import watch
 from feedrate.files import write_text
+from feedrate.models.checkpoint import is_on_hub
 from feedrate.report import settings as report
 from feedrate.results import settings as results
 
@@ -45,6 +48,11 @@ class PlanView:
         self._minutes = {
             (spec.study, spec.device): math.ceil(spec.protocol.timeout_min) + START_MIN
             for spec in self._plan.runs.values()
+        }
+        self._checkpoints = {
+            _checkpoint(model): (model.checkpoint, model.revision or "main")
+            for model in (spec.settings.model for spec in self._plan.runs.values())
+            if model.checkpoint and is_on_hub(model.checkpoint)
         }
         self._attempts: dict[Key, int] = {}
         self._sources: dict[str, str] = {}
@@ -109,6 +117,24 @@ class PlanView:
         self._cache.save()
         settings = msgspec.to_builtins(self.project.config.datasets[name])
         return {**self._params(settings, "prepared"), "edited": edited}
+
+    def fetching_checkpoint(self, key: str) -> Params:
+        """A hub checkpoint's name and revision."""
+        name, revision = self._checkpoints[key]
+        return self._params({"name": name, "revision": revision}, "weights")
+
+    def checkpoints(self, device: str) -> Callable[[Any], list[str]] | list[str]:
+        """What was fetched of the hub checkpoints that runs on a device start from, as an input.
+
+        No function where there is none: thousands of runs plan faster so.
+        """
+
+        def checkpoint(wildcards: Any) -> list[str]:
+            key = (wildcards.study, device, wildcards.cell, int(wildcards.repeat))
+            name = _checkpoint(self._plan.runs[key].settings.model)
+            return [paths.CHECKPOINT.format(checkpoint=name)] if name in self._checkpoints else []
+
+        return checkpoint if self._checkpoints else []
 
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """All that makes a run be done again, but its data, which is an input."""
@@ -213,6 +239,10 @@ class PlanView:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
         return str(path)
+
+
+def _checkpoint(model: ModelSettings) -> str:
+    return paths.checkpoint_key(model.checkpoint or "", model.revision)
 
 
 def _next_attempt(outcome: str) -> int:

@@ -1,4 +1,4 @@
-"""Before the first job: would Slurm take what the rules ask for?
+"""Before the first job: would Slurm take what the rules ask for, and would their end be seen?
 
 Some requests Slurm refuses only when the job is sent, which may be hours after the start; others it
 accepts, and never starts. Here each is put to it beforehand, in the executor's own words.
@@ -10,15 +10,19 @@ import subprocess
 from typing import Any
 
 from feedrate.cluster.slurm import minutes
+from feedrate.cluster.states import mend_executor
 
 ANSWER_S = 60.0
 """A controller that has not answered by then is asked nothing more: the jobs will tell."""
 
-_OPENING = re.compile(r"^(sbatch|allocation failure): (error: )?")
+LATER = "--begin=now+1hour"
+"""A job with it is judged as any other, and can be cancelled before it begins."""
+
+_OPENING = re.compile(r"^sbatch: (error: )?")
 
 
 def check(workflow: Any) -> None:
-    """Ask Slurm about every kind of job that is to be sent to it; starts nothing.
+    """Ask Slurm about every kind of job that is to be sent to it; nothing is run.
 
     Called when the plan is made. Raises WorkflowError with all that it would not run. Other
     executors, and a Slurm that does not answer, pass.
@@ -29,12 +33,13 @@ def check(workflow: Any) -> None:
     settings = workflow.executor_settings
     if not isinstance(settings, ExecutorSettings):
         return
+    mend_executor(requeue=settings.requeue)
     tries = 1 + int(workflow.execution_settings.retries)
     jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}
     found = [
         f"  {job.rule.name}: {problem}"
         for command, job in jobs.items()
-        if (problem := _refusal(command) or _too_long(job, tries))
+        if (problem := _too_long(job, tries) or _refusal(command))
     ]
     if found:
         raise WorkflowError(
@@ -67,12 +72,21 @@ def _sbatch(job: Any, settings: Any) -> str:
 
 def _refusal(command: str) -> str:
     """Slurm's reason to refuse a job, with the request; empty where it would take it."""
+    from snakemake.logging import logger
+
     answer = _ask(f"{command} --test-only --wrap true")
     if answer is None or answer.returncode == 0:
         return ""
+    asked = " ".join(command.partition(" --comment ")[2].split()[1:])
+    # --test-only refuses what no node can take now, a real job only what none ever can.
+    answer = _ask(f"{command} {LATER} --wrap true")
+    if answer is None or answer.returncode == 0:
+        if answer:
+            _ask(f"scancel {shlex.quote(answer.stdout.strip().partition(';')[0])}")
+        logger.warning(f"No node can take it now; jobs will wait for: {asked}")
+        return ""
     lines = [_OPENING.sub("", line) for line in answer.stderr.splitlines()]
-    asked = command.partition(" --comment ")[2].partition(" ")[2]
-    return f"{'; '.join(dict.fromkeys(filter(None, lines)))} (asked for: {' '.join(asked.split())})"
+    return f"{'; '.join(dict.fromkeys(filter(None, lines)))} (asked for: {asked})"
 
 
 def _too_long(job: Any, tries: int) -> str:

@@ -9,6 +9,11 @@ from typing import Any
 
 from feedrate.paths import TRAIN_RULE
 
+SPEAKS_FOR_ITSELF = {"plan"}
+"""A rule that prints what it is there for."""
+NOT_TOLD = SPEAKS_FOR_ITSELF | {"parse_log"}
+"""Rules whose jobs end without a line: one for each training job, and it says nothing new."""
+
 _TAIL_BYTES = 4096
 
 
@@ -63,7 +68,7 @@ class Progress:
         self.latest = ""
         if event == "run_info":
             self.total = {k: v for k, v in (record.get("stats") or {}).items() if k != "total"}
-            self.latest = self._opening()
+            self.latest = "" if self.total.keys() == SPEAKS_FOR_ITSELF else self._opening()
         elif event == "job_info":
             # Snakemake tells of a job when it starts it.
             self.running[record["jobid"]] = Job(
@@ -109,7 +114,8 @@ class Progress:
 
     def _opening(self) -> str:
         counts = ", ".join(f"{rule} {n}" for rule, n in self.total.items())
-        return f"{sum(self.total.values())} jobs: {counts}" if self.total else "nothing to do"
+        total = sum(self.total.values())
+        return f"{total} job{'' if total == 1 else 's'}: {counts}" if total else "nothing to do"
 
     def _finish(self, job_id: int) -> None:
         job = self.running.pop(job_id, None)
@@ -124,7 +130,7 @@ class Progress:
             left = f"; about {duration(left_s)} left" if left_s else ""
             after = "after " if self.sends else ""
             self.latest = f"{job.rule} {of}  {job.label}  {after}{duration(took_s)}{left}"
-        elif job.rule != "parse_log":
+        elif job.rule not in NOT_TOLD:
             self.latest = f"{job.rule} {of}  {job.label}".rstrip()
 
 

@@ -3,20 +3,20 @@
 import csv
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from feedrate import paths
 from feedrate.config.base import BETWEEN_LEVELS, Level, level_text
 from feedrate.config.published import parse_levels
+from feedrate.console import output, titled
 
 BAD = ("failed", "invalid")
 
 
 def show(report: Path | None) -> None:
     """Print a row per cell of every study that has results, then the report's path, to stdout."""
-    console = Console(highlight=False)
+    console = output()
     for path in sorted(Path(paths.RESULTS).glob("*/cells.csv")):
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
@@ -24,7 +24,7 @@ def show(report: Path | None) -> None:
         console.print()
         console.print(_table(path.parent.name, shown))
         if lacking := len(rows) - len(shown):
-            console.print(f"and {lacking} cells that a device does not support", style="dim")
+            console.print(f"and cells that a device does not support: {lacking}", style="dim")
     if report is not None:
         console.print()
         console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)
@@ -32,7 +32,7 @@ def show(report: Path | None) -> None:
 
 def _table(study: str, rows: list[dict[str, str]]) -> Table:
     factors = _varying([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows])
-    table = Table(title=study, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = titled(study)
     table.add_column("device", no_wrap=True)
     for name in (*factors, "samples/s", "95% interval", "data wait"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -32,6 +32,7 @@ wildcard_constraints:
     study="|".join(map(re.escape, STUDIES)),
     device="|".join(map(re.escape, PROJECT.config.devices)),
     dataset="|".join(map(re.escape, PROJECT.config.datasets)),
+    checkpoint="[^/]+",
     cell="[^/]+",
     repeat=r"\d+",
     table="[^/]+",

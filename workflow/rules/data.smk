@@ -1,4 +1,4 @@
-"""Datasets: fetched, then verified and prepared."""
+"""Datasets: fetched, then verified and prepared; and weights to start from."""
 
 
 rule fetch_dataset:
@@ -17,6 +17,24 @@ rule fetch_dataset:
     shell:
         "python -m feedrate.data.fetch --name {wildcards.dataset} "
         "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule fetch_checkpoint:
+    """Bring a hub checkpoint's weights and tokenizer, with a checksum for every file."""
+    output:
+        paths.CHECKPOINT,
+    log:
+        f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.log",
+    benchmark:
+        f"{paths.LOGS}/fetch_checkpoint/{{checkpoint}}.tsv"
+    localrule: DOWNLOADS_ARE_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        fetch=lambda wc: VIEW.fetching_checkpoint(wc.checkpoint),
+    shell:
+        "python -m feedrate.data.fetch_checkpoint --name {params.fetch[settings][name]:q} "
+        "--revision {params.fetch[settings][revision]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule preprocess_dataset:

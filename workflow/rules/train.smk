@@ -8,7 +8,8 @@ for device, entry in VIEW.devices():
         name:
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
-            paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            weights=VIEW.checkpoints(device),
         output:
             # Its last file alone stands for the run's folder: thousands of runs plan faster so.
             paths.OUTCOME.replace("{device}", device),
@@ -28,6 +29,6 @@ for device, entry in VIEW.devices():
                 wc.study, device, wc.cell, wc.repeat
             ),
         shell:
-            "python -m feedrate.train --spec {params.train[settings]:q} --data {input:q} "
+            "python -m feedrate.train --spec {params.train[settings]:q} --data {input.data:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
             "--attempt {params.train[attempt]} --try {resources.tries}"

@@ -23,8 +23,16 @@ SAID_ELSEWHERE = (
 )
 """What Snakemake adds after a job's own message and ours."""
 
-OF_NO_USE = ("No SLURM account given", "Guessed SLURM account", "Unable to guess SLURM account")
+OF_NO_USE = (
+    *("No SLURM account given", "No account was given", "Guessed SLURM account"),
+    "Unable to guess SLURM account",
+)
 """Warnings of Slurm's executor about an account that nobody needs to name; sbatch says if so."""
+
+PLACE = re.compile(
+    r'\AWorkflowError(?: in file "[^"\n]*", line \d+)?:\n|\n  File "[^"\n]*", line \d+, in .*\Z'
+)
+"""What Snakemake puts before and after a sentence of ours: where in the Snakefile it was found."""
 
 SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
@@ -52,7 +60,7 @@ class LogHandler(LogHandlerBase):
         """Show one log record."""
         event = str(getattr(record, "event", "") or "")
         if self._plain:
-            self._display.message(self.format(record))
+            self._display.message(PLACE.sub("", self.format(record)))
         elif event == LogEvent.JOB_INFO and self._jobs:
             self._jobs.add(record.__dict__)
         elif event == LogEvent.JOB_ERROR:
@@ -79,7 +87,7 @@ class LogHandler(LogHandlerBase):
         text = text.partition("\nTraceback (most recent call last)")[0]
         if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
             self._warned.add(text)
-            self._display.message(text)
+            self._display.message(PLACE.sub("", text))
 
     def _tell_failure(self, record: logging.LogRecord) -> None:
         """A job failed; whether it is tried again, Snakemake says next."""

@@ -84,6 +84,35 @@ def test_a_job_is_found_with_what_it_asked_for(command):
     assert job.is_over
 
 
+MEMORY = [
+    "slurmstepd-n1: error: StepId=7.0 exceeded memory limit (538116096 > 314572800), being killed",
+    "slurmstepd: error: Exceeded job memory limit",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been "
+    "OOM Killed.",
+    "slurmstepd: error: Detected 2 oom-kill event(s) in StepId=7.0 cgroup.",
+]
+
+
+@pytest.mark.parametrize("line", MEMORY)
+def test_a_failed_job_whose_step_was_killed_for_memory_is_out_of_memory(command, tmp_path, line):
+    log = tmp_path / "a log.txt"
+    log.write_text(f"before\n{line}\nsrun: error: n1: task 0: Killed\n")
+    command("squeue", row(state="FAILED") + "\n")
+    command("scontrol", f"JobId=7 JobName=x\n   StdErr={log}\n   StdOut={log}\n   Power=\n")
+    assert find("7").state == "OUT_OF_MEMORY"
+    command("squeue", row(state="COMPLETED") + "\n")
+    assert find("7").state == "COMPLETED"
+
+
+@pytest.mark.parametrize("text", ["", "   StdOut=/not/there\n", "   StdOut={log}\n"])
+def test_a_failed_job_that_says_nothing_of_memory_has_failed(command, tmp_path, text):
+    log = tmp_path / "log"
+    log.write_text("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED ***\n")
+    command("squeue", row(state="FAILED") + "\n")
+    command("scontrol", text.format(log=log))
+    assert find("7").state == "FAILED"
+
+
 def test_no_number_asks_nobody(command):
     asked = command("squeue", row())
     assert find("") is None

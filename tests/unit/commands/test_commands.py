@@ -11,6 +11,7 @@ import pytest
 from feedrate import __main__ as entry
 from feedrate import driver
 from feedrate.commands import plan, run
+from feedrate.commands.snakemake import run_snakemake
 
 RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
 
@@ -74,6 +75,7 @@ def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
     command = (
         "run --profile gaudi --device h100 --device cpu --study a --dataset d --configfile f.yaml"
     )
+    (root / "f.yaml").write_text("")
     assert entry.main([*command.split(), "--jobs", "3", "all"]) == 0
     ((arguments, options),) = snakemake
     assert " ".join(arguments) == (
@@ -176,3 +178,43 @@ def test_cancel_takes_nothing_else(root, capsys):
 def test_a_plan_that_cannot_be_made_is_its_exit_code(root, monkeypatch):
     monkeypatch.setattr(plan, "run_snakemake", lambda *_, **__: 1)
     assert entry.main(["plan"]) == 1
+
+
+def test_configuration_is_passed_on_in_one_word(root, snakemake):
+    """Of several --config Snakemake takes the last one alone."""
+    (root / "a.yaml").write_text("")
+    (root / "b.yaml").write_text("")
+    command = "run --config repeats=1 --device cpu --configfile a.yaml b.yaml -C checkpoint=null"
+    assert entry.main(command.split()) == 0
+    assert " ".join(snakemake[0][0]).endswith(
+        "--configfile a.yaml b.yaml --config devices=[cpu] repeats=1 checkpoint=null"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_configfile_that_is_not_there_is_told_before_anything_starts(
+    root, snakemake, command, capsys
+):
+    assert entry.main([command, "--configfile", "nope.yaml"]) == 2
+    assert capsys.readouterr().err == "feedrate: --configfile nope.yaml: there is no such file\n"
+    assert snakemake == []
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "print('usage: [-h] a hundred options\\n__main__.py: error: unknown: --x', file=err)",
+            "snakemake: unknown: --x\n",
+        ),
+        ("print('Using profile gaudi for setting\\nwhat is wrong', file=err)", "what is wrong\n"),
+    ],
+)
+def test_of_what_snakemake_says_the_sentence_is_shown(monkeypatch, tmp_path, capsys, script, said):
+    package = tmp_path / "snakemake"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(f"import sys\nerr = sys.stderr\n{script}\nsys.exit(2)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run_snakemake([], held_back=True) == 2
+    assert capsys.readouterr().err == said

@@ -172,6 +172,8 @@ def test_each_device_of_the_registry(project):
         ("Tesla V100-SXM2-16GB", None),
         ("GAUDI2", "gaudi2"),
         ("HL-225", "gaudi2"),
+        ("HL-225H", "gaudi2"),
+        ("HL-205", None),  # the first generation
         ("Intel Gaudi 3", "gaudi3"),
         ("HL-325L", "gaudi3"),
         ("NVIDIA L40S", None),

@@ -66,10 +66,10 @@ def test_earlier_runs_of_the_same_cell_count_first(project, runs):
         leave_record(one, 10.0, duration_s, repeat=repeat)
     leave_record(other, 10.0, 400.0)
     estimator = Estimator(project)
-    assert estimator.of(one) == (pytest.approx(34.0), "records")
-    assert estimator.of(other) == (pytest.approx(400.0), "records")
+    assert estimator.of(one) == (pytest.approx(34.0), "cell")
+    assert estimator.of(other) == (pytest.approx(400.0), "cell")
     third = estimator.of(pick(runs, "cpu", workers=16))
-    assert third == (pytest.approx(62.0), "records"), "the median of the device's"
+    assert third == (pytest.approx(62.0), "study"), "the median of the device's"
 
 
 def test_a_run_of_more_steps_takes_longer_in_its_window_alone(project, runs):
@@ -95,28 +95,56 @@ def test_a_record_that_cannot_be_read_is_passed_over(project, runs):
     assert Estimator(project).of(spec) is None
 
 
+def by_rate(spec, samples_per_s):
+    """Seconds of a job that trains all its samples at a rate."""
+    samples = spec.protocol.steps * spec.settings.train.batch_size * spec.count
+    return pytest.approx(START_S + samples / samples_per_s + 2 * spec.protocol.ceiling_s)
+
+
+def lowest(project, device, count):
+    return min(
+        row.value
+        for row in project.published["bridgetower-dataloading"]
+        if (row.device, row.count, row.metric) == (device, count, "samples_per_s")
+    )
+
+
 def test_published_rates_where_nothing_was_run(project, runs):
     spec = pick(runs, "gaudi2", workers=2, decode="host", strategy="ddp")
-    samples = spec.protocol.steps * 48 * 8
-    assert Estimator(project).of(spec) == (
-        pytest.approx(START_S + samples / 768.7),
-        "published",
-    )
+    assert Estimator(project).of(spec) == (by_rate(spec, 768.7), "published")
 
 
 def test_a_cell_that_nobody_published_is_taken_at_the_lowest_rate(project, runs):
     spec = pick(runs, "gaudi2", workers=16)
-    lowest = min(
-        row.value
-        for row in project.published[spec.study]
-        if (row.device, row.count, row.metric) == ("gaudi2", 8, "samples_per_s")
+    assert Estimator(project).of(spec) == (by_rate(spec, lowest(project, "gaudi2", 8)), "lowest")
+
+
+def test_rates_of_another_device_are_not_taken(project, runs):
+    spec = msgspec.structs.replace(pick(runs, "gaudi2"), device="h200")
+    assert Estimator(project).of(spec) is None
+
+
+@pytest.fixture
+def with_variants(project):
+    """The project with the registry that a server with fewer cards gets."""
+    devices = {
+        f"{name}-x{count}": msgspec.structs.replace(
+            project.devices[name], count=count, variant_of=name
+        )
+        for name, count in (("gaudi2", 1), ("h100", 2))
+    }
+    return msgspec.structs.replace(project, devices=project.devices | devices)
+
+
+def test_rates_of_another_number_of_devices_are_scaled(with_variants, runs):
+    spec = msgspec.structs.replace(
+        pick(runs, "gaudi2", workers=2, decode="host", strategy="ddp"), device="h100-x2", count=2
     )
-    samples = spec.protocol.steps * 48 * 8
-    assert Estimator(project).of(spec).seconds == pytest.approx(START_S + samples / lowest)
+    assert Estimator(with_variants).of(spec) == (by_rate(spec, 602.1 / 4), "scaled")
 
 
-def test_rates_of_another_count_or_device_are_not_taken(project, runs):
-    spec = pick(runs, "gaudi2")
-    estimator = Estimator(project)
-    assert estimator.of(msgspec.structs.replace(spec, count=4)) is None
-    assert estimator.of(msgspec.structs.replace(spec, device="gaudi2-x8")) is None
+def test_rates_of_the_same_number_go_before_scaled_ones(with_variants, runs):
+    spec = msgspec.structs.replace(
+        pick(runs, "gaudi2", workers=2, decode="host", strategy="ddp"), device="gaudi2-x1", count=1
+    )
+    assert Estimator(with_variants).of(spec) == (by_rate(spec, 58.05), "lowest")

@@ -1,5 +1,6 @@
 """The plan in numbers and in words, from what a dry-run said."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,24 @@ def outcome(spec):
     )
 
 
-def dry_run(jobs, executor="slurm", local=("parse_log",)):
-    return DryRun(Configuration(config={}, executor=executor, local_rules=list(local)), list(jobs))
+RULES = ["fetch_dataset", "train_h100", "train_gaudi2", "parse_log", "tabulate_cells"]
+RULES += ["plot_answer", "plot_fit", "all"]
+
+
+def dry_run(jobs, executor="slurm", placed=("train_h100", "train_gaudi2")):
+    told = Configuration(
+        config={},
+        executor=executor,
+        rules=RULES,
+        local_rules=["parse_log", "all"],
+        set_resources=list(placed),
+    )
+    return DryRun(told, list(jobs))
 
 
 @pytest.fixture
 def known(monkeypatch):
-    """Every run takes 36 s by records; on gaudi2, repeat 3 is not known."""
+    """Every run takes 36 s by its earlier runs; on gaudi2, repeat 3 is not known."""
 
     class Known:
         def __init__(self, project):
@@ -53,7 +65,7 @@ def known(monkeypatch):
         def of(self, spec):
             if (spec.device, spec.repeat) == ("gaudi2", 3):
                 return None
-            return Estimate(36.0, "records")
+            return Estimate(36.0, "cell")
 
     monkeypatch.setattr(forecasts, "Estimator", Known)
 
@@ -138,10 +150,14 @@ def test_it_is_told_in_words(known, capsys):
     assert "879 GiB" in text
     assert "4 h 20 min" in text
     assert "gres=gaudi:8" in text
-    assert "Training: 3.0 device-hours, about 16 min with one node for each device" in text
+    assert "Training: 3.0 device-hours, about 16 min with one job at a time on each device" in text
     assert "and 13 runs of unknown length" in text
-    assert "Cost" not in text
-    assert "cost" not in text
+    assert "earlier runs (26), nothing (13)" in text
+    assert "Estimated from nothing: there is no earlier run and no published rate" in text
+    assert "Jobs: 39 to g." not in text
+    assert "Jobs: 51 to g." in text
+    assert "Cost: not known; prices are `price_usd_per_hour` in config/devices.yaml." in text
+    assert "USD" not in text
 
 
 def test_what_is_not_known_is_called_so(known, capsys):
@@ -158,7 +174,53 @@ def test_a_cost_is_told_with_what_has_no_price(known, capsys):
     show(found)
     text = capsys.readouterr().out
     assert "2.40 USD" in text
-    assert "Cost: 2.40 USD by the prices in config/devices.yaml (without gaudi2)." in text
+    assert "Cost: 2.40 USD by the prices in config/devices.yaml, without gaudi2." in text
+    assert "no price" in text
+
+
+def test_what_the_profile_says_nothing_of_is_told(known, capsys):
+    config = project()
+    plan = make_plan(config)
+    jobs = [training(spec, slurm_partition="cpu") for spec in plan.runs.values()]
+    found = forecasts.forecast(config, plan, dry_run(jobs, placed=["train_h100"]))
+    assert [row.rule for row in found.unplaced] == ["train_gaudi2"]
+    show(found)
+    text = capsys.readouterr().out
+    assert "train_gaudi2 is not among the profile's set-resources: its jobs go to cpu" in text
+    assert forecasts.forecast(config, plan, dry_run(jobs, "local", placed=[])).unplaced == []
+
+
+def test_what_nobody_asks_for_has_no_column(known, capsys):
+    config = project(devices=["h100"])
+    plan = make_plan(config)
+    jobs = [training(spec) for spec in plan.runs.values()]
+    show(forecasts.forecast(config, plan, dry_run(jobs, executor="local")))
+    text = capsys.readouterr().out
+    assert "memory" not in text
+    assert "asks for" not in text
+    assert "Jobs:" not in text
+    assert "time limit" not in text
+
+
+def test_rows_stand_in_the_order_of_the_snakefile(known):
+    def jobs(runs):
+        for rule in ("plot_fit", "parse_log", "tabulate_cells", "fetch_dataset", "plot_answer"):
+            yield Job(rule=rule, output=[rule], threads=1, resources={})
+        yield training(runs[0])
+
+    rules = [row.rule for row in made(jobs, devices=["h100"]).jobs]
+    assert rules == ["fetch_dataset", "train_h100", "parse_log", "tabulate_*", "plot_*"]
+
+
+def test_each_basis_is_explained(known, capsys):
+    found = made(lambda runs: map(training, runs), devices=["h100"])
+    found.runs[0].bases = Counter(published=3, lowest=3, scaled=3, study=3)
+    show(found)
+    text = capsys.readouterr().out
+    assert "similar runs (3), published rates (3), lowest rate (3), scaled rates (3)" in text
+    for word in ("similar runs", "lowest rate", "scaled rates"):
+        assert f"Estimated from {word}: " in text
+    assert "To published rates, 2 min are added for a job's start" in text
 
 
 def test_nothing_to_do_is_told(known, capsys):

@@ -84,10 +84,35 @@ def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
     assert [card.model for card in detect.gaudi_cards()] == ["GAUDI2", "GAUDI3"]
 
 
-def test_a_tool_that_fails_is_as_if_it_were_absent(bare):
-    tool(bare, "nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch", code=18)
-    tool(bare, "hl-smi", "hl-smi: device, or resource, is busy")
+@pytest.mark.parametrize(
+    ("name", "says", "code"),
+    [
+        ("nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch", 18),
+        ("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the driver.", 9),
+        ("nvidia-smi", "No devices were found", 6),
+        ("nvidia-smi", "No devices were found", 0),
+        ("nvidia-smi", 'Field "mig.mode.current" is not a valid field to query.', 2),
+        ("hl-smi", "hl-smi: device, or resource, is busy", 0),
+        ("hl-smi", "", 0),
+    ],
+)
+def test_a_tool_that_fails_is_as_if_it_were_absent(bare, name, says, code):
+    tool(bare, name, says, code)
     assert detect.look({}).models == []
+
+
+def test_a_gpu_that_knows_no_slices(bare):
+    uuid = "GPU-6e0d2c1a-8b0f-4c39-9d0e-1f2a3b4c5d6e"
+    tool(bare, "nvidia-smi", f"NVIDIA L40S, {uuid}, [N/A]")
+    assert detect.nvidia_cards() == [Card("NVIDIA L40S", uuid)]
+
+
+def test_a_tool_that_hangs_holds_nobody_up(bare, monkeypatch):
+    monkeypatch.setattr(detect, "TOOL_S", 0.05)
+    script = bare / "bin/nvidia-smi"
+    script.write_text("#!/bin/sh\nexec /bin/sleep 5\n")
+    script.chmod(0o755)
+    assert detect.nvidia_cards() == []
 
 
 @pytest.mark.parametrize(

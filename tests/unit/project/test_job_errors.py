@@ -42,7 +42,8 @@ def test_a_job_that_could_not_be_sent():
     [
         ("NODE_FAIL", "Slurm job 5 ended as NODE_FAIL: its node was lost"),
         ("TIMEOUT", "Slurm job 5 ended as TIMEOUT: its time limit was reached"),
-        ("CANCELLED", "Slurm job 5 ended as CANCELLED: cancelled"),
+        ("CANCELLED", "Slurm job 5 ended as CANCELLED: cancelled, or another job took its "
+                      "place"),
         ("OUT_OF_MEMORY", "Slurm job 5 ended as OUT_OF_MEMORY: it used more of the node's memory "
                           "than it asked for"),
         ("FAILED", "Slurm job 5 ended as FAILED"),
@@ -67,6 +68,21 @@ def test_what_the_job_said_itself_is_told(tmp_path):
     logs = [str(tmp_path / "absent.log"), str(log)]
     assert cause(record(failed(5, "FAILED"), logs)) == ("Slurm job 5 ended as FAILED: no H100 here")
     assert cause(record(None, logs)) == "no H100 here"
+
+
+def test_a_step_killed_for_memory_is_told_where_slurm_says_failed(tmp_path):
+    log = tmp_path / "5.log"
+    log.write_text("slurmstepd: error: Exceeded job memory limit\nsrun: error: task 0: Killed\n")
+    assert cause(record(failed(5, "FAILED"), [str(log)])) == (
+        "Slurm job 5 ended as OUT_OF_MEMORY: it used more of the node's memory than it asked for"
+    )
+
+
+def test_of_several_logs_the_first_that_says_something_counts(tmp_path):
+    logs = [tmp_path / name for name in ("a", "b", "c")]
+    for log, text in zip(logs, ("nothing\n", "feedrate.train: b\n", "feedrate: c\n"), strict=True):
+        log.write_text(text)
+    assert cause(record(None, map(str, logs))) == "b"
 
 
 def test_a_job_that_left_no_word():

@@ -5,7 +5,6 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from snakemake.settings.enums import RerunTrigger
 
 from feedrate import lost
 
@@ -94,7 +93,6 @@ def workflow(failed):
         scheduler=failed,
         dag_settings=SimpleNamespace(
             targets={"mini"},
-            rerun_triggers={RerunTrigger.PARAMS},
             until=frozenset(),
             omit_from=frozenset(),
         ),
@@ -127,7 +125,7 @@ def test_the_rest_is_made_here_with_the_same_configuration(folder, calls, caplog
         "--profile /p/profiles/local",
         "--executor local",
         "--retries 0 --nolock",
-        "--rerun-triggers params",
+        "--rerun-triggers mtime",
         "--software-deployment-method conda",
         "-- mini",
     ):

@@ -47,6 +47,17 @@ def test_nothing_to_do_is_said():
     assert progress.latest == "nothing to do"
 
 
+def test_one_job_is_no_plural_and_the_plan_speaks_for_itself():
+    progress = Progress()
+    progress.update("run_info", record(stats={"all": 1, "total": 1}))
+    assert progress.latest == "1 job: all 1"
+    progress.update("run_info", record(stats={"plan": 1, "total": 1}))
+    assert progress.latest == ""
+    started(progress, 1, "plan")
+    progress.update("job_finished", record(job_id=1))
+    assert progress.latest == ""
+
+
 def test_durations_read_well():
     assert [duration(s) for s in (None, 0.4, 59, 60, 3_605, 7_384)] == [
         "?",

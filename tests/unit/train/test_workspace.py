@@ -35,6 +35,7 @@ OLD = [
     "outcome.json",
     ".finished.json",
     ".finished.log",
+    ".outcome.json.x1y2.part",
     "trainer/checkpoint-3/model.safetensors",
     "trainer/train_results.json",
     "attempt-old/events.jsonl",

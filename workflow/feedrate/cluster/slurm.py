@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 JOB_ID = "SLURM_JOB_ID"
@@ -22,7 +22,15 @@ OVER = frozenset(
 )
 """States in which a job has ended, as far as Slurm knows (squeue(1), JOB STATE CODES)."""
 
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
+KILLED_FOR_MEMORY = re.compile(
+    r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
+)
+"""What Slurm writes into a job's log where it, or the kernel, kills a step for want of memory."""
+
 _NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
+_LOG = re.compile(r"^\s*StdOut=(.+)$", re.M)
+_TAIL_BYTES = 20_000
 _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
@@ -63,11 +71,16 @@ def find(job_id: str) -> Job | None:
     """A job by its number, ended or not; None where Slurm has forgotten it or does not answer.
 
     Without accounting Slurm forgets a job `MinJobAge` after its end (300 s where a site sets none).
+    Where only a step of it was killed for want of memory, Slurm may call the job FAILED; here it is
+    OUT_OF_MEMORY then.
     """
     if not job_id:
         return None
     found = _queue("--jobs", job_id, "--states", "all")
-    return found[-1] if found else _from_accounting(job_id)
+    job = found[-1] if found else _from_accounting(job_id)
+    if job and job.state == "FAILED" and KILLED_FOR_MEMORY.search(_end_of_log(job_id)):
+        return replace(job, state=OUT_OF_MEMORY)
+    return job
 
 
 def own_jobs(folder: Path | str = ".") -> list[Job]:
@@ -136,6 +149,23 @@ def _from_accounting(job_id: str) -> Job | None:
         ran_min=minutes(ran),
         memory=memory,
     )
+
+
+def _end_of_log(job_id: str) -> str:
+    """The last lines of a job's log; empty where that is not to be had."""
+    try:
+        log = _LOG.search(_ask("scontrol", "show", "job", job_id))
+        return end_of_file(Path(log[1])) if log else ""
+    except (SlurmError, OSError):
+        return ""
+
+
+def end_of_file(path: Path) -> str:
+    """The last lines of a log that may be long. Raises OSError."""
+    with path.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(stream.tell() - _TAIL_BYTES, 0))
+        return stream.read().decode(errors="replace")
 
 
 def minutes(text: str) -> float | None:

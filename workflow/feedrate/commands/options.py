@@ -13,7 +13,22 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="an entry of devices.yaml, or `detected` for what this machine has; repeatable",
     )
     parser.add_argument("--dataset", help="one of `datasets` in config.yaml")
-    parser.add_argument("--configfile", help="YAML that overrides keys of config.yaml")
+    parser.add_argument(
+        "--configfile",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="YAML that overrides keys of config.yaml",
+    )
+    parser.add_argument(
+        "--config",
+        "-C",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="keys of config.yaml, as Snakemake takes them; repeatable",
+    )
 
 
 def config_arguments(options: argparse.Namespace) -> list[str]:
@@ -25,5 +40,5 @@ def config_arguments(options: argparse.Namespace) -> list[str]:
     ]
     if options.dataset:
         values.append(f"dataset={options.dataset}")
-    files = ["--configfile", options.configfile] if options.configfile else []
-    return [*files, *(["--config", *values] if values else [])]
+    arguments = {"--configfile": options.configfile, "--config": [*values, *options.config]}
+    return [word for flag, words in arguments.items() if words for word in (flag, *words)]

@@ -51,6 +51,14 @@ def run_snakemake(
     if stopped:
         return STOPPED
     if errors and process.returncode:
-        lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
-        print("\n".join(lines), file=sys.stderr)
+        print(_without_usage(errors), file=sys.stderr)
     return process.returncode
+
+
+def _without_usage(errors: str) -> str:
+    """What Snakemake says; of a wrong option that alone, and not the list of all that there are."""
+    _, _, wrong_option = errors.rpartition("__main__.py: error: ")
+    if wrong_option != errors:
+        return f"snakemake: {wrong_option.strip()}"
+    lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
+    return "\n".join(lines)

@@ -32,6 +32,7 @@ CODE = {
         ("train", "devices", "models", "data/loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
+    "weights": Code(("data/fetch_checkpoint.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "parsed": Code(("logs/__main__.py",)),
     "collected": Code(("results/collect.py",)),

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict
-from feedrate.config.base import level_text as level_text
+from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict, level_text
 from feedrate.config.checks import check_config, check_devices, check_published
 from feedrate.config.detected import DETECTED, Machine, resolve
 from feedrate.config.device import Device

@@ -84,6 +84,9 @@ class TrainSettings(Strict, kw_only=True):
     """How the model is trained."""
 
     batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
+    eval_batch_size: Annotated[
+        Count | None, Meta(description="The same in evaluation; null: as batch_size.")
+    ] = None
     gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
     memory_gib: Annotated[
         Positive | None,
@@ -122,6 +125,9 @@ class TrainSettings(Strict, kw_only=True):
     ddp_bucket_view: Annotated[
         bool, Meta(description="Gradients are views of DDP's buckets: no copies, less memory.")
     ] = False
+    logging_steps: Annotated[
+        Count, Meta(description="Every so many steps the Trainer logs, and waits for the loss.")
+    ] = 10
 
 
 class HpuSettings(Strict, kw_only=True):

@@ -3,21 +3,32 @@
 from pathlib import Path
 from typing import Any
 
+from feedrate import paths
 from feedrate.config.settings import ModelSettings
 from feedrate.models.build import ModelError
+
+
+def is_on_hub(name: str) -> bool:
+    """Whether a checkpoint's name is one of the hub: a name that begins with `.`, `/` or `~` is a
+    folder; another is one if it exists."""
+    return name[:1] not in (".", "/", "~") and not Path(name).is_dir()
 
 
 def find_checkpoint(settings: ModelSettings) -> str:
     """The folder or hub name of `model.checkpoint`; raises ModelError for a folder without weights.
 
-    A name that begins with `.`, `/` or `~` is a folder; another is one if it exists.
+    Of a hub checkpoint that the workflow has fetched, the folder.
     """
     name = settings.checkpoint or ""
     folder = Path(name).expanduser()
+    if is_on_hub(name):
+        key = paths.checkpoint_key(name, settings.revision)
+        fetched = Path(paths.CHECKPOINT.format(checkpoint=key))
+        if not fetched.is_file():
+            return name
+        folder = fetched.parent
     if not folder.is_dir():
-        if name[:1] in (".", "/", "~"):
-            raise ModelError(f"model.checkpoint: {name}: no such folder")
-        return name
+        raise ModelError(f"model.checkpoint: {name}: no such folder")
     if not any(folder.glob("*.safetensors")):
         others = [file.name for file in sorted(folder.glob("*.bin"))]
         found = f"only {', '.join(others)}, which is a pickle" if others else "no weights"

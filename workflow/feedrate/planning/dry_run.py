@@ -29,8 +29,12 @@ class Configuration(msgspec.Struct, frozen=True):
 
     config: dict[str, Any]
     executor: str
+    rules: list[str]
+    """All rules, as the Snakefile has them."""
     local_rules: list[str]
     """Rules that run beside Snakemake whatever the executor."""
+    set_resources: list[str]
+    """Rules that the profile, or the command line, gives resources of their own."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -70,7 +74,9 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
     said = Configuration(
         config=dict(config),
         executor=parse_args(sys.argv[1:])[1].executor or "",
+        rules=[rule.name for rule in workflow.rules],
         local_rules=sorted(workflow._localrules),  # no public name; to `is_local`, now all are
+        set_resources=sorted(workflow.resource_settings.overwrite_resources),
     )
     (Path(os.environ[FOLDER]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 

@@ -15,7 +15,10 @@ START_S = 120.0
 """A job's start (imports, the model, the first step) where no run on the device has shown it. On
 Gaudi, compiling graphs can take longer."""
 
-Basis = Literal["records", "published"]
+Basis = Literal["cell", "study", "published", "lowest", "scaled"]
+"""What an estimate rests on, the best first: earlier runs of the cell, earlier runs of other cells
+of the study on the device, a published rate of the cell, the lowest published rate of the device,
+published rates of another number of these devices."""
 
 
 class Estimate(NamedTuple):
@@ -69,34 +72,48 @@ class Estimator:
         """How long a run will take; None where nothing tells.
 
         Earlier runs of the same cell tell, else all of the same study and device: the window is
-        scaled to this run's samples, the rest of the job taken as it was.
+        scaled to this run's samples, the rest of the job taken as it was. To published rates, a
+        job's start and its two ceilings are added.
         """
         key = spec.study, spec.device
         if key not in self._past:
             self._past[key] = list(_read_past(*key))
         past = self._past[key]
-        alike = [run for run in past if run.cell == spec.cell] or past
+        alike = [run for run in past if run.cell == spec.cell]
         samples = _window_samples(spec)
-        if alike:
-            times_s = [run.rest_s + run.window_s * samples / run.samples for run in alike]
-            return Estimate(median(times_s), "records")
-        rate = self._published_rate(spec)
-        if rate is None:
+        if past:
+            times_s = [run.rest_s + run.window_s * samples / run.samples for run in alike or past]
+            return Estimate(median(times_s), "cell" if alike else "study")
+        published = self._published_rate(spec)
+        if published is None:
             return None
-        steps, warmup = spec.protocol.steps, spec.protocol.warmup_steps
-        return Estimate(START_S + samples * steps / (steps - warmup) / rate, "published")
+        rate, basis = published
+        protocol = spec.protocol
+        training_s = samples * protocol.steps / (protocol.steps - protocol.warmup_steps) / rate
+        return Estimate(START_S + training_s + 2 * protocol.ceiling_s, basis)
 
-    def _published_rate(self, spec: RunSpec) -> float | None:
+    def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
         """Samples/s that somebody printed for a cell, the study's headline edition first; for a
-        cell that nobody printed, the lowest of the device, so that time is not estimated short."""
+        cell that nobody printed, the lowest of the device, so that time is not estimated short.
+
+        Rates of another number of the same devices count where there are no others, as if each
+        device brought the same.
+        """
+        entry = self._project.devices.get(spec.device)
+        names = {spec.device, entry.variant_of if entry else None}
         rows = [
             row
             for row in self._project.published[spec.study]
-            if (row.device, row.count, row.metric) == (spec.device, spec.count, "samples_per_s")
+            if row.device in names and row.metric == "samples_per_s"
         ]
+        if not rows:
+            return None
+        counted = [row for row in rows if row.count == spec.count]
+        rows = counted or rows
         cell = [row for row in rows if row.levels == spec.levels]
-        headline = [row.value for row in cell if row.headline] or [row.value for row in cell]
-        return min(headline or [row.value for row in rows], default=None)
+        best = [row for row in cell if row.headline] or cell or rows
+        basis: Basis = "scaled" if not counted else "published" if cell else "lowest"
+        return min(row.value / row.count for row in best) * spec.count, basis
 
 
 def _window_samples(spec: RunSpec | _Spec) -> int:

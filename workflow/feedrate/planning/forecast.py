@@ -33,11 +33,15 @@ class Runs:
     runs: int = 0
     done: int = 0
     to_do: int = 0
-    unknown: int = 0
-    """Runs to do that nothing tells the time of."""
     job_s: float = 0.0
-    """Of the runs to do that are not unknown, one after another."""
-    bases: set[Basis] = field(default_factory=set)
+    """Of the runs to do that something tells the time of, one after another."""
+    bases: Counter[Basis | None] = field(default_factory=Counter)
+    """What the estimates rest on, counted; None: nothing tells the time of these runs."""
+
+    @property
+    def unknown(self) -> int:
+        """Runs to do that nothing tells the time of."""
+        return self.bases[None]
 
     @property
     def device_hours(self) -> float:
@@ -69,6 +73,8 @@ class Forecast:
     runs: list[Runs]
     jobs: list[Jobs]
     on_cluster: bool
+    unplaced: list[Jobs]
+    """Training jobs for which the profile says no place."""
 
     @property
     def wall_s(self) -> float:
@@ -82,10 +88,19 @@ class Forecast:
 
 def forecast(project: Project, plan: Plan, dry_run: DryRun) -> Forecast:
     """The forecast of a dry-run of this project, with its results in the working directory."""
+    jobs = _jobs(dry_run)
+    placed = dry_run.configuration.set_resources
     return Forecast(
         runs=_runs(project, plan, dry_run.jobs),
-        jobs=_jobs(dry_run),
+        jobs=jobs,
         on_cluster=dry_run.on_cluster,
+        unplaced=[
+            row
+            for row in jobs
+            if dry_run.on_cluster
+            and row.rule.startswith(paths.TRAIN_RULE)
+            and row.rule not in placed
+        ],
     )
 
 
@@ -117,19 +132,18 @@ def _add(group: Runs, estimator: Estimator, spec: RunSpec) -> None:
     """Count a run that is to be made."""
     group.to_do += 1
     estimate = estimator.of(spec)
-    if estimate is None:
-        group.unknown += 1
-    else:
-        group.job_s += estimate.seconds
-        group.bases.add(estimate.basis)
+    group.bases[estimate.basis if estimate else None] += 1
+    group.job_s += estimate.seconds if estimate else 0.0
 
 
 def _jobs(dry_run: DryRun) -> list[Jobs]:
-    """Jobs alike, counted, in the order in which the first of each would run; all tables in one
-    row, and all figures."""
+    """Jobs alike, counted, in the order of the Snakefile; all tables in one row, and all figures.
+
+    Snakemake tells of jobs in an order that changes from call to call."""
+    order = {rule: number for number, rule in enumerate(dry_run.configuration.rules)}
     counts = Counter(
         (_FAMILY.sub(r"\1_*", job.rule), _place(dry_run, job), job.threads, _asked(dry_run, job))
-        for job in dry_run.jobs
+        for job in sorted(dry_run.jobs, key=lambda job: order[job.rule])
     )
     return [
         Jobs(rule, place, count, threads, resources)

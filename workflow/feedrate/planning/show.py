@@ -1,121 +1,156 @@
-"""A forecast as tables on the terminal."""
+"""A forecast as tables on the terminal, and in sentences."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
-from rich.console import Console
+from rich.console import JustifyMethod
 from rich.table import Table
 
-from feedrate.planning.estimate import START_S
+from feedrate.console import output, titled
+from feedrate.planning.estimate import START_S, Basis
 from feedrate.planning.forecast import HERE, Forecast, Jobs, Runs
 
 OF_ITSELF = ("all",)
 """Rules that do nothing."""
-SHOWN = ("cpus_per_task", "mem_mb", "runtime")
+IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
 """Resources with columns of their own."""
-SAID_TWICE = ("mem", "mem_mib", "disk", "disk_mb", "disk_mib")
-"""Resources that Snakemake adds: the same in other units, and what Slurm has no word for."""
-MIN_WIDTH = 120
-"""Columns where the output is no terminal."""
+UNSAID = ("mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tasks_per_gpu")
+"""Resources that Snakemake adds (the same in other units, what Slurm has no word for), or its
+executor has to be told."""
+BASES: dict[Basis | None, tuple[str, str]] = {
+    "cell": ("earlier runs", ""),
+    "study": ("similar runs", "earlier ones of other cells on the same device"),
+    "published": ("published rates", ""),
+    "lowest": (
+        "lowest rate",
+        "nobody published the cell, so the device's lowest published rate counts",
+    ),
+    "scaled": ("scaled rates", "those published for another number of these devices"),
+    None: ("nothing", "there is no earlier run and no published rate to tell how long it takes"),
+}
+"""What an estimate rests on, in a word for the table, and explained where that needs it."""
 
 
 def show(forecast: Forecast) -> None:
     """Print a forecast to stdout."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=MIN_WIDTH)
-    console.print(_runs_table(forecast.runs))
-    console.print()
-    if not forecast.jobs:
+    console = output()
+    for study, groups in groupby(forecast.runs, key=attrgetter("study")):
+        console.print(_runs_table(study, list(groups)))
+        console.print()
+    jobs = [row for row in forecast.jobs if row.rule not in OF_ITSELF]
+    if not jobs:
         console.print("Nothing to do.")
         return
-    console.print(_jobs_table(forecast.jobs))
+    console.print(_jobs_table(jobs))
     console.print()
-    for line in _sentences(forecast):
-        console.print(line, soft_wrap=True)
+    for line in (*_of_places(forecast, jobs), *_of_training(forecast)):
+        console.print(line)
 
 
-def _runs_table(groups: Iterable[Runs]) -> Table:
-    groups = list(groups)
+def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
-    table = _table("Runs", "study", "device")
-    for name in ("cells", "unsupported", "runs", "done", "to do", "device-hours"):
+    table = titled(f"Runs of {study}")
+    table.add_column("device", no_wrap=True)
+    for name in ("cells", "unsupported", "done", "to do", "device-hours"):
         table.add_column(name, justify="right", no_wrap=True)
     if priced:
         table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("estimated from", no_wrap=True)
+    table.add_column("estimated from")
     for group in groups:
-        table.add_row(
-            group.study,
-            group.device,
-            *map(
-                str,
-                (group.cells, group.unsupported_cells, group.runs, group.done, group.to_do),
-            ),
-            _hours(group),
-            *([_cost(group)] if priced else []),
-            _bases(group),
-        )
+        counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
+        cost = [_cost(group)] if priced else []
+        table.add_row(group.device, *map(str, counts), _hours(group), *cost, _bases(group))
     return table
 
 
 def _jobs_table(jobs: Iterable[Jobs]) -> Table:
-    table = _table("Jobs", "rule", "where")
-    for name in ("jobs", "cores", "memory", "time limit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("asks for")
+    """A row for each; columns in which nothing stands are left out."""
+    rows = [
+        {
+            "rule": row.rule,
+            "where": row.place,
+            "jobs": str(row.count),
+            "cores": str(_cores(row)),
+            "memory": _memory(dict(row.resources).get("mem_mb")),
+            "time limit": _minutes(dict(row.resources).get("runtime")),
+            "asks for": _others(row),
+        }
+        for row in jobs
+    ]
+    table = titled("Jobs")
+    shown = [name for name in rows[0] if any(row[name] for row in rows)]
+    for name in shown:
+        if name == "asks for":
+            table.add_column(name, overflow="fold")
+        else:
+            justify: JustifyMethod = "left" if name in ("rule", "where") else "right"
+            table.add_column(name, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[name] for name in shown))
+    return table
+
+
+def _of_places(forecast: Forecast, jobs: Iterable[Jobs]) -> Iterable[str]:
+    """How many jobs go where, and what the profile has forgotten."""
+    if not forecast.on_cluster:
+        return
+    places: Counter[str] = Counter()
     for row in jobs:
-        if row.rule in OF_ITSELF:
-            continue
-        asked = dict(row.resources)
-        others = [
-            f"{k}={v}" for k, v in asked.items() if k not in (*SHOWN, *SAID_TWICE) and v != ""
-        ]
-        table.add_row(
-            row.rule,
-            row.place,
-            str(row.count),
-            str(asked.get("cpus_per_task", row.threads)),
-            _memory(asked.get("mem_mb")),
-            _minutes(asked.get("runtime")),
-            ", ".join(others),
+        places[row.place] += row.count
+    listed = (
+        f"{n} here" if place == HERE else f"{n} to {place}" for place, n in places.most_common()
+    )
+    yield f"Jobs: {', '.join(listed)}."
+    for row in forecast.unplaced:
+        yield (
+            f"{row.rule} is not among the profile's set-resources: its jobs go to {row.place}, "
+            f"with {_counted(_cores(row), 'core')}."
         )
-    return table
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True)
-    return table
-
-
-def _sentences(forecast: Forecast) -> Iterable[str]:
-    """Sums, and what they rest on."""
-    to_do = sum(group.to_do for group in forecast.runs)
-    unknown = sum(group.unknown for group in forecast.runs)
-    if to_do == 0:
+def _of_training(forecast: Forecast) -> Iterable[str]:
+    """Sums over the training jobs, and what they rest on."""
+    groups = [group for group in forecast.runs if group.to_do]
+    unknown = sum(group.unknown for group in groups)
+    if not groups:
         yield "No training job is to be run."
         return
-    if to_do == unknown:
+    if unknown == sum(group.to_do for group in groups):
         yield "How long this takes is not known: there are no earlier runs and no published rates."
         return
-    nodes = "with one node for each device, less with more" if forecast.on_cluster else HERE
-    hours = sum(group.device_hours for group in forecast.runs)
+    bases = Counter[Basis | None]()
+    for group in groups:
+        bases.update(group.bases)
+    hours = sum(group.device_hours for group in groups)
+    beside = " on each device" if forecast.on_cluster else ""
+    without = f", and {_counted(unknown, 'run')} of unknown length" if unknown else ""
     yield (
-        f"Training: {hours:.1f} device-hours, about {duration(forecast.wall_s)} {nodes}"
-        f"{f', and {unknown} runs of unknown length' if unknown else ''}."
+        f"Training: {hours:.1f} device-hours, about {duration(forecast.wall_s)} with one job at a "
+        f"time{beside}{without}."
     )
-    costs = [group.cost_usd for group in forecast.runs if group.cost_usd is not None]
-    if costs:
-        unpriced = [g.device for g in forecast.runs if g.cost_usd is None and g.to_do]
-        without = f" (without {', '.join(dict.fromkeys(unpriced))})" if unpriced else ""
-        yield f"Cost: {sum(costs):.2f} USD by the prices in config/devices.yaml{without}."
-    if any("published" in group.bases for group in forecast.runs):
+    yield _total_cost(groups)
+    for basis, (word, meaning) in BASES.items():
+        if meaning and bases[basis]:
+            yield f"Estimated from {word}: {meaning}."
+    if bases.keys() - {"cell", "study", None}:
         yield (
-            "By published rates: a cell that nobody published is taken at the device's lowest, and "
-            f"{duration(START_S)} are added for a job's start."
+            f"To published rates, {duration(START_S)} are added for a job's start, and what its "
+            "two ceilings take."
         )
     yield "Waiting in queues, data, parsing, tables and figures are not in these numbers."
+
+
+def _total_cost(groups: Iterable[Runs]) -> str:
+    priced = [group for group in groups if group.cost_usd is not None]
+    if not priced:
+        return "Cost: not known; prices are `price_usd_per_hour` in config/devices.yaml."
+    unpriced = dict.fromkeys(group.device for group in groups if group.cost_usd is None)
+    lacking = [*unpriced, *(["runs of unknown length"] if any(g.unknown for g in priced) else [])]
+    without = f", without {', '.join(lacking)}" if lacking else ""
+    total = sum(group.cost_usd or 0.0 for group in priced)
+    return f"Cost: {total:.2f} USD by the prices in config/devices.yaml{without}."
 
 
 def duration(seconds: float) -> str:
@@ -126,6 +161,10 @@ def duration(seconds: float) -> str:
     return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min")) if n)
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _hours(group: Runs) -> str:
     if group.to_do == group.unknown:
         return "unknown" if group.to_do else "0"
@@ -134,14 +173,31 @@ def _hours(group: Runs) -> str:
 
 
 def _cost(group: Runs) -> str:
-    if group.cost_usd is None or group.to_do == group.unknown > 0:
-        return "unknown"
-    return f"{group.cost_usd:.2f} USD"
+    if group.cost_usd is None:
+        return "no price"
+    return "unknown" if group.to_do == group.unknown > 0 else f"{group.cost_usd:.2f} USD"
 
 
 def _bases(group: Runs) -> str:
-    words = {"records": "earlier runs", "published": "published rates"}
-    return ", ".join(words[basis] for basis in sorted(group.bases, reverse=True))
+    """What the estimates of a group rest on, with the number of runs where that is several."""
+    found = [(word, group.bases[basis]) for basis, (word, _) in BASES.items() if group.bases[basis]]
+    if len(found) == 1:
+        return found[0][0]
+    return ", ".join(f"{word} ({number})" for word, number in found)
+
+
+def _cores(row: Jobs) -> int:
+    return int(dict(row.resources).get("cpus_per_task", row.threads))
+
+
+def _others(row: Jobs) -> str:
+    """What has no column of its own; of raw options to sbatch, the options."""
+    known = (*IN_COLUMNS, *UNSAID)
+    return ", ".join(
+        str(value) if name == "slurm_extra" else f"{name}={value}"
+        for name, value in row.resources
+        if name not in known and value != ""
+    )
 
 
 def _memory(value: object) -> str:

@@ -14,7 +14,6 @@ from feedrate.train.holder import Identity
 from feedrate.train.judge import Verdict
 
 TIMEOUT = "TIMEOUT"
-OUT_OF_MEMORY = "OUT_OF_MEMORY"
 
 NEAR_MIN = 1.0
 """A job stopped so shortly before its limit was stopped for it: a site may warn ahead."""
@@ -38,7 +37,7 @@ def verdict_of(earlier: Iterable[Sight], wanted: Identity, since: str, job: str)
         return None
     ends = [_end(number, sight) for number, sight in tries.items()]
     last = ends[-1]
-    if last.state == OUT_OF_MEMORY:
+    if last.state == slurm.OUT_OF_MEMORY:
         asked = f" of {last.memory}" if last.memory else ""
         return Verdict(
             "out_of_memory",

@@ -18,8 +18,6 @@ from feedrate.train.arguments import (
 from feedrate.train.meter import Meter
 from feedrate.train.strategy import ShardingTrainer, sharding
 
-LOGGING_STEPS = 10
-
 
 class MeteredTrainer(ShardingTrainer):
     """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading path alone."""
@@ -98,7 +96,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "output_dir": str(folder),
         "max_steps": protocol.steps,
         "per_device_train_batch_size": train.batch_size,
-        "per_device_eval_batch_size": train.batch_size,
+        "per_device_eval_batch_size": train.eval_batch_size or train.batch_size,
         "gradient_accumulation_steps": train.gradient_accumulation,
         "learning_rate": train.learning_rate,
         "optim": trainer_optimizer(train),
@@ -110,7 +108,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_drop_last": loader.last_batch == "drop",
         "remove_unused_columns": False,
-        "logging_steps": LOGGING_STEPS,
+        "logging_steps": train.logging_steps,
         # The filter hides a loss that is not a number, and waits for the device at every step.
         "logging_nan_inf_filter": False,
         "save_strategy": "steps" if protocol.save_checkpoints else "no",

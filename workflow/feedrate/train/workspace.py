@@ -17,7 +17,7 @@ FINISHED = ".finished.json"
 FINISHED_LOG = ".finished.log"
 """Second names of what Snakemake removes when it begins a job, a duplicate's as well."""
 
-STALE = (FINISHED, FINISHED_LOG, SPEC, LOG, OUTCOME, "events*.jsonl")
+STALE = (FINISHED, FINISHED_LOG, SPEC, LOG, OUTCOME, "events*.jsonl", ".*.part")
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:

@@ -12,7 +12,9 @@ from feedrate.data.raw import MAX_FILE_BYTES, Fetched, LeftOut, RawFile
 from feedrate.data.rows import OWN, SCHEMA, first_line
 from feedrate.data.splits import split_named
 
-_TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0
+"""For the hub's first answer."""
+
 _IMAGE = "image"
 
 
@@ -58,31 +60,38 @@ def fetch_hub(name: str, settings: Hub, raw: Path) -> Fetched:
 def _find(settings: Hub) -> _Place:
     """Ask the hub for the revision's commit; where it cannot be reached, look into its cache."""
     import huggingface_hub
-    from huggingface_hub import errors
 
     if Path(settings.name).is_dir():
         return _Place(settings.name, None, None)
-    dataset = f"dataset {settings.name}"
     try:
-        api = huggingface_hub.HfApi(token=_token())
-        info = api.dataset_info(settings.name, revision=settings.revision, timeout=_TIMEOUT_S)
+        api = huggingface_hub.HfApi(token=hub_token())
+        info = api.dataset_info(settings.name, revision=settings.revision, timeout=TIMEOUT_S)
         return _Place(settings.name, info.sha, info.sha)
-    except errors.HFValidationError as error:
-        raise DataError(f"{dataset}: {first_line(error)}") from None
-    except errors.GatedRepoError:
-        raise DataError(
-            f"{dataset}: its owner must grant access: accept the terms on its page and set "
-            "HF_TOKEN to a token of that account"
-        ) from None
-    except errors.RevisionNotFoundError:
-        raise DataError(f"{dataset} has no revision {settings.revision!r}") from None
-    except errors.RepositoryNotFoundError:
-        raise DataError(
-            f"{dataset}: there is none of this name, or it is private; for a private one set "
-            "HF_TOKEN to a token that may read it"
-        ) from None
     except Exception as error:  # each version of the client has network errors of its own
+        if refused := refusal(f"dataset {settings.name}", settings.revision, error):
+            raise DataError(refused) from None
         return _cached(settings, error)
+
+
+def refusal(what: str, revision: str, error: Exception) -> str:
+    """Why the hub does not give `what`, in a sentence; empty where it could not be asked at all."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.HFValidationError):
+        return f"{what}: {first_line(error)}"
+    if isinstance(error, errors.GatedRepoError):
+        return (
+            f"{what}: its owner must grant access: accept the terms on its page and set "
+            "HF_TOKEN to a token of that account"
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{what} has no revision {revision!r}"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return (
+            f"{what}: there is none of this name, or it is private; for a private one set "
+            "HF_TOKEN to a token that may read it"
+        )
+    return ""
 
 
 def _cached(settings: Hub, unreachable: Exception) -> _Place:
@@ -103,7 +112,7 @@ def _cached(settings: Hub, unreachable: Exception) -> _Place:
     return _Place(folder, Path(folder).name, None)
 
 
-def _token() -> str | bool:
+def hub_token() -> str | bool:
     """The token of the environment; False forbids any that is stored on the machine."""
     return os.environ.get("HF_TOKEN") or False
 
@@ -113,7 +122,7 @@ def _load(settings: Hub, place: _Place) -> dict[str, Any]:
     import datasets
 
     datasets.disable_progress_bars()
-    options = {"revision": place.revision, "token": _token()} if place.revision else {}
+    options = {"revision": place.revision, "token": hub_token()} if place.revision else {}
     try:
         return dict(datasets.load_dataset(place.path, settings.config, **options))
     except OSError as error:

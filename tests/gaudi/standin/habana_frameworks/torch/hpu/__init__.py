@@ -8,6 +8,9 @@ import resource
 from typing import Any
 
 from habana_frameworks.torch.hpu import random as random
+from habana_frameworks.torch.hpu.graphs import HPUGraph as HPUGraph
+from habana_frameworks.torch.hpu.graphs import Stream as Stream
+from habana_frameworks.torch.hpu.graphs import stream as stream
 from habana_frameworks.torch.hpu.random import (
     get_rng_state as get_rng_state,
 )
@@ -90,9 +93,5 @@ class ModuleCacher:
         return model
 
 
-class Stream:
-    """torch.compile asks for the name."""
-
-
 class Event:
-    """The same."""
+    """torch.compile asks for the name."""

@@ -31,6 +31,7 @@ class MediaExtReaderOp:
     def __init__(self, *, impl, num_outputs, priv_params, seed=None, device=None):
         assert inspect.isclass(impl)
         assert issubclass(impl, media_ext_reader_op_impl)
+        assert len(inspect.getfullargspec(impl).args) == 3  # with `self`, as the vendor's counts
         self.impl, self.num_outputs = impl, num_outputs
         self.params = {"priv_params": copy.deepcopy(priv_params), "seed": seed}
 

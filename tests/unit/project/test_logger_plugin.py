@@ -1,0 +1,114 @@
+"""`--logger feedrate`: which of Snakemake's records are shown, and in what words."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from feedrate.planning import dry_run
+from snakemake_logger_plugin_feedrate import LogHandler
+
+SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
+WRAPPED = (
+    f'WorkflowError in file "/p/workflow/rules/common.smk", line 18:\n{SENTENCE}\n'
+    '  File "/p/workflow/rules/common.smk", line 18, in <module>'
+)
+
+
+@pytest.fixture
+def handler(monkeypatch):
+    """Makes a handler with some of Snakemake's settings."""
+    monkeypatch.setenv("FEEDRATE_QUIET", "")
+    monkeypatch.delenv(dry_run.FOLDER, raising=False)
+
+    def make(**settings):
+        plain = {"quiet": set(), "dryrun": False, "verbose": False}
+        return LogHandler(SimpleNamespace(**plain | settings), None)
+
+    return make
+
+
+def record(message, level=logging.ERROR, **values):
+    made = logging.LogRecord("snakemake", level, "", 0, message, None, None)
+    made.__dict__.update(values)
+    return made
+
+
+@pytest.mark.parametrize("settings", [{}, {"dryrun": True}, {"quiet": {"all"}}])
+def test_a_sentence_of_ours_stands_alone(handler, capsys, settings):
+    handler(**settings).emit(record(WRAPPED, event=LogEvent.ERROR))
+    assert capsys.readouterr().err == f"{SENTENCE}\n"
+
+
+def test_errors_of_others_keep_their_place(handler, capsys):
+    text = "KeyError in file \"/p/Snakefile\", line 3:\n'x'"
+    handler().emit(record(text, event=LogEvent.ERROR))
+    assert text in capsys.readouterr().err
+
+
+def test_a_warning_is_told_once(handler, capsys):
+    made = handler()
+    for _ in range(2):
+        made.emit(record("the disk is slow", logging.WARNING))
+    assert capsys.readouterr().err == "the disk is slow\n"
+
+
+def test_what_was_told_by_the_job_is_not_told_again(handler, capsys):
+    made = handler()
+    for text in (
+        "WorkflowError:\nAt least one job did not complete successfully.",
+        "No SLURM account given, trying to guess.",
+    ):
+        made.emit(record(text))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_is_told_line_by_line(handler, capsys):
+    made = handler()
+    stats = {"train_cpu": 2, "total": 2}
+    made.emit(record("", logging.INFO, event=LogEvent.RUN_INFO, stats=stats))
+    job = {"jobid": 1, "rule_name": "train_cpu", "wildcards": {"cell": "w=0", "repeat": "1"}}
+    made.emit(record("", logging.INFO, event=LogEvent.JOB_INFO, output=[], **job))
+    made.emit(record("", logging.INFO, event=LogEvent.JOB_FINISHED, job_id=1))
+    made.close()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("2 jobs: train_cpu 2")
+    assert "train_cpu 1/2  w=0 rep 1" in second
+
+
+def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler, capsys):
+    made = handler()
+    job = {"jobid": 1, "rule_name": "train_cpu", "wildcards": {"cell": "w=0", "repeat": "1"}}
+    made.emit(record("", logging.INFO, event=LogEvent.JOB_INFO, output=[], **job))
+    failed = {"rule_msg": "Job submission failed with exception: no route", "log": [], "output": []}
+    made.emit(record("", event=LogEvent.JOB_ERROR, jobid=1, rule_name="train_cpu", **failed))
+    made.emit(record("Trying to restart job 1.", logging.INFO))
+    made.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "train_cpu w=0 rep 1 failed: the job could not be sent to Slurm: no route",
+        "train_cpu w=0 rep 1: trying again",
+    ]
+
+
+def test_where_a_plan_is_wanted_jobs_are_written_and_nothing_is_shown(
+    handler, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv(dry_run.FOLDER, str(tmp_path))
+    made = handler(dryrun=True)
+    made.emit(
+        record(
+            "",
+            logging.INFO,
+            event=LogEvent.JOB_INFO,
+            rule_name="train_cpu",
+            output=["a"],
+            threads=2,
+            resources={"mem_mb": 4, "tmpdir": "/tmp", "gres": None},
+        )
+    )
+    made.close()
+    assert capsys.readouterr().err == ""
+    written = (tmp_path / dry_run.JOBS).read_text()
+    assert '"rule":"train_cpu"' in written
+    assert '"resources":{"mem_mb":4}' in written

@@ -1,0 +1,148 @@
+"""What Slurm would not run is told beforehand, by commands that stand in for its own."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from snakemake.exceptions import WorkflowError
+from snakemake_executor_plugin_slurm import ExecutorSettings
+
+from feedrate import lost, preflight
+
+
+class Resources(dict):
+    """A job's resources, by key and by name."""
+
+    __getattr__ = dict.get
+
+
+def job(rule="train_h100", *, local=False, runtimes=(60, 120, 120), **resources):
+    """A job that asks for a runtime by try."""
+
+    def expand(_wildcards, _input, attempt, _skip):
+        return Resources(resources, runtime=runtimes[attempt - 1])
+
+    asked = Resources({"slurm_partition": "h100", "mem_mb": 4000, **resources})
+    return SimpleNamespace(
+        rule=SimpleNamespace(name=rule, expand_resources=expand),
+        resources=Resources(asked, runtime=runtimes[0]),
+        is_local=local,
+        wildcards_dict={},
+        input=[],
+        threads=4,
+    )
+
+
+def workflow(*jobs, settings=None, retries=2):
+    return SimpleNamespace(
+        executor_settings=settings or ExecutorSettings(no_requeue=True),
+        execution_settings=SimpleNamespace(retries=retries),
+        dag=SimpleNamespace(needrun_jobs=lambda: iter(jobs)),
+    )
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A Slurm that takes every job, with partitions of 2 days; `answer` has it say something
+    else. What it was asked is in `asked`."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(preflight, "mend_executor", lambda **_: None)
+
+    def answer(name, text="", error="", code=0):
+        (tmp_path / f"{name}.err").write_text(error)
+        script = tmp_path / name
+        script.write_text(
+            f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "{text}"\n'
+            f"cat {tmp_path}/{name}.err >&2\nexit {code}\n"
+        )
+        script.chmod(0o755)
+
+    answer("sbatch")
+    answer("sinfo", "2-00:00:00")
+    return SimpleNamespace(answer=answer, asked=tmp_path / "asked")
+
+
+def test_what_slurm_takes_passes_and_is_only_tried(slurm):
+    preflight.check(workflow(job(gres="gpu:8", slurm_extra="--exclusive")))
+    (_, first) = slurm.asked.read_text().splitlines()
+    for part in (
+        "--test-only",
+        "-p h100",
+        "-t 60",
+        "--mem 4000",
+        "--gres=gpu:8",
+        "--exclusive",
+        "--no-requeue",
+    ):
+        assert part in first
+
+
+def test_each_kind_of_job_is_asked_for_once(slurm):
+    preflight.check(workflow(*[job() for _ in range(50)], job("train_a100")))
+    assert len([line for line in slurm.asked.read_text().splitlines() if "--test" in line]) == 2
+
+
+def test_jobs_on_this_host_are_not_slurms(slurm):
+    preflight.check(workflow(job(local=True)))
+    assert not slurm.asked.exists()
+
+
+def test_other_executors_are_left_alone(slurm):
+    preflight.check(workflow(job(), settings=SimpleNamespace()))
+    assert not slurm.asked.exists()
+
+
+def test_all_that_slurm_refuses_is_told_at_once_by_rule(slurm):
+    error = "sbatch: error: invalid partition: h100\nsbatch: error: submission failed: Invalid\n"
+    slurm.answer("sbatch", error=error, code=1)
+    with pytest.raises(WorkflowError) as told:
+        preflight.check(workflow(job(), job("train_a100", gres="gpu:4")))
+    first, a100, h100 = str(told.value).splitlines()
+    assert "Nothing was started; change it under `set-resources`" in first
+    reason = "invalid partition: h100; submission failed: Invalid (asked for: "
+    assert h100.startswith(f"  train_h100: {reason}-p h100 -t 60")
+    assert a100.startswith(f"  train_a100: {reason}")
+    assert "--gres=gpu:4)" in a100
+
+
+def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
+    """A test is refused, a job that begins later is not, and is taken back."""
+    slurm.answer("sbatch")
+    (slurm.asked.parent / "sbatch").write_text(
+        f'#!/bin/sh\necho "$@" >> {slurm.asked}\ncase "$*" in *--test-only*)\n'
+        "echo 'allocation failure: Requested node configuration is not available' >&2\nexit 1\n"
+        "esac\necho '7;cluster'\n"
+    )
+    slurm.answer("scancel")
+    with caplog.at_level(logging.WARNING, lost.snakemake_log().name):
+        preflight.check(workflow(job(), job("train_b", local=True)))
+    _, tested, sent, cancelled = slurm.asked.read_text().splitlines()
+    assert "--test-only" in tested
+    assert preflight.LATER in sent
+    assert cancelled == "7"
+    (record,) = caplog.records
+    assert "No node can take it now; jobs will wait for: -p h100 -t 60" in record.getMessage()
+
+
+def test_a_time_limit_that_would_wait_for_ever_is_told_with_its_try(slurm):
+    with pytest.raises(WorkflowError, match=r"limit is 4000 minutes in try 2, .* h100 allows 2880"):
+        preflight.check(workflow(job(runtimes=(2000, 4000, 4000))))
+    preflight.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
+
+
+@pytest.mark.parametrize("text", ["infinite", "2-00:00:00\ninfinite", ""])
+def test_a_partition_without_a_limit_takes_any_time(slurm, text):
+    slurm.answer("sinfo", text)
+    preflight.check(workflow(job(runtimes=(99999, 99999, 99999))))
+
+
+def test_a_controller_that_does_not_answer_holds_nobody_up(slurm, monkeypatch):
+    monkeypatch.setattr(preflight, "ANSWER_S", 0.2)
+    for name in ("sbatch", "sinfo"):
+        (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
+    preflight.check(workflow(job()))
+
+
+def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
+    with pytest.raises(WorkflowError, match="not allowed in the 'slurm_extra'"):
+        preflight.check(workflow(job(slurm_extra="--partition=x")))

@@ -1,0 +1,71 @@
+"""The end of a run on the terminal."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from feedrate import summary
+
+COLUMNS = (
+    *("device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
+    *("data_wait_share", "verdict", "recommended", "noisy"),
+)
+GOOD = {
+    "device": "cpu",
+    "cell": "workers=0~decode=host",
+    "status": "ok",
+    "samples_per_s": "25.71",
+    "ci_low": "25.1",
+    "ci_high": "26.4",
+    "data_wait_share": "0.123",
+    "verdict": "input-bound",
+    "recommended": "True",
+}
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch, capsys):
+    """Shows the cells of a study; gives what was printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def show(*cells, report=None):
+        file = tmp_path / "results/mini/cells.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, COLUMNS, restval="")
+            writer.writeheader()
+            writer.writerows(cells)
+        summary.show(report)
+        return [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+    return show
+
+
+def test_a_row_for_each_cell_with_the_factors_that_tell_them_apart(shown):
+    other = GOOD | {"cell": "workers=2~decode=host", "recommended": "", "noisy": "True"}
+    title, head, first, second = shown(GOOD, other)
+    assert title == "mini"
+    assert "workers" in head
+    assert "decode" not in head, "it is the same in all cells"
+    assert " ".join(first.split()) == "cpu 0 25.7 25.1 to 26.4 12% input-bound recommended"
+    assert second.split()[-1] == "noisy"
+
+
+def test_what_failed_is_told_with_its_cause_in_one_line(shown):
+    cause = "rank 3 was killed by signal 9 (Killed; the kernel killed it for want of memory)"
+    bad = {"device": "cpu", "cell": "workers=2~decode=host", "status": "failed", "cause": cause}
+    row = shown(GOOD, bad)[-1]
+    assert " failed " in row
+    assert row.endswith(cause)
+
+
+def test_cells_that_a_device_cannot_do_are_counted(shown):
+    lines = shown(
+        GOOD, {"device": "cpu", "cell": "workers=0~decode=device", "status": "unsupported"}
+    )
+    assert lines[-1] == "and cells that a device does not support: 1"
+
+
+def test_the_report_is_named_with_its_whole_path(shown, tmp_path):
+    assert shown(GOOD, report=Path("report.html"))[-1] == f"The report: {tmp_path}/report.html"

@@ -1,0 +1,325 @@
+"""Every profile with every study: a dry-run, and what each training job would ask for."""
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from mini_project import ROOT, Project, make_project
+from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.utils import set_gres_string
+
+from feedrate.planning import dry_run
+
+PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
+STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
+DEVICES = {
+    "local": "cpu",
+    "gaudi-node": "gaudi2",
+    "gpu-node": "h100",
+    "slurm": "h100",
+    "gaudi": "gaudi2",
+}
+"""What each trains on: what it chooses, or what is detected by the tools below."""
+CLUSTERS = ("slurm", "gaudi")
+TOOLS = {
+    "gaudi-node": ("hl-smi", "HL-225\n" * 8),
+    "gpu-node": (
+        "nvidia-smi",
+        "".join(f"NVIDIA H100 80GB HBM3, GPU-{n}, Disabled\n" for n in range(8)),
+    ),
+}
+"""What a server with eight cards says of itself."""
+
+DOWNLOADS = {"fetch_dataset", "fetch_checkpoint"}
+SHORT = {"parse_log", "collect_results", "write_overview"}
+
+GPU_FORMS = {
+    "registry": ([], "--gres=gpu:8"),
+    "gres": (['    # gres: "gpu:h100:8"'], "--gres=gpu:h100:8"),
+    "gpu": (
+        ['    # gres: ""', "    # gpu: 8", "    # gpu_model: h100"],
+        "--gpus=h100:8",
+    ),
+}
+"""Lines of profiles/slurm that a user takes the # from, and what sbatch is asked then."""
+
+
+@dataclass
+class Plan:
+    """What a dry-run told of itself."""
+
+    said: dry_run.DryRun
+
+    def jobs(self, rule: str) -> list[dry_run.Job]:
+        return [job for job in self.said.jobs if job.rule == rule]
+
+    def resources(self, rule: str) -> dict[str, Any]:
+        """What all jobs of a rule ask for alike."""
+        found = {tuple(sorted(job.resources.items())) for job in self.jobs(rule)}
+        assert len(found) == 1, f"{rule}: {found}"
+        return dict(found.pop())
+
+    def sbatch(self, rule: str) -> list[str]:
+        """The words of the command by which the executor would send a job of a rule."""
+        job = self.jobs(rule)[0]
+        resources = Resources({k: v for k, v in job.resources.items() if v is not None})
+        sent = SimpleNamespace(resources=resources, threads=job.threads)
+        params = {"run_uuid": "id", "slurm_logfile": "log", "comment_str": rule, "workdir": ""}
+        partition = f"-p {resources['slurm_partition']}"
+        settings = SimpleNamespace(requeue=False, no_requeue=True, qos=None, reservation=None)
+        command = get_submit_command(
+            sent, params | {"account": "", "partition": partition}, settings
+        )
+        return shlex.split(command + set_gres_string(sent))
+
+
+class Resources(dict):
+    """Resources as the executor reads them: by attribute too."""
+
+    __getattr__ = dict.__getitem__
+
+
+def merged(base: Any, changes: Any) -> Any:
+    """Keys are added or changed under their keys, lists are replaced."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return {**base, **{key: merged(base.get(key), value) for key, value in changes.items()}}
+
+
+def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
+    """Call Snakemake's dry-run as typed in the project's root."""
+    folder = project.root / "home/plan"
+    folder.mkdir(exist_ok=True)
+    env = project.env() | {dry_run.FOLDER: str(folder)}
+    if tools:
+        env["PATH"] = f"{tools}{os.pathsep}{env['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "host", *arguments],
+        cwd=project.root,
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Plan(dry_run.read(folder))
+
+
+def committed(root: Path) -> Project:
+    """A fresh project with the configuration as it is committed."""
+    project = make_project(root)
+    shutil.copy(ROOT / "config/config.yaml", project.root / "config/config.yaml")
+    return project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project that a test may edit."""
+    return committed(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Plan]:
+    """The plan of a profile and a study, as typed, on a server that has what the profile is for."""
+    project = committed(tmp_path_factory.mktemp("planned"))
+
+    @functools.cache
+    def make(profile: str, study: str) -> Plan:
+        folder = None
+        if profile in TOOLS:
+            name, answer = TOOLS[profile]
+            folder = project.root / "home" / profile
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_text(f"#!/bin/sh\ncat <<'END'\n{answer}END\n")
+            (folder / name).chmod(0o755)
+        return plan(project, "--profile", profile, "--config", f"studies=[{study}]", tools=folder)
+
+    return make
+
+
+def rule_of(device: str) -> str:
+    return f"train_{device.replace('-', '_')}"
+
+
+def settings_of(profile: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / f"profiles/{profile}/config.yaml").read_text())
+
+
+def test_the_list_of_profiles_is_whole():
+    assert sorted(DEVICES) == PROFILES
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_is_planned_for_the_profiles_device(planned, profile, study):
+    found = planned(profile, study).said
+    trained = {job.rule for job in found.jobs if job.rule.startswith("train_")}
+    assert trained == {rule_of(DEVICES[profile])}
+    assert found.on_cluster is (profile in CLUSTERS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_data_and_weights_are_those_that_the_profile_says(planned, profile):
+    found = planned(profile, STUDIES[0]).said
+    choices = ROOT / f"profiles/{profile}/choices.yaml"
+    expected = yaml.safe_load(choices.read_text()) if choices.exists() else {"checkpoint": None}
+    config = found.configuration.config
+    assert {key: config[key] for key in expected} == expected
+    fetched = {job.rule for job in found.jobs if job.rule.startswith("fetch_")}
+    weights = {"fetch_checkpoint"} if expected["checkpoint"] else set()
+    assert fetched == {"fetch_dataset"} | weights
+
+
+@pytest.mark.parametrize("profile", CLUSTERS)
+def test_every_device_of_a_profile_asks_for_what_profile_and_registry_say(project, profile):
+    registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
+    settings = settings_of(profile)
+    devices = [name for name in registry if rule_of(name) in settings["set-resources"]]
+    assert len(devices) >= 4
+    found = plan(project, "--profile", profile, "--config", f"devices=[{','.join(devices)}]")
+    for device in devices:
+        asked = found.resources(rule_of(device))
+        own = settings["set-resources"][rule_of(device)]
+        assert {key: asked[key] for key in own} == own
+        assert asked.get("gres") == own.get("gres", registry[device].get("job", {}).get("gres"))
+        expected = settings["default-resources"] | own
+        assert asked["slurm_partition"] == expected["slurm_partition"]
+        assert asked["mem_mb"] == expected["mem_mb"]
+        # What the protocol of the study allows, and 20 minutes for the start.
+        assert asked["runtime"] == own.get("runtime", 240 + 20)
+        assert "nodes" not in asked
+
+
+@pytest.mark.parametrize("profile", CLUSTERS)
+def test_every_rule_that_a_profile_sets_exists(planned, profile):
+    rules = settings_of(profile)["set-resources"]
+    devices = [rule for rule in rules if rule.startswith("train_")]
+    registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
+    assert set(devices) <= {rule_of(name) for name in registry}
+    assert set(rules) - set(devices) <= {job.rule for job in planned(profile, STUDIES[0]).said.jobs}
+
+
+@pytest.mark.parametrize("profile", CLUSTERS)
+def test_downloads_go_to_the_network_and_short_rules_stay_here(planned, profile):
+    found = planned(profile, STUDIES[0])
+    assert found.resources("fetch_checkpoint")["slurm_partition"] == "network"
+    assert found.resources("fetch_dataset")["slurm_partition"] == "network"
+    assert found.resources("preprocess_dataset")["slurm_partition"] == "cpu"
+    sent = {job.rule for job in found.said.jobs if not found.said.runs_here(job)}
+    data = {"fetch_dataset", "fetch_checkpoint", "preprocess_dataset"}
+    assert sent - {"all"} == data | {rule_of(DEVICES[profile])}
+
+
+@pytest.mark.parametrize(
+    ("on_driver", "sent", "here"),
+    [
+        ("[]", DOWNLOADS | SHORT, set()),
+        ("[short,downloads]", set(), DOWNLOADS | SHORT),
+    ],
+)
+def test_where_downloads_and_short_rules_run_is_a_choice(project, on_driver, sent, here):
+    found = plan(project, "--profile", "gaudi", "--config", f"on_driver={on_driver}").said
+    places = {job.rule: found.runs_here(job) for job in found.jobs}
+    assert {rule for rule in sent if places[rule]} == set()
+    assert {rule for rule in here if not places[rule]} == set()
+
+
+@pytest.mark.parametrize("form", GPU_FORMS)
+def test_gpus_are_asked_for_in_the_form_that_a_site_wants(project, form):
+    lines, expected = GPU_FORMS[form]
+    for line in lines:
+        project.edit("profiles/slurm/config.yaml", line, line.replace("# ", "", 1))
+    words = plan(project, "--profile", "slurm").sbatch("train_h100")
+    assert [word for word in words if word.startswith(("--gres", "--gpus"))] == [expected]
+    assert "--cpus-per-task=192" in words
+    assert "--exclusive" in words
+    assert words[words.index("-p") + 1] == "h100"
+    assert words[words.index("--mem") + 1] == "1800000"
+    assert not [word for word in words if word.startswith("--ntasks-per-gpu")]
+
+
+def test_several_nodes_are_a_task_on_each(project):
+    project.device("h100", count=16, nodes=2)
+    words = plan(project, "--profile", "slurm").sbatch("train_h100")
+    assert {"--nodes=2", "--ntasks=2", "--gres=gpu:8", "--cpus-per-task=192"} <= set(words)
+    assert not [word for word in words if word.startswith("--ntasks-per-gpu")]
+
+
+def test_a_file_of_ones_own_goes_over_what_the_profile_chooses(project):
+    own = {"dataset": "generated", "checkpoint": None, "checkpoint_revision": None}
+    (project.root / "config/local.yaml").write_text(yaml.safe_dump(own))
+    said = plan(project, "--profile", "gaudi", "--configfile", "config/local.yaml").said
+    config = said.configuration.config
+    assert {key: config[key] for key in own} == own
+    assert config["devices"] == ["gaudi2"]
+    assert {job.rule for job in said.jobs if job.rule.startswith("fetch_")} == {"fetch_dataset"}
+
+
+def test_data_and_weights_can_be_fetched_elsewhere(project):
+    choices = ["--configfile", "profiles/gaudi/choices.yaml"]
+    fetching = ["--until", "fetch_dataset", "fetch_checkpoint"]
+    said = plan(project, "--profile", "local", *fetching, *choices).said
+    assert {job.rule for job in said.jobs} == {"fetch_dataset", "fetch_checkpoint"}
+    for job in said.jobs:
+        for path in job.output:
+            (project.root / path).parent.mkdir(parents=True)
+            (project.root / path).touch()
+    there = plan(project, "--profile", "gaudi").said
+    assert {job.rule for job in there.jobs if job.rule.startswith("fetch_")} == set()
+
+
+def test_the_worked_example_of_the_readme_is_what_it_says(project):
+    text = (ROOT / "profiles/README.md").read_text()
+    blocks = re.findall(r"^```yaml (\S+)\n(.*?)^```$", text, flags=re.M | re.S)
+    assert len(blocks) == 3
+    for name, changes in blocks:
+        file = project.root / name
+        new = merged(yaml.safe_load(file.read_text()), yaml.safe_load(changes))
+        file.write_text(yaml.safe_dump(new, sort_keys=False))
+    found = plan(project, "--profile", "gaudi")
+    words = found.sbatch("train_gaudi2")
+    asked = {"--gres=hpu:8", "--cpus-per-task=152", "--exclusive", "960000", "300", "ai"}
+    assert asked <= set(words)
+    assert found.resources("preprocess_dataset")["slurm_account"] == "proj042"
+    assert found.resources("preprocess_dataset")["slurm_partition"] == "batch"
+    sent = {job.rule for job in found.said.jobs if not found.said.runs_here(job)}
+    assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2"}
+
+
+@pytest.mark.parametrize("profile", CLUSTERS)
+def test_what_makes_runs_hang_on_slurm_is_shut_out(profile):
+    settings = settings_of(profile)
+    assert settings["slurm-status-command"] == "squeue"
+    assert settings["slurm-status-attempts"] >= 100
+    assert settings["slurm-no-requeue"] is True
+    assert settings["retries"] == 2
+    assert settings["slurm-jobname-prefix"] == "feedrate"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_found_by_its_name_in_the_root(profile):
+    assert (ROOT / profile).is_symlink()
+    assert (ROOT / profile).readlink() == Path("profiles") / profile
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_key_is_explained(profile):
+    """Each top-level key has a comment right above it."""
+    for file in (ROOT / "profiles" / profile).glob("*.yaml"):
+        above = ""
+        for line in file.read_text().splitlines():
+            if line[:1].isalpha() and file.name == "config.yaml":
+                assert above.startswith("#"), f"{file}: {line}"
+            above = line
