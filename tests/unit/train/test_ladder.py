@@ -69,14 +69,14 @@ def test_its_own_earlier_outcome_and_studies_without_ladders_prune_nothing(devic
     assert device.asked("900M", 32, environment={}) is None
 
 
-def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(labelled, tmp_path):
+def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(tiny_prepared, tmp_path):
     levels = {"size": "350M", "strategy": "ddp", "batch": 32}
     spec = msgspec.structs.replace(make_spec(), cell=name("350M", 32), levels=levels)
     less = tmp_path / name("350M", 16) / "rep1"
     less.mkdir(parents=True)
     (less / "outcome.json").write_text(json.dumps({"status": "out_of_memory"}))
     out = tmp_path / name("350M", 32) / "rep1"
-    job = Job(spec, labelled, out, **ENVIRONMENT)
+    job = Job(spec, tiny_prepared, out, **ENVIRONMENT)
     code, output = job.wait()
     assert code == 0, output
     outcome = json.loads((out / "outcome.json").read_text())
