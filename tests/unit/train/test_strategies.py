@@ -9,13 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from training_jobs import make_spec, named, read_events
+from transformers.models.flava.modeling_flava import FlavaLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.launch import launch_command
 from feedrate.models.build import build
 from feedrate.models.layers import give_shapes
-from feedrate.train.strategy import check_strategy
+from feedrate.train.strategy import check_strategy, sharding
 
 SCRIPT = Path(__file__).with_name("strategies.py")
 
@@ -112,3 +113,17 @@ def test_what_a_device_cannot_do_is_refused(kind, count, train, message):
     settings = msgspec.structs.replace(spec.settings, train=TrainSettings(**train))
     with pytest.raises(UnsupportedError, match=message):
         check_strategy(msgspec.structs.replace(spec, settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("limit", "version", "limits"), [(None, 2, True), (True, 1, True), (False, 1, False)]
+)
+def test_limited_gathers_are_a_choice_of_the_first_fsdp(monkeypatch, limit, version, limits):
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")  # accelerate sets it
+    spec = make_spec(kind="cuda", count=8)
+    train = TrainSettings(strategy="fsdp", limit_all_gathers=limit)
+    settings = msgspec.structs.replace(spec.settings, train=train)
+    plugin = sharding(msgspec.structs.replace(spec, settings=settings), (FlavaLayer,))
+    assert (plugin.fsdp_version, plugin.limit_all_gathers) == (version, limits)
+    assert plugin.transformer_cls_names_to_wrap == ["FlavaLayer"]
+    assert sharding(spec, (FlavaLayer,)) is None  # ddp shards nothing
