@@ -1,9 +1,13 @@
 """A prepared dataset as small as training allows, shared by the rooms that read one."""
 
+import json
+import shutil
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 
@@ -39,8 +43,6 @@ def make_tokenizer(folder: Path) -> None:
 
 def make_prepared(folder: Path) -> Path:
     """Write a prepared dataset into `folder`; two rows share each image."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     rng = np.random.default_rng(5)
     (folder / "images").mkdir(parents=True)
@@ -85,3 +87,19 @@ def make_prepared(folder: Path) -> Path:
 def tiny_prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared folder; tests only read it."""
     return make_prepared(tmp_path_factory.mktemp("tiny") / "prepared")
+
+
+@pytest.fixture(scope="session")
+def labelled(tiny_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny dataset with contest numbers (two rows each) and a tokenizer that can mask."""
+    folder = tmp_path_factory.mktemp("labelled") / "prepared"
+    shutil.copytree(tiny_prepared, folder)
+    table = pq.read_table(folder / "samples.parquet")
+    numbers = pa.array([100 + row // 2 for row in range(table.num_rows)])
+    empty = pa.nulls(table.num_rows, pa.string())
+    table = table.append_column("contest_number", numbers).append_column("label", empty)
+    pq.write_table(table, folder / "samples.parquet")
+    path = folder / "tokenizer/tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "mask_token": "<mask>"}))
+    return folder

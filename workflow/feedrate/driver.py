@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from feedrate.config.plan import Project
+from feedrate.train.ladder import LADDERS, ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -88,6 +89,7 @@ def equip_jobs(package: Path, project: Project) -> None:
             if project.devices[name].model_pattern
         }
     )
+    os.environ[LADDERS] = ladders(project.studies)
     if project.config.push_to_hub:
         os.environ["FEEDRATE_PUSH_TO"] = project.config.push_to_hub
     _put_first("PATH", str(Path(sys.executable).parent))

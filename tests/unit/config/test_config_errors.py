@@ -114,7 +114,7 @@ CASES = {
     ),
     "device: a precision twice": (
         "devices.yaml", ("{precision: fp32, datasheet_tflops: 19.5", "{precision: bf16"),
-        DEVICES + "a100-80gb.peaks[1].precision: 'bf16' stands there already",
+        DEVICES + "a100-80gb.peaks[2].precision: 'bf16' stands there already",
     ),
     "device: one process for eight": (
         "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),
@@ -202,7 +202,7 @@ CASES = {
     "study: unknown capability": (
         STUDY, ("{device: decode_device}", "{device: decode_devcie}"),
         IN_STUDY + "factors.decode.requires.device: 'decode_devcie' is not allowed; "
-        "did you mean decode_device? capabilities of the devices: bf16,",
+        "did you mean decode_device? capabilities of the devices: autocast_lists,",
     ),
     "study: capability for no level": (
         STUDY, ("{device: decode_device}", "{devise: decode_device}"),
@@ -237,9 +237,9 @@ CASES = {
         IN_STUDY + "adapt.h200.protocol.step: unknown key; did you mean steps?",
     ),
     "study: adapts a wrong value": (
-        STUDY, ("precision: fp32", "precision: fp16"),
-        IN_STUDY + "adapt.cpu.settings.train.precision: 'fp16' is not allowed; "
-        "did you mean bf16? allowed: bf16, fp32",
+        STUDY, ("precision: fp32", "precision: fp64"),
+        IN_STUDY + "adapt.cpu.settings.train.precision: 'fp64' is not allowed; "
+        "did you mean fp16? allowed: bf16, bf16_full, fp16, fp16_full, fp32",
     ),
     "study: adapts an unknown part": (
         STUDY, ("    protocol: {steps: 46", "    protocl: {steps: 46"),

@@ -58,6 +58,7 @@ def test_every_recipe_is_tried_here(root):
         "Add a device",
         "Add a level",
         "Add a factor",
+        "Add a ladder of techniques",
         "Add published numbers",
         "Use images and captions of your own",
         "Use the published dataset and checkpoint",
@@ -103,6 +104,16 @@ def test_add_a_factor(follow):
         if (w, p) != (0, "true")
     }
     assert after.published == before.published
+
+
+def test_add_a_ladder_of_techniques(follow):
+    _, after = follow("Add a ladder of techniques")
+    plan = make_plan(after)
+    asked = {(s.levels["technique"], s.settings.train.precision) for s in plan.runs.values()}
+    assert asked == {("plain", "fp32"), ("half", "bf16"), ("both", "bf16")}
+    optimizers = {s.levels["technique"]: s.settings.train.optimizer for s in plan.runs.values()}
+    assert optimizers["both"] == "adamw_torch_fused"
+    assert optimizers["half"] == optimizers["plain"] == "adamw_torch"
 
 
 def test_add_published_numbers(follow):

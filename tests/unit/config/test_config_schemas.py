@@ -74,7 +74,8 @@ def test_the_projects_own_files_fit_and_name_their_schema(root, name, file):
     "change",
     [
         {"settings": {"loader": {"max_token": 3}}},
-        {"settings": {"train": {"precision": "fp16"}}},
+        {"settings": {"train": {"precision": "fp64"}}},
+        {"bundles": {"technique": {"all": 3}}},
         {"protocol": {"steps": 0}},
         {"step": 3},
     ],

@@ -267,3 +267,11 @@ def test_batches_that_the_pipeline_loses_are_missed(on_device, make_pairs, media
     loader = on_device.adopt(prepared_loader(make_pairs("train")))
     with pytest.raises(MediaError, match=r"ended with \d batches outstanding"):
         list(loader)
+
+
+def test_a_class_that_nobody_knows_stays_negative(on_device, make_pairs):
+    """The pipeline carries tokens without signs; a classifier's unknown class is -100."""
+    dataset = make_pairs("train")
+    dataset.input_ids = torch.full_like(dataset.input_ids, -100)
+    batch = next(on_device.batches(dataset, Rows([[0, 1, 2, 3]])))
+    assert batch["input_ids"].unique().tolist() == [-100]

@@ -86,12 +86,15 @@ def test_another_spec_is_another_store():
             changed(max_tokens=11),
             changed(max_tokens=10, scaled_decode=True),
             changed(max_tokens=10, random_crop=0.3),
+            changed(max_tokens=10, label="label"),
             msgspec.structs.replace(SETTINGS, model=ModelSettings(name="vit", size="tiny")),
         )
     }
-    assert len(keys) == 5
+    assert len(keys) == 6
     same = changed(max_tokens=10, workers=2, random_flip=True, colour_jitter=0.2)
     assert store_spec(same) == store_spec(SETTINGS)
+    otherwise = msgspec.structs.replace(SETTINGS.model, attention="sdpa", checkpointing=True)
+    assert store_spec(msgspec.structs.replace(same, model=otherwise)) == store_spec(SETTINGS)
     assert store_spec(Settings(model=SETTINGS.model)) is None
 
 

@@ -18,8 +18,23 @@ from feedrate.results.tables import write_rows
 
 STUDY = "loading"
 RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
-TABLES = ("published", "cells", "speedup", "claims", "ceilings", "fit", "editions", "data")
-FIGURES = ("answer", "throughput", "step_time", "speedup", "fit", "loss", "steps")
+TABLES = (
+    "published",
+    "cells",
+    "training",
+    "largest",
+    "scaling",
+    "speedup",
+    "claims",
+    "ceilings",
+    "fit",
+    "editions",
+    "data",
+)
+FIGURES = (
+    *("answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps"),
+    "warmup",
+)
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
 """A text that must come out as it is, as text."""
 

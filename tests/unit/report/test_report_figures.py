@@ -6,8 +6,9 @@ import matplotlib as mpl
 import pytest
 from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_results
 
-from feedrate.report import figure, settings
-from feedrate.report.figures import canvas
+from feedrate.logs.events import Step
+from feedrate.report import figure, settings, text
+from feedrate.report.figures import canvas, warmup
 from feedrate.report.grid import Line, Spot
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
@@ -167,3 +168,25 @@ def test_colour_never_stands_alone():
         values = [getattr(style, field) for style in canvas.STYLES]
         assert len(set(values)) == len(values)
     assert canvas.style(9) == canvas.STYLES[2]
+
+
+def test_a_ladder_has_each_gain_and_the_memory_beside_it(project, inputs, texts):
+    words = said(rendered(project, inputs, "ladder"))
+    assert text.ratio(RATES[1] / RATES[0]) in words
+    assert any("11.2" in word for word in words)  # the baseline tells its rate
+    assert any("peak memory" in word for word in words)
+
+
+def test_a_rung_that_failed_says_so(many, texts):
+    words = " ".join(said(rendered(*many, "ladder")))
+    assert "failed" in words
+    assert "out of memory" in words
+
+
+def test_shares_of_the_rate_with_fewer_steps_left_out():
+    steps = [
+        Step(rank=0, step=n, step_s=s, samples=4, warmup=n <= 2)
+        for n, s in enumerate([4.0, 2.0, 1.0, 1.0], start=1)
+    ]
+    assert warmup.shares(steps) == pytest.approx([(16 / 8) / 4, (12 / 4) / 4, 1.0])
+    assert warmup.shares([Step(rank=0, step=1, step_s=1.0)]) == []

@@ -1,11 +1,14 @@
 import json
 
+import msgspec
 import pytest
 from report_samples import EVIL, RATES, STUDY, TABLES, make_project, write_results
 
+from feedrate.config.study import Table
 from feedrate.report import settings, table
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings
+from feedrate.report.tables import training
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -145,3 +148,58 @@ def test_a_long_list_of_bad_files_is_cut_and_counted(project, inputs):
     assert "49.jpg" in page
     assert "50.jpg" not in page
     assert "and 20 more" in page
+
+
+def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    bad = {("gaudi2", 16): "out_of_memory", **{("cpu", w): "out_of_memory" for w in RATES}}
+    files = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
+    page = rendered(project, Inputs(files), "largest")
+    ours = page[page.index("Gaudi2") :]
+    cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:7]]
+    assert cells[0] == "2"  # the largest that fits
+    assert cells[3] == "2"  # which is the fastest too
+    assert cells[5] == "16"
+    assert "Not tried: less was too much." in ours
+    assert "none" in page[page.index("CPU") : page.index("Gaudi2")]
+
+
+def test_training_tells_efficiency_learning_and_the_time_of_an_epoch(project, inputs):
+    entry = next(t for t in project.studies[STUDY].tables if t.name == "training")
+    longer = msgspec.structs.replace(entry, epoch_samples=1_281_167)
+    tables = [longer if t is entry else t for t in project.studies[STUDY].tables]
+    study = msgspec.structs.replace(project.studies[STUDY], tables=tables)
+    page = rendered(msgspec.structs.replace(project, studies={STUDY: study}), inputs, "training")
+    assert "Epoch of 1,281,167 samples" in page
+    assert f"{1_281_167 / 14.3 / 3600:.2f} h" in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(1548, "0.43 h"), (172_000, "47.78 h"), (1_000_000, "11.6 days")]
+)
+def test_long_times(seconds, said):
+    assert training.duration(seconds) == said
+
+
+def test_scaling_needs_two_counts_of_a_device(project, inputs):
+    entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
+    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
+    alone = msgspec.structs.replace(project, studies={STUDY: study})
+    assert "nothing is predicted" in rendered(alone, inputs, "scaling")
+
+
+def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
+    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
+    several = msgspec.structs.replace(project.devices["gaudi2"], variant_of="cpu")
+    project = msgspec.structs.replace(
+        project,
+        studies={STUDY: study},
+        devices={**project.devices, "gaudi2": several},
+    )
+    page = rendered(project, Inputs(write_results(tmp_path, project)), "scaling")
+    assert "CPU: decode=host,workers=0" in page
+    assert "predicted" in page
+    assert "+0.0%" in page  # two counts are fitted exactly
+    assert ">256<" in page

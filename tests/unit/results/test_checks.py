@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from record_builder import make_measurement, make_spec
 
@@ -101,3 +102,64 @@ def test_forgotten_accumulation_is_caught():
     train = type(spec.settings.train)(batch_size=4, gradient_accumulation=2)
     spec = make_spec(settings=type(spec.settings)(model=spec.settings.model, train=train))
     assert "samples_identity" in failed(spec=spec)
+
+
+def spec_sharing(strategy, count=2, checkpointing=False):
+    spec = make_spec()
+    settings = msgspec.structs.replace(
+        spec.settings,
+        train=msgspec.structs.replace(spec.settings.train, strategy=strategy),
+        model=msgspec.structs.replace(spec.settings.model, checkpointing=checkpointing),
+    )
+    return msgspec.structs.replace(spec, settings=settings, count=count)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "checkpointing", "seen", "words"),
+    [
+        ("fsdp", False, {"strategy": "ddp", "layers": 4}, "fsdp was asked for, ddp was run"),
+        ("fsdp", False, {"strategy": "fsdp", "layers": 4}, "0 of 4 layers were sharded"),
+        ("fsdp", False, {}, "what ran was not said"),
+        ("ddp", False, {"strategy": "none", "layers": 4}, "ddp was asked for, none was run"),
+        ("fast_ddp", False, {"strategy": "ddp", "layers": 4}, "ddp was run"),
+        ("ddp", True, {"strategy": "ddp", "layers": 4}, "0 of 4 layers were checkpointed"),
+        (
+            "ddp",
+            False,
+            {"strategy": "ddp", "layers": 4, "checkpointed_layers": 4},
+            "4 of 4 layers were checkpointed, asked for 0",
+        ),
+    ],
+)
+def test_another_strategy_than_asked_for_is_told(strategy, checkpointing, seen, words):
+    spec = spec_sharing(strategy, checkpointing=checkpointing)
+    assert words in failed(spec=spec, **seen)["strategy"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "checkpointing", "seen"),
+    [
+        ("ddp", False, {}),
+        ("ddp", False, {"strategy": "ddp", "layers": 4}),
+        ("fast_ddp", False, {"strategy": "fast_ddp", "layers": 4}),
+        ("fsdp", False, {"strategy": "fsdp", "layers": 4, "sharded_layers": 4}),
+        (
+            "fsdp",
+            True,
+            {"strategy": "fsdp", "layers": 4, "sharded_layers": 4, "checkpointed_layers": 4},
+        ),
+    ],
+)
+def test_the_strategy_asked_for_passes(strategy, checkpointing, seen):
+    spec = spec_sharing(strategy, checkpointing=checkpointing)
+    assert "strategy" not in failed(spec=spec, **seen)
+
+
+def test_a_kept_last_batch_may_be_smaller_and_not_larger():
+    spec = make_spec()
+    loader = msgspec.structs.replace(spec.settings.loader, last_batch="keep")
+    settings = msgspec.structs.replace(spec.settings, loader=loader)
+    spec = msgspec.structs.replace(spec, settings=settings)
+    assert failed(spec=spec, measurement=make_measurement(samples=37), rank_samples=[37]) == {}
+    found = failed(spec=spec, measurement=make_measurement(samples=41), rank_samples=[41])
+    assert "At most" in found["samples_identity"]

@@ -176,3 +176,57 @@ def test_a_missing_file_is_one_sentence(tmp_path, capsys):
     arguments = ["--results", "none.csv", "--settings", "{'studies': {}}", "--out", "x.csv"]
     assert main(arguments) == 1
     assert "none.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("statuses", "fits", "verdict", "why"),
+    [
+        (["ok"], True, "holds", "it trained"),
+        (["ok"], False, "does not", "it trained"),
+        (["out_of_memory"], False, "holds", "it ran out of memory"),
+        (["out_of_memory"], True, "does not", "it ran out of memory"),
+        (["out_of_memory", "ok"], True, "holds", "it trained"),
+        (["failed"], True, "no data here", "cpu[workers=2]: failed: It broke."),
+        ([], True, "no data here", "cpu[workers=2] was not measured."),
+    ],
+)
+def test_whether_a_cell_fits(tmp_path, statuses, fits, verdict, why):
+    records = [
+        make_record(
+            10.0 if status == "ok" else None,
+            spec=make_spec(2, repeat=number),
+            status=status,
+            cause="" if status == "ok" else "It broke.",
+        )
+        for number, status in enumerate(statuses, start=1)
+    ]
+    (row,) = rows_of(tmp_path, records, claim("cpu[workers=2]", published=None, fits=fits))
+    assert (row["verdict"], row["why"]) == (verdict, why)
+    assert row["expression"] == "cpu[workers=2]"
+    assert row.get("measured") is None
+
+
+def test_a_claim_may_be_of_memory(tmp_path):
+    records = [
+        *measured(0, [10.0], peak_memory_gib=4.0),
+        *measured(2, [20.0], peak_memory_gib=1.0),
+    ]
+    saves = claim("cpu / cpu[workers=2]", published=4.0, metric="peak_memory_gib")
+    (row,) = rows_of(tmp_path, records, saves)
+    assert (row["measured"], row["verdict"]) == (4.0, "holds")
+    assert row["recomputed_from_published"] is None  # the source prints rates alone
+
+
+def test_within_a_factor_each_measured_level_is_held_to_itself(tmp_path):
+    records = [*measured(1, [10.0]), *measured(2, [20.0])]
+    faster = claim("cpu[decode=host] / cpu", published=None, at_least=1.0)
+    rows = rows_of(tmp_path, records, faster, within=["workers"])
+    assert [row["expression"] for row in rows] == [
+        "cpu[decode=host,workers=1] / cpu[workers=1]",
+        "cpu[decode=host,workers=2] / cpu[workers=2]",
+    ]
+    assert {row["verdict"] for row in rows} == {"holds"}
+    (named,) = rows_of(
+        tmp_path, records, claim("cpu[workers=2] / cpu[workers=1]"), within=["workers"]
+    )
+    assert named["measured"] == 2.0

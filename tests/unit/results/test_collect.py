@@ -182,15 +182,19 @@ def test_failed_cells_are_never_recommended(tmp_path):
     assert "the only setting with data" in cells[W0]["recommendation"]
 
 
-def test_a_study_without_workers_has_no_recommendation(tmp_path):
+def test_without_workers_the_smallest_change_within_noise_is_recommended(tmp_path):
     study = collect_study(
         factors={
-            "workers": Factor(sets="train.batch_size", levels=[0, 1]),
+            "workers": Factor(sets="train.batch_size", levels=[0, 1, 2]),
             "decode": Factor(sets="loader.decode", levels=["host"]),
         }
     )
-    cells = cells_of(tmp_path, runs_of(0, [10.0]), studies={"loading": study})
-    assert cells[W0]["recommended"] is False
+    rows = runs_of(0, [9.9]) + runs_of(1, [10.0]) + runs_of(2, [7.0])
+    cells = cells_of(tmp_path, rows, studies={"loading": study})
+    assert [name for name, cell in cells.items() if cell["recommended"]] == [W0]
+    assert cells[W0]["recommendation"] == (
+        "Use the baseline: 9.9 samples/s, within noise of the best (10 workers = 1)."
+    )
 
 
 def test_a_factor_may_not_bear_the_name_of_a_result():
@@ -297,3 +301,12 @@ def test_a_table_with_a_wrong_field_names_file_and_line(tmp_path):
     (tmp_path / "x.csv").write_text("study,repeat\na,one\n")
     with pytest.raises(ValueError, match=r"x.csv, line 2"):
         read_rows(tmp_path / "x.csv", RUNS)
+
+
+def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
+    study = collect_study(within=["workers"])
+    device = make_record(30.0, spec=make_spec(2, "device"))
+    rows = [*runs_of(0, [10.0]), *runs_of(2, [20.0]), device]
+    cells = cells_of(tmp_path, rows, studies={"loading": study})
+    speedups = [cell["speedup"] for cell in cells.values() if cell["status"] == "ok"]
+    assert speedups == [1.0, 1.0, 1.5]

@@ -127,7 +127,7 @@ def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expre
 
 
 def test_a_claim_needs_something_to_be_held_against():
-    with pytest.raises(ConfigError, match="it needs `published` or `at_least`"):
+    with pytest.raises(ConfigError, match="it needs `published`, `at_least` or `fits`"):
         check_claims("loading", study("gaudi2 / h100", published=None), DEVICES)
 
 

@@ -44,6 +44,9 @@ class Device:
     def synchronize(self):
         self.synchronised += 1
 
+    def allocator_retries(self):
+        return 3
+
     def reset_peak(self):
         self.peaks_reset += 1
 

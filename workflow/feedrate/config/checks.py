@@ -105,6 +105,10 @@ def check_published(
         for factor, level in row.levels.items():
             key = f"row {row.id}: levels"
             if found.known(key, factor, study.factors, "the study's factors"):
-                kind = setting_type(study.factors[factor].sets)
-                found += problems(level, kind, origin, f"{key}.{factor}")
+                sets = study.factors[factor].sets
+                if sets:
+                    found += problems(level, setting_type(sets), origin, f"{key}.{factor}")
+                else:
+                    known = study.factors[factor].levels
+                    found.known(f"{key}.{factor}", level, known, "its levels")
     return found

@@ -35,6 +35,10 @@ class JobResources(Strict, kw_only=True):
     ] = None
 
 
+BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
+"""Capabilities that mean nothing in a job of one device."""
+
+
 class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
@@ -79,3 +83,8 @@ class Device(Strict, kw_only=True):
         ),
     ] = None
     source: Annotated[str | None, Meta(description="Where the entry's facts come from.")] = None
+
+    @property
+    def able(self) -> list[Name]:
+        """The capabilities, without those that a job of one device has no use for."""
+        return [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]

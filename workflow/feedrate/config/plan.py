@@ -13,7 +13,7 @@ from feedrate.config.detected import DETECTED, Machine, resolve
 from feedrate.config.device import Device
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
-from feedrate.config.resolve import adapt_keys, adapted, setting_type
+from feedrate.config.resolve import adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
@@ -127,12 +127,12 @@ def _cells(
     study: Study, device: Device, common: RunSpec
 ) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of their first repeat, and what it cannot do."""
-    changes = _changes(study)
+    changes = _changes(study, adapt_keys(common.device, device))
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
-        if any(e.levels.items() <= levels.items() for e in study.exclude):
+        if any(e.covers(levels) for e in study.exclude):
             continue
         cell, lacks = cell_name(levels), _lacks(study, device, levels)
         if lacks:
@@ -189,28 +189,33 @@ def _launcher(entry: Device) -> Launcher:
     return "single" if entry.count == 1 else "torchrun"
 
 
-def _changes(study: Study) -> dict[tuple[str, Level], tuple[str, str, Any]]:
-    """What each level of each factor sets: part of the settings, key, value."""
-    changes: dict[tuple[str, Level], tuple[str, str, Any]] = {}
+_Changes = dict[tuple[str, Level], list[tuple[str, str, Any]]]
+"""What each level of each factor sets: parts of the settings, keys, values."""
+
+
+def _changes(study: Study, keys: list[str]) -> _Changes:
+    changes: _Changes = {}
     for name, factor in study.factors.items():
-        part, _, key = factor.sets.partition(".")
-        kind = setting_type(factor.sets)
         for level in factor.levels:
-            changes[name, level] = (part, key, msgspec.convert(level, kind))
+            changes[name, level] = []
+            for sets, value in level_settings(study, name, level, keys).items():
+                part, _, key = sets.partition(".")
+                checked = msgspec.convert(value, setting_type(sets))
+                changes[name, level].append((part, key, checked))
     return changes
 
 
 def _with_levels(
     settings: Settings,
-    changes: dict[tuple[str, Level], tuple[str, str, Any]],
+    changes: _Changes,
     levels: dict[str, Level],
 ) -> Settings:
     """The settings of one cell. The values in `changes` have been checked, so that 10,000 cells
     need no check of their own."""
     parts: dict[str, dict[str, Any]] = {}
     for factor, level in levels.items():
-        part, key, value = changes[factor, level]
-        parts.setdefault(part, {})[key] = value
+        for part, key, value in changes[factor, level]:
+            parts.setdefault(part, {})[key] = value
     new = {part: _replace(getattr(settings, part), **values) for part, values in parts.items()}
     return _replace(settings, **new)
 
@@ -220,4 +225,4 @@ def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:
     needed = (
         study.factors[factor].requires.get(level_text(level)) for factor, level in levels.items()
     )
-    return ", ".join(need for need in needed if need and need not in device.capabilities)
+    return ", ".join(need for need in needed if need and need not in device.able)

@@ -6,15 +6,35 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.base import Level, level_text
 from feedrate.config.device import Device
 from feedrate.config.settings import Settings
-from feedrate.config.study import Study
+from feedrate.config.study import Bundle, Study
 
 
 def setting_type(sets: str) -> Any:
     """The type of the setting that a factor sets, `loader.workers`; None if there is none."""
     part, _, key = sets.partition(".")
     return _fields(_fields(Settings).get(part)).get(key)
+
+
+def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = ()) -> Bundle:
+    """The settings that a level of the factor `name` sets, with their values.
+
+    A bundle that the study adapts for one of `keys` takes the place of the factor's own.
+    """
+    factor = study.factors[name]
+    if factor.sets:
+        return {factor.sets: level}
+    bundle = factor.bundles.get(level_text(level), {})
+    for key in keys:
+        bundle = adapted_bundles(study, key).get(name, {}).get(level_text(level), bundle)
+    return bundle
+
+
+def adapted_bundles(study: Study, key: str) -> dict[str, dict[str, Bundle]]:
+    """The bundles, by factor and level, that are others on a kind or device; not checked."""
+    return study.adapt.get(key, {}).get("bundles") or {}
 
 
 def all_settings() -> Iterator[str]:

@@ -41,6 +41,11 @@ def schema(name: str) -> dict[str, Any]:
             "properties": {
                 "settings": _partial("Settings", made["$defs"]),
                 "protocol": _partial("StudyProtocol", made["$defs"]),
+                "bundles": {
+                    "type": "object",
+                    "description": "Factor to level to the settings that it sets there instead.",
+                    "additionalProperties": made["$defs"]["Factor"]["properties"]["bundles"],
+                },
             },
             "additionalProperties": False,
         }

@@ -16,8 +16,10 @@ Launcher = Literal["single", "torchrun", "mpirun", "srun"]
 class ModelSettings(Strict, kw_only=True):
     """The model that is trained."""
 
-    name: Annotated[Name, Meta(description="Builder in feedrate.models: bridgetower.")]
-    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large.")]
+    name: Annotated[
+        Name, Meta(description="Builder in feedrate.models: bridgetower, clip, flava, vit.")
+    ]
+    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large, …")]
     checkpoint: Annotated[
         str | None,
         Meta(description="Hub id or folder with safetensors weights; null: random weights."),
@@ -25,6 +27,24 @@ class ModelSettings(Strict, kw_only=True):
     revision: Annotated[
         str | None, Meta(description="Commit, tag or branch of a hub checkpoint.")
     ] = None
+    attention: Annotated[
+        Literal["eager", "sdpa", "flash"],
+        Meta(description="Step by step; torch's fused one; only its flash kernel (vit)."),
+    ] = "eager"
+    checkpointing: Annotated[
+        bool, Meta(description="Layers compute their activations again in the backward pass.")
+    ] = False
+    image_px: Annotated[
+        Count | None, Meta(description="Side of the images (vit); null: the size's own.")
+    ] = None
+    head: Annotated[
+        Literal["token", "pooled"],
+        Meta(description="What a classifier reads: a class token, or the patches' mean (vit)."),
+    ] = "token"
+    layout: Annotated[
+        Literal["batch_first", "batch_second"],
+        Meta(description="Order of batch and tokens between the layers (vit)."),
+    ] = "batch_first"
 
 
 Decode = Literal["reference", "host", "cache", "device"]
@@ -94,13 +114,24 @@ class LoaderSettings(Strict, kw_only=True):
     threads_per_worker: Annotated[
         Count, Meta(description="Threads of torch in a worker; workers never have more than cores.")
     ] = 1
-    device_prefetch: Annotated[
-        bool, Meta(description="The next batch is copied to the device without waiting for it.")
+    non_blocking: Annotated[
+        bool,
+        Meta(
+            description="The next batch is copied to the GPU without waiting for it (hpu: its own "
+            "setting)."
+        ),
     ] = False
     timeout_s: Annotated[
         Positive, Meta(description="A worker that makes no batch for so long is reported as hung.")
     ] = 600.0
+    last_batch: Annotated[
+        Literal["drop", "keep"],
+        Meta(description="An epoch's incomplete batch; keep: smaller (hpu in lazy mode: padded)."),
+    ] = "drop"
     max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
+    label: Annotated[
+        Name, Meta(description="Column whose values are the classes of a classifier (vit).")
+    ] = "contest_number"
 
 
 class TrainSettings(Strict, kw_only=True):
@@ -111,14 +142,43 @@ class TrainSettings(Strict, kw_only=True):
         Count | None, Meta(description="The same in evaluation; null: as batch_size.")
     ] = None
     gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
+    memory_gib: Annotated[
+        Positive | None,
+        Meta(description="Memory that a rank on a cpu may take beyond its programs; null: all."),
+    ] = None
     precision: Annotated[
-        Literal["fp32", "bf16"], Meta(description="bf16 is autocast with fp32 master weights.")
+        Literal["fp32", "bf16", "fp16", "bf16_full", "fp16_full"],
+        Meta(
+            description="bf16 and fp16 are autocast with fp32 master weights; _full: weights, "
+            "gradients and optimizer states too."
+        ),
     ] = "bf16"
+    execution: Annotated[
+        Literal["eager", "compiled", "cuda_graphs"],
+        Meta(description="torch.compile, or with its steps replayed as graphs (hpu: hpu.mode)."),
+    ] = "eager"
     strategy: Annotated[
-        Literal["ddp", "fast_ddp"], Meta(description="How gradients are synchronised.")
+        Literal["ddp", "fast_ddp", "fsdp"], Meta(description="How gradients are synchronised.")
     ] = "ddp"
+    limit_all_gathers: Annotated[
+        bool | None,
+        Meta(description="Of PyTorch's first FSDP; null: the second, which has no such choice."),
+    ] = None
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
-    optimizer: Annotated[Name, Meta(description="`optim` of TrainingArguments.")] = "adamw_torch"
+    optimizer: Annotated[
+        Name,
+        Meta(description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."),
+    ] = "adamw_torch"
+    ddp_bucket_mb: Annotated[
+        Count | None,
+        Meta(description="Gradients are exchanged in buckets of this size; null: torch's 25 MB."),
+    ] = None
+    ddp_static_graph: Annotated[
+        bool, Meta(description="DDP takes the graph of every step to be that of the first.")
+    ] = False
+    ddp_bucket_view: Annotated[
+        bool, Meta(description="Gradients are views of DDP's buckets: no copies, less memory.")
+    ] = False
     logging_steps: Annotated[
         Count, Meta(description="Every so many steps the Trainer logs, and waits for the loss.")
     ] = 10

@@ -17,8 +17,11 @@ class StoreSpec(Strict, kw_only=True):
     """All that a store depends on beside its data; another one is made when this changes."""
 
     schema: int = STORE_SCHEMA
-    model: ModelSettings
+    model: Annotated[
+        ModelSettings, Meta(description="What its size of image and its tokenizer follow from.")
+    ]
     max_tokens: int
+    label: Annotated[str, Meta(description="Column with the classes, for a classifier.")]
     scaled_decode: bool
     whole: Annotated[
         bool,
@@ -36,9 +39,18 @@ def store_spec(settings: Settings) -> StoreSpec | None:
     loader = settings.loader
     if loader.decode != "cache":
         return None
+    model = settings.model
     return StoreSpec(
-        model=settings.model,
+        # The rest (attention, layout, …) changes neither pixels nor tokens.
+        model=ModelSettings(
+            name=model.name,
+            size=model.size,
+            checkpoint=model.checkpoint,
+            revision=model.revision,
+            image_px=model.image_px,
+        ),
         max_tokens=loader.max_tokens,
+        label=loader.label,
         scaled_decode=loader.scaled_decode,
         whole=loader.random_crop > 0,
     )

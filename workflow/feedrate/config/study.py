@@ -1,11 +1,15 @@
 """A study: one published experiment or one question, as data."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from feedrate.config.base import Level, Name, Positive, Strict
+from feedrate.config.base import Count, Level, Name, Positive, Strict
 from feedrate.config.settings import Settings, StudyProtocol
+
+Bundle = dict[str, Level | list[str]]
+"""Settings, as `loader.workers`, with their values."""
 
 
 class Source(Strict, kw_only=True):
@@ -17,11 +21,13 @@ class Source(Strict, kw_only=True):
 
 
 class Factor(Strict, kw_only=True):
-    """What a study varies."""
+    """What a study varies: one setting, or a bundle of them that has a name."""
 
-    sets: Annotated[
-        str, Meta(description="The setting that it sets, as `loader.workers`.", min_length=1)
-    ]
+    sets: Annotated[str, Meta(description="The setting that it sets, as `loader.workers`.")] = ""
+    bundles: Annotated[
+        dict[str, Bundle],
+        Meta(description="In place of `sets`: level to all settings that it sets, with values."),
+    ] = {}
     levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
     label: Annotated[str, Meta(description="Name on axes and in tables.")] = ""
     requires: Annotated[
@@ -34,7 +40,16 @@ class Exclude(Strict, kw_only=True):
     """Cells that are left out on purpose: those that have all of these levels."""
 
     levels: dict[str, Level]
+    unless: Annotated[
+        dict[str, list[Level]],
+        Meta(description="Factor to levels: cells that have one of these stay."),
+    ] = {}
     why: Annotated[str, Meta(min_length=1)]
+
+    def covers(self, levels: Mapping[str, Level]) -> bool:
+        """Whether a cell with these levels is left out."""
+        stays = any(levels.get(factor) in kept for factor, kept in self.unless.items())
+        return self.levels.items() <= levels.items() and not stays
 
 
 class Claim(Strict, kw_only=True):
@@ -56,27 +71,52 @@ class Claim(Strict, kw_only=True):
     at_least: Annotated[
         float | None, Meta(description="For a statement in words: the ratio must reach this.")
     ] = None
+    fits: Annotated[
+        bool | None,
+        Meta(description="In place of a ratio, of one cell: it trains, or runs out of memory."),
+    ] = None
     edition: str = ""
+    metric: Annotated[
+        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last"],
+        Meta(description="The column of the results that the ratio is of."),
+    ] = "samples_per_s"
 
 
 class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Literal["published", "cells", "speedup", "claims", "ceilings", "fit", "editions", "data"]
+    kind: Literal[
+        "published",
+        "cells",
+        "training",
+        "largest",
+        "scaling",
+        "speedup",
+        "claims",
+        "ceilings",
+        "fit",
+        "editions",
+        "data",
+    ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     columns: Annotated[
         list[dict[str, Level]], Meta(description="Cells to show, as levels (kind: published).")
     ] = []
     factor: Annotated[Name | None, Meta(description="The factor that spans the table.")] = None
+    epoch_samples: Annotated[
+        Count | None, Meta(description="Samples of an epoch whose time to tell (kind: training).")
+    ] = None
 
 
 class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Literal["answer", "throughput", "step_time", "speedup", "fit", "loss", "steps"]
+    kind: Literal[
+        "answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps", "warmup"
+    ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
@@ -120,14 +160,25 @@ class Study(Strict, kw_only=True):
     source: Source
     settings: Settings
     protocol: StudyProtocol
+    ladder: Annotated[
+        list[Name],
+        Meta(
+            description="Factors whose later levels need more memory: what ran out of it is not "
+            "tried with more."
+        ),
+    ] = []
     adapt: Annotated[
         dict[Name, dict[str, Any]],
-        Meta(description="Device or kind to settings and protocol that differ there."),
+        Meta(description="Device or kind to settings, protocol and bundles that differ there."),
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[
         dict[str, Level], Meta(description="The level of each factor that ratios refer to.")
     ]
+    within: Annotated[
+        list[Name],
+        Meta(description="Factors that no speed-up crosses: each level has its own baseline."),
+    ] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], Meta(description="Files in config/published/.")] = []
     claims: list[Claim] = []

@@ -8,9 +8,15 @@ from feedrate.config.base import Level, level_text
 from feedrate.config.device import Device
 from feedrate.config.findings import Findings, numbered
 from feedrate.config.load import parse_level, problems
-from feedrate.config.resolve import adapt_keys, adapted, all_settings, setting_type
+from feedrate.config.resolve import (
+    adapt_keys,
+    adapted,
+    all_settings,
+    level_settings,
+    setting_type,
+)
 from feedrate.config.settings import Settings, StudyProtocol
-from feedrate.config.study import Factor, Study
+from feedrate.config.study import Bundle, Factor, Study
 
 KINDS = ("cpu", "cuda", "hpu")
 TAKEN = (
@@ -35,6 +41,12 @@ def check_study(
         if not exclude.levels:
             found.say(f"exclude[{number}].levels", "it must not be empty")
         _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
+        for name, kept in exclude.unless.items():
+            for level in kept:
+                _check_levels(found, f"exclude[{number}].unless", {name: level}, levels)
+    for part, names in (("within", study.within), ("ladder", study.ladder)):
+        for number, name in enumerate(names):
+            found.known(f"{part}[{number}]", name, study.factors, "factors")
     files = list(files)
     for number, file in enumerate(study.published):
         found.known(f"published[{number}]", file, files, "files in config/published")
@@ -70,7 +82,11 @@ def _check_factors(
         key, before = f"factors.{name}", len(found)
         if name in TAKEN:
             found.say(key, f"{name!r} is a column of the results already; choose another name")
-        if setting_type(factor.sets) is None:
+        if bool(factor.sets) == bool(factor.bundles):
+            found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
+        elif factor.bundles:
+            _check_bundles(found, key, factor)
+        elif setting_type(factor.sets) is None:
             found.known(f"{key}.sets", factor.sets, all_settings(), "settings")
         else:
             _check_factor_levels(found, f"{key}.levels", factor)
@@ -82,7 +98,11 @@ def _check_factors(
             found.known(f"{key}.requires.{level}", capability, able, "capabilities of the devices")
         if name not in study.baseline:
             found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
-    found.unique((f"factors.{name}.sets", f.sets) for name, f in study.factors.items())
+    found.unique(
+        (f"factors.{name}.{'sets' if f.sets else 'bundles'}", sets)
+        for name, f in study.factors.items()
+        for sets in _settings_of(study, name)
+    )
     longest = sum(
         len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
         for name, factor in study.factors.items()
@@ -92,9 +112,50 @@ def _check_factors(
     return levels
 
 
+def _check_bundles(found: Findings, key: str, factor: Factor) -> None:
+    """Each level has its bundle, of settings that there are, with values that fit them."""
+    texts = [level_text(level) for level in factor.levels]
+    for level in texts:
+        if level not in factor.bundles:
+            found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
+    _check_bundle_settings(found, f"{key}.bundles", factor.bundles, texts)
+    _check_level_texts(found, f"{key}.levels", factor, str)
+
+
+def _check_bundle_settings(
+    found: Findings, key: str, bundles: Mapping[str, Mapping[str, Any]], levels: list[str]
+) -> None:
+    """Bundles of known levels, of settings that there are, with values that fit them."""
+    for level, bundle in bundles.items():
+        place = f"{key}.{level}"
+        found.known(key, level, levels, "its levels")
+        for sets, value in bundle.items():
+            if setting_type(sets) is None:
+                found.known(place, sets, all_settings(), "settings")
+            else:
+                found += problems(value, setting_type(sets), found.origin, f"{place}.{sets}")
+
+
+def _settings_of(study: Study, name: str) -> list[str]:
+    """All settings that the levels of a factor set, on any device, each once."""
+    levels = study.factors[name].levels
+    return list(
+        dict.fromkeys(
+            sets
+            for key in ("", *study.adapt)
+            for level in levels
+            for sets in level_settings(study, name, level, [key])
+        )
+    )
+
+
 def _check_factor_levels(found: Findings, key: str, factor: Factor) -> None:
-    """Each level must fit the setting, a folder's name, and what its text is read as again."""
-    kind = setting_type(factor.sets)
+    """Each level must fit the setting, and its text a folder's name."""
+    _check_level_texts(found, key, factor, setting_type(factor.sets))
+
+
+def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> None:
+    """Each level must be of `kind`, fit a folder's name, and what its text is read as again."""
     for number, level in enumerate(factor.levels):
         place, text = f"{key}[{number}]", level_text(level)
         wrong = problems(level, kind, found.origin, place)
@@ -118,7 +179,11 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
     for key, change in study.adapt.items():
         found.known("adapt", key, [*KINDS, *devices], "kinds and devices")
         for part in change:
-            if found.known(f"adapt.{key}", part, parts, "parts"):
+            if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
+                continue
+            if part == "bundles":
+                _check_adapted_bundles(found, f"adapt.{key}.bundles", study, change[part])
+            else:
                 value, kind = parts[part]
                 place = f"adapt.{key}.{part}"
                 found += problems(change[part], dict, found.origin, place) or problems(
@@ -126,6 +191,24 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
                 )
     if found:
         return
+    _check_windows(found, study, devices)
+
+
+def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any) -> None:
+    """Bundles by factor and level, for factors that have bundles."""
+    wrong = problems(bundles, dict[str, dict[str, Bundle]], found.origin, key)
+    if wrong:
+        found += wrong
+        return
+    having = [name for name, factor in study.factors.items() if factor.bundles]
+    for name, by_level in bundles.items():
+        if found.known(key, name, having, "factors with bundles"):
+            texts = [level_text(level) for level in study.factors[name].levels]
+            _check_bundle_settings(found, f"{key}.{name}", by_level, texts)
+
+
+def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
+    """On no device may warm-up take all steps."""
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
         keys = adapt_keys(name, device) if device else []

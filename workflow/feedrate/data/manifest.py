@@ -23,6 +23,9 @@ CHECKSUMS = "checksums.json"
 REPORT = "data_report.json"
 """What lies in prepared/."""
 
+CAPTION = "caption"
+"""The column of samples.parquet with a row's text."""
+
 
 class DataError(Exception):
     """The data cannot be used; the message says why and what to do."""

@@ -20,7 +20,7 @@ from feedrate.data.loading.fast_pixels import read_levels
 from feedrate.data.loading.pairs import Tokenizer, read_split, tokenise
 from feedrate.data.loading.pixels import crop_centre, resize_to, resized_size
 from feedrate.data.loading.store import INDEX, PICTURES, PIXELS, StoreIndex
-from feedrate.data.manifest import MANIFEST, DataError, read_manifest
+from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
 from feedrate.data.swap import replaced_folder
 from feedrate.files import digest_file, write_json
 
@@ -32,23 +32,31 @@ _KEPT_FREE = 0.05
 
 
 def write_store(
-    prepared: Path, spec: StoreSpec, tokenizer: Tokenizer, image_px: int, out: Path, workers: int
+    prepared: Path,
+    spec: StoreSpec,
+    tokenizer: Tokenizer,
+    image_px: int,
+    out: Path,
+    workers: int,
+    *,
+    column: str = CAPTION,
 ) -> StoreIndex:
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. Its size is printed to stderr before it is written.
+    all. The tokenizer reads `column`. The store's size is printed to stderr before it is written.
 
     Raises DataError where a picture cannot be decoded or the disk has not the space.
     """
     manifest = read_manifest(prepared / MANIFEST)
-    splits = {name: read_split(prepared, name) for name, n in manifest.splits.items() if n.rows}
+    filled = (name for name, count in manifest.splits.items() if count.rows)
+    splits = {name: read_split(prepared, name, column) for name in filled}
     names = sorted({name for images, _ in splits.values() for name in images})
     side_px = round(image_px * MARGIN) if spec.whole else image_px
     paths = [prepared / name for name in names]
     with replaced_folder(out.parent) as folder:
         pictures = _write_pixels(folder, paths, spec, side_px, workers)
         position = {name: number for number, name in enumerate(names)}
-        for split, (images, captions) in splits.items():
-            ids, mask = tokenise(tokenizer, captions, spec.max_tokens)
+        for split, (images, texts) in splits.items():
+            ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
             of_row = np.array([[position[name]] for name in images])
             rows = np.concatenate([of_row, ids.numpy(), mask.numpy()], axis=1).astype(np.int32)
             np.save(folder / f"{split}.npy", rows)

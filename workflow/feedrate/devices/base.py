@@ -71,6 +71,17 @@ class Adapter(ABC):
         """Start the peak anew."""
 
     @abstractmethod
+    def capacity_gib(self) -> float | None:
+        """Memory that the device has for this rank; None where it cannot be read."""
+
+    def allocator_retries(self) -> int | None:
+        """Times since `reset_peak` that memory was given back and asked for again; None: no count.
+
+        At its memory's limit a device spends time on that before it fails.
+        """
+        return None
+
+    @abstractmethod
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Fetch a one-element tensor without waiting for the device."""
 

@@ -8,6 +8,7 @@ import torch
 
 from feedrate.config.settings import Settings
 from feedrate.devices.base import GIB, Adapter, Memory, refuse_fast_ddp
+from feedrate.devices.host import memory_gib
 
 
 class Known:
@@ -48,6 +49,11 @@ class DeviceAdapter(Adapter):
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:
             return
+
+    def capacity_gib(self) -> float | None:
+        """This rank's part of the host's memory."""
+        total_gib = memory_gib()
+        return None if total_gib is None else total_gib / self.local_ranks
 
     def defer(self, value: torch.Tensor) -> Known:
         """The number itself."""

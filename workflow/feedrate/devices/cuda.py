@@ -67,8 +67,17 @@ class DeviceAdapter(Adapter):
         )
 
     def reset_peak(self) -> None:
-        """Start the allocator's peak anew."""
+        """Start the allocator's peak and its counts anew."""
         torch.cuda.reset_peak_memory_stats(self.device)
+        torch.cuda.reset_accumulated_memory_stats(self.device)
+
+    def capacity_gib(self) -> float:
+        """The GPU's memory, as the driver counts it."""
+        return torch.cuda.get_device_properties(self.device).total_memory / GIB
+
+    def allocator_retries(self) -> int:
+        """`num_alloc_retries`: the allocator emptied its cache to find room."""
+        return int(torch.cuda.memory_stats(self.device).get("num_alloc_retries", 0))
 
     def defer(self, value: torch.Tensor) -> Copied:
         """Copy to page-locked memory behind the work that makes the number."""

@@ -81,6 +81,11 @@ class DeviceAdapter(Adapter):
         """Start the allocator's peak anew."""
         self._hpu.reset_peak_memory_stats()
 
+    def capacity_gib(self) -> float | None:
+        """`Limit` of the allocator's statistics."""
+        limit = self._hpu.memory_stats().get("Limit")
+        return limit / GIB if limit else None
+
     def defer(self, value: torch.Tensor) -> Behind:
         """Keep the number on the device until it has certainly been computed."""
         self._latest[0] += 1

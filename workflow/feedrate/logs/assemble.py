@@ -150,8 +150,22 @@ def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -
         first_step=reference.first_step if reference and same else None,
         last_step=reference.last_step if reference and same else None,
         step_sum_s=step_sum(ranks),
+        **_strategy(first),
         other_training_jobs=_other_jobs(outcome),
     )
+
+
+def _strategy(first: RankEvents) -> dict[str, Any]:
+    """What the first rank told of how the work was shared; nothing where it told nothing."""
+    told = first.strategy
+    if told is None:
+        return {}
+    return {
+        "strategy": told.name,
+        "layers": told.layers,
+        "sharded_layers": told.sharded_layers,
+        "checkpointed_layers": told.checkpointed_layers,
+    }
 
 
 def _other_jobs(outcome: Outcome | None) -> int | None:

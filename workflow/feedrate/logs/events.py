@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -81,6 +81,16 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     paused_s: float = 0.0
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
+    allocator_retries: int | None = None
+
+
+class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
+    """How the ranks really shared their work, read from the wrapped model."""
+
+    name: str
+    layers: int = 0
+    sharded_layers: int = 0
+    checkpointed_layers: int = 0
 
 
 class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
@@ -120,10 +130,11 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
     ok: bool
 
 
-AnyEvent = Start | Model | Data | Step | Window | Trainer | Ceiling | Evaluation | Error | End
+AnyEvent = (
+    Start | Model | Data | Step | Window | Strategy | Trainer | Ceiling | Evaluation | Error | End
+)
 _KINDS: dict[str, type[Event]] = {
-    str(kind.__struct_config__.tag): kind
-    for kind in (Start, Model, Data, Step, Window, Trainer, Ceiling, Evaluation, Error, End)
+    str(kind.__struct_config__.tag): kind for kind in get_args(AnyEvent)
 }
 
 
@@ -135,6 +146,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     data: Data | None = None
     steps: list[Step] = []
     window: Window | None = None
+    strategy: Strategy | None = None
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
     evaluations: list[Evaluation] = []

@@ -48,6 +48,7 @@ def measure(
         peak_memory_gib=_largest(w.peak_memory_gib for w in windows),
         memory_gib=_largest(w.memory_gib for w in windows),
         host_peak_memory_gib=host_peak_gib,
+        allocator_retries=_total(w.allocator_retries for w in windows),
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
         mfu=flops_per_s / sheet if flops_per_s and sheet else None,
@@ -145,8 +146,11 @@ def _first_step_s(ranks: Ranks) -> float | None:
 
 
 def _peak_flops(peaks: Sequence[Peak], precision: str) -> tuple[float | None, float | None]:
-    """Data-sheet and achievable FLOP/s of one device at a precision, where known."""
-    peak = next((p for p in peaks if p.precision == precision), None)
+    """Data-sheet and achievable FLOP/s of one device at a precision, where known.
+
+    Half precision in full multiplies as half precision by autocast does.
+    """
+    peak = next((p for p in peaks if p.precision == precision.removesuffix("_full")), None)
     known = (peak.datasheet_tflops, peak.achievable_tflops) if peak else (None, None)
     sheet, achievable = (None if value is None else value * 1e12 for value in known)
     return sheet, achievable
@@ -158,3 +162,8 @@ def _mean(values: Sequence[float]) -> float:
 
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -4,19 +4,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerFast
+from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
 from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.data.manifest import TOKENIZER
-from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_part
+from feedrate.models.build import Built
+from feedrate.models.checkpoint import load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample
+from feedrate.models.layers import use_sdpa
+from feedrate.models.statistics import CLIP
+from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
-MEAN = (0.48145466, 0.4578275, 0.40821073)
-STD = (0.26862954, 0.26130258, 0.27577711)
-"""CLIP's pixel statistics, which BridgeTower's image processor uses."""
+OFFERS = {"attention": ("eager", "sdpa")}
+
+ATTENTION = tuple(
+    getattr(modeling_bridgetower, name)
+    for name in ("BridgeTowerSelfAttention", "BridgeTowerCrossAttention")
+    if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
+)
+"""Attention of the text and cross-modal layers; the image tower's is torch's own, fused already."""
+
+LAYERS = (
+    modeling_bridgetower.BridgeTowerResidualAttention,
+    modeling_bridgetower.BridgeTowerTextLayer,
+    modeling_bridgetower.BridgeTowerBertCrossLayer,
+)
 
 OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
 
@@ -70,32 +83,36 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     """See feedrate.models.build."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
-        tokenizer = _prepared_tokenizer(prepared)
-        _fit_tokenizer(config, tokenizer, settings.size)
+        vocabulary = config.text_config.vocab_size
+        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+        _fit_tokenizer(config, tokenizer)
         model = BridgeTowerForContrastiveLearning(config)
     else:
         model, tokenizer = _load(settings)
         config = model.config
-    _check_length(config, loader.max_tokens)
+    # RoBERTa numbers positions from the padding token's id + 1.
+    text = config.text_config
+    check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)
     # The text tower's own pooler takes no part in the loss: without a gradient it would make
     # DistributedDataParallel search the graph for unused parameters at every step.
     model.bridgetower.text_model.pooler.requires_grad_(False)
+    if settings.attention == "sdpa":
+        use_sdpa(model, ATTENTION)
     return Built(
         model=model,
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
-        mean=MEAN,
-        std=STD,
-        attention="eager",
+        mean=CLIP.mean,
+        std=CLIP.std,
+        attention=settings.attention,
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=OTHER_OUTPUTS,
+        layers=LAYERS,
     )
 
 
 def make_config(size: str) -> BridgeTowerConfig:
-    """The configuration of a size. Raises ModelError for one that is not known."""
-    if size not in SIZES:
-        raise ModelError(f"model.size: {size!r} is not one of {', '.join(SIZES)} (bridgetower)")
+    """The configuration of a size."""
     return BridgeTowerConfig(
         **{**CONTRASTIVE, "text_config": {}, "vision_config": {}, **SIZES[size]}
     )
@@ -124,51 +141,12 @@ def _load(settings: ModelSettings) -> tuple[Any, Any]:
     model = load_part(
         BridgeTowerForContrastiveLearning, settings, config=config, use_safetensors=True
     )
-    tokenizer = _load_tokenizer(settings)
-    # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-        raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
-    return model.float(), tokenizer
+    return model.float(), load_tokenizer(settings)
 
 
-def _load_tokenizer(settings: ModelSettings) -> Any:
-    """The checkpoint's tokenizer, of its own class where this transformers has that.
-
-    transformers 5 saves the names of classes that 4.55 does not know.
-    """
-    from transformers import AutoTokenizer  # slow to import, and only needed here
-
-    try:
-        return load_part(AutoTokenizer, settings, trust_remote_code=False)
-    except ModelError:
-        return load_part(PreTrainedTokenizerFast, settings)
-
-
-def _prepared_tokenizer(prepared: Path) -> Any:
-    folder = prepared / TOKENIZER
-    if not (folder / "tokenizer.json").is_file():
-        raise ModelError(f"{folder}: no tokenizer there; prepare the data again")
-    return PreTrainedTokenizerFast.from_pretrained(str(folder))
-
-
-def _fit_tokenizer(config: BridgeTowerConfig, tokenizer: Any, size: str) -> None:
+def _fit_tokenizer(config: BridgeTowerConfig, tokenizer: Any) -> None:
     """Give a new model its tokenizer's special tokens; positions are counted from padding."""
     text = config.text_config
-    if len(tokenizer) > text.vocab_size:
-        raise ModelError(
-            f"the prepared tokenizer has {len(tokenizer)} tokens, model.size {size} takes at most "
-            f"{text.vocab_size}"
-        )
-    if tokenizer.pad_token_id is None:
-        raise ModelError("the prepared tokenizer has no padding token")
     text.pad_token_id = tokenizer.pad_token_id
     text.bos_token_id = tokenizer.bos_token_id
     text.eos_token_id = tokenizer.eos_token_id
-
-
-def _check_length(config: BridgeTowerConfig, max_tokens: int) -> None:
-    """RoBERTa numbers positions from the padding token's id + 1."""
-    text = config.text_config
-    longest = text.max_position_embeddings - text.pad_token_id - 1
-    if max_tokens > longest:
-        raise ModelError(f"loader.max_tokens: {max_tokens} is more than the model's {longest}")

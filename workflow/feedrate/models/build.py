@@ -2,14 +2,25 @@
 
 import importlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.data.manifest import CAPTION
 
-BUILDERS = {"bridgetower": "feedrate.models.bridgetower"}
-"""Name in `model.name` to the module whose `build` makes it; add a model here."""
+BUILDERS = {name: f"feedrate.models.{name}" for name in ("bridgetower", "clip", "flava", "vit")}
+"""Name in `model.name` to the module whose `build` makes it; add a model here.
+
+Such a module has `SIZES` (by name) and `OFFERS`: for settings that not every model has, the values
+that it takes; of a setting that is not named there, only the default."""
+
+OPTIONAL = ("attention", "image_px", "head", "layout")
+"""Settings that not every model has."""
+
+if TYPE_CHECKING:
+    import torch
 
 
 class ModelError(Exception):
@@ -30,9 +41,17 @@ class Built:
     attention: str
     """The attention that really runs."""
     count_flops: Callable[[], float]
-    """FLOPs of a sample, forward and backward; takes 0.3 s (tiny) to 2 s (large)."""
+    """FLOPs of a sample, forward and backward; takes 0.3 s (tiny) to 12 s (10B).
+
+    They are the model's own: neither the attention that runs nor checkpointing changes them."""
     other_outputs: tuple[str, ...]
-    """Outputs that evaluation has no use for: all but loss, text and image embeddings."""
+    """Outputs that evaluation has no use for: all but loss and what it scores."""
+    layers: "tuple[type[torch.nn.Module], ...]"
+    """The transformer's layers: the units of checkpointing and of sharding."""
+    column: str = CAPTION
+    """Column of the prepared data that the tokenizer reads."""
+    scores: Literal["retrieval", "accuracy"] = "retrieval"
+    """What evaluation makes of the outputs: text and image embeddings, or logits of classes."""
 
     @property
     def parameters(self) -> int:
@@ -49,5 +68,37 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     """
     if settings.name not in BUILDERS:
         raise ModelError(f"model.name: {settings.name!r} is not one of {', '.join(BUILDERS)}")
-    made: Built = importlib.import_module(BUILDERS[settings.name]).build(settings, loader, prepared)
+    builder = importlib.import_module(BUILDERS[settings.name])
+    _check(settings, builder)
+    made: Built = builder.build(settings, loader, prepared)
+    if settings.checkpointing:
+        from feedrate.models.layers import checkpoint_layers  # imports torch
+
+        checkpoint_layers(made.model, made.layers)
     return made
+
+
+def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
+    """The same for what needs its sizes and its tokenizer alone: weights that would be random take
+    no memory, whatever the size (they lie on torch's meta device)."""
+    import torch
+
+    with nullcontext() if settings.checkpoint else torch.device("meta"):
+        return build(settings, loader, prepared)
+
+
+def _check(settings: ModelSettings, builder: Any) -> None:
+    """Raise ModelError for a size or an optional setting that the builder does not have."""
+    if settings.size not in builder.SIZES:
+        known = ", ".join(builder.SIZES)
+        raise ModelError(f"model.size: {settings.size!r} is not one of {known} ({settings.name})")
+    defaults = ModelSettings(name=settings.name, size=settings.size)
+    for name in OPTIONAL:
+        value = getattr(settings, name)
+        offered = builder.OFFERS.get(name, (getattr(defaults, name),))
+        if value not in offered:
+            choices = ", ".join("null" if one is None else str(one) for one in offered)
+            raise ModelError(
+                f"model.{name}: {value!r} is not what {settings.name} {settings.size} offers: "
+                f"{choices}"
+            )

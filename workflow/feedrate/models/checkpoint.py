@@ -49,7 +49,7 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     name = find_checkpoint(settings)
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
         if Path(name).is_dir():
             raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error
@@ -57,3 +57,20 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
             f"model.checkpoint: {name} (revision {settings.revision or 'main'}) cannot be loaded "
             f"from the hub: {reason}; without a network give a folder, or null for random weights"
         ) from error
+
+
+def load_tokenizer(settings: ModelSettings) -> Any:
+    """The checkpoint's tokenizer, of its own class where this transformers has that.
+
+    Raises ModelError where there is none.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # slow, and only needed here
+
+    try:
+        tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    except ModelError:  # transformers 5 saves the names of classes that 4.55 does not know
+        tokenizer = load_part(PreTrainedTokenizerFast, settings)
+    # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
+    return tokenizer

@@ -8,7 +8,18 @@ from matplotlib.figure import Figure
 
 from feedrate.files import write_text
 from feedrate.report import command
-from feedrate.report.figures import answer, canvas, fit, loss, speedup, step_time, steps, throughput
+from feedrate.report.figures import (
+    answer,
+    canvas,
+    fit,
+    ladder,
+    loss,
+    speedup,
+    step_time,
+    steps,
+    throughput,
+    warmup,
+)
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
 
@@ -19,7 +30,9 @@ KINDS: dict[str, Callable[[FigureSettings, Inputs], Figure]] = {
     "speedup": speedup.draw,
     "fit": fit.draw,
     "loss": loss.draw,
+    "ladder": ladder.draw,
     "steps": steps.draw,
+    "warmup": warmup.draw,
 }
 
 

@@ -203,9 +203,12 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Point]:
     agree = sum(claim.published_verdict == "consistent" for claim in checked)
     verdicts = [claim.verdict for claim in claims]
     held, broken = verdicts.count("holds"), verdicts.count("does not")
-    said = (
+    printed = (
         f"Of the ratios that the source prints, {agree} of {len(checked)} agree with its own "
-        f"table. Measured here: {held} hold, {broken} do not, "
+        "table. "
+    )
+    said = (
+        f"Measured here: {held} hold, {broken} do not, "
         f"{len(verdicts) - held - broken} have no data here."
     )
-    return [Point("Claims", said)]
+    return [Point("Claims", printed * bool(checked) + said)]

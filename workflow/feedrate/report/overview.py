@@ -26,16 +26,21 @@ FAILURES = 5
 _ORDER = (
     "answer",
     "published",
+    "ladder",
+    "largest",
+    "training",
     "throughput",
     "step_time",
     "ceilings",
     "speedup",
+    "scaling",
     "cells",
     "fit",
     "claims",
     "editions",
     "loss",
     "steps",
+    "warmup",
     "data",
 )
 """Kinds in the order of the article; of one kind the figure stands before the table."""

@@ -48,6 +48,8 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     data_wait_share: float | None = None
     peak_memory_gib: float | None = None
     mfu: float | None = None
+    tflops_per_device: float | None = None
+    loss_last: float | None = None
     trainer_samples_per_s: float | None = None
     loader_samples_per_s: float | None = None
     model_samples_per_s: float | None = None

@@ -24,6 +24,10 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "published": (paths.CELLS_CSV,),
     "cells": (paths.CELLS_CSV,),
     "speedup": (paths.CELLS_CSV,),
+    "scaling": (paths.CELLS_CSV,),
+    "largest": (paths.CELLS_CSV,),
+    "training": (paths.CELLS_CSV,),
+    "ladder": (paths.CELLS_CSV,),
     "claims": (paths.CLAIMS_CSV,),
     "ceilings": (paths.CELLS_CSV,),
     "fit": (paths.FIT_CSV,),
@@ -34,6 +38,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "step_time": (paths.CELLS_CSV, paths.RESULTS_CSV),
     "loss": (paths.RESULTS_CSV,),
     "steps": (paths.RESULTS_CSV,),
+    "warmup": (paths.RESULTS_CSV,),
 }
 _WITH_PUBLISHED = ("published", "speedup", "editions", "throughput")
 
@@ -44,6 +49,8 @@ class DeviceInfo(Strict, kw_only=True):
     label: str
     count: int
     capabilities: list[Name]
+    family: Name | None = None
+    """The entry that this one is another count of."""
 
 
 class Setup(Strict, kw_only=True):
@@ -169,7 +176,10 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         "measured": project.config.devices,
         "devices": {
             name: DeviceInfo(
-                label=device.label, count=device.count, capabilities=device.capabilities
+                label=device.label,
+                count=device.count,
+                capabilities=device.able,
+                family=device.variant_of,
             )
             for name in names
             if (device := project.devices.get(name))

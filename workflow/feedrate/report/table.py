@@ -15,17 +15,23 @@ from feedrate.report.tables import (
     data,
     editions,
     fit,
+    largest,
     published,
+    scaling,
     speedup,
+    training,
 )
 
 KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
     "published": published.render,
     "cells": cells.render,
+    "scaling": scaling.render,
     "speedup": speedup.render,
+    "training": training.render,
     "claims": claims.render,
     "ceilings": ceilings.render,
     "fit": fit.render,
+    "largest": largest.render,
     "editions": editions.render,
     "data": data.render,
 }

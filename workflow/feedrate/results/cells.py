@@ -21,6 +21,8 @@ MEDIANS = (
     "data_wait_share",
     "mfu",
     "mfu_achievable",
+    "tflops_per_device",
+    "loss_last",
     "trainer_samples_per_s",
     "loader_samples_per_s",
     "model_samples_per_s",
@@ -45,7 +47,7 @@ def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
     for (study, device, cell), group in groups.items():
         facts = settings.studies[study]
         row = _cell(group, facts, rates[study, device, cell])
-        baseline = rates.get((study, device, cell_name(_in_order(facts))), [])
+        baseline = rates.get((study, device, cell_name(facts.baseline_of(row))), [])
         row |= _speedup(rates[study, device, cell], baseline, facts.thresholds.confidence)
         row |= _verdict(row, group, facts, settings.memory_gib.get(device))
         by_study.setdefault(study, []).append(row)
@@ -114,8 +116,3 @@ def _rates(group: Iterable[Row]) -> list[float]:
 
 def _known(runs: Iterable[Row], name: str) -> list[Any]:
     return [run[name] for run in runs if run.get(name) is not None]
-
-
-def _in_order(facts: CollectStudy) -> dict[str, Any]:
-    """The baseline's levels in the order of the factors, which names the cell."""
-    return {factor: facts.baseline[factor] for factor in facts.factors}

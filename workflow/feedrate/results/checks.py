@@ -32,6 +32,10 @@ class Observed(Strict, kw_only=True):
     last_step: int | None = None
     step_sum_s: float | None = None
     other_training_jobs: int | None = None
+    strategy: str | None = None
+    layers: int = 0
+    sharded_layers: int = 0
+    checkpointed_layers: int = 0
 
 
 class Evidence(NamedTuple):
@@ -75,6 +79,9 @@ def _samples(e: Evidence) -> tuple[bool, str]:
         f"{m.steps} steps x {train.batch_size} x {train.gradient_accumulation} "
         f"x {e.spec.count} ranks = {expected} samples"
     )
+    if e.spec.settings.loader.last_batch == "keep":
+        # The last batch of an epoch may be smaller, or padded to the others' size.
+        return 0 < m.samples <= expected, f"At most {sum_up}; {m.samples} were counted."
     if m.samples != expected:
         return False, f"{sum_up}, but {m.samples} were counted."
     if any(samples != a_rank for samples in e.observed.rank_samples):
@@ -146,6 +153,22 @@ def _decode(e: Evidence) -> tuple[bool, str]:
     return True, f"Images were decoded as asked for: {asked}."
 
 
+def _strategy(e: Evidence) -> tuple[bool, str]:
+    asked, seen = e.spec.settings.train.strategy, e.observed
+    if seen.strategy is None:
+        plain = asked != "fsdp" and not e.spec.settings.model.checkpointing
+        return plain, f"The strategy {asked} was asked for; what ran was not said."
+    if e.spec.count > 1 and seen.strategy != asked:
+        return False, f"The strategy {asked} was asked for, {seen.strategy} was run."
+    wanted = {"sharded": asked == "fsdp", "checkpointed": e.spec.settings.model.checkpointing}
+    counts = {"sharded": seen.sharded_layers, "checkpointed": seen.checkpointed_layers}
+    for what, count in counts.items():
+        expected = seen.layers if wanted[what] else 0
+        if count != expected or (wanted[what] and not count):
+            return False, f"{count} of {seen.layers} layers were {what}, asked for {expected}."
+    return True, f"The work was shared by {seen.strategy}, as asked for."
+
+
 def _data(e: Evidence) -> tuple[bool, str]:
     asked, used = e.observed.data_digest_asked, sorted(set(e.observed.data_digests))
     if not asked:
@@ -175,6 +198,7 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
     "mfu_at_most_100_percent": _mfu,
     "device_model": _device_model,
     "decode_path": _decode,
+    "strategy": _strategy,
     "data_digest": _data,
     "alone_on_host": _alone,
 }

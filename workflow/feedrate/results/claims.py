@@ -10,12 +10,18 @@ from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.study import Claim
 from feedrate.results.columns import CLAIMS, RUNS
-from feedrate.results.expression import CellRef, ExpressionError, Ratio, cell_levels, parse
+from feedrate.results.expression import (
+    CellRef,
+    ExpressionError,
+    Ratio,
+    cell_levels,
+    parse,
+    parse_cell,
+)
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
 from feedrate.results.tables import read_rows, write_rows
 
-METRIC = "samples_per_s"
 NO_DATA = "no data here"
 
 Row = dict[str, Any]
@@ -29,7 +35,8 @@ class Claimed(NamedTuple):
 
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
-    """A row for each claim; one that says `*` has a row for each measured device.
+    """A row for each claim; one that says `*` has a row for each measured device, and one that does
+    not name a factor of `within` a row for each level that was measured.
 
     `runs` are the rows of results.csv.
     """
@@ -41,18 +48,43 @@ def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
                 levels = [level_text(run[factor]) for factor in study.factors]
                 cells.setdefault((run["device"], *levels), []).append(run)
         for claim in study.claims:
-            ratio = parse(claim.expression)
+            read = parse if claim.fits is None else parse_cell
+            ratio = read(claim.expression)
             ratios = [ratio.on(d) for d in study.measured] if ratio.any_device else [ratio]
-            rows += [{"study": name} | _row(Claimed(claim, one), study, cells) for one in ratios]
+            for one in ratios:
+                for each in _within(one, study, cells):
+                    rows.append({"study": name} | _row(Claimed(claim, each), study, cells))
     return rows
 
 
-def recompute(ratio: Ratio, study: ClaimStudy, edition: str) -> float | None:
+def _within(
+    ratio: Ratio, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
+) -> list[Ratio]:
+    """The ratio at each measured level of the factors that no speed-up crosses; else as it is."""
+    ratios = [ratio]
+    for factor in study.within:
+        if not ratio.names(factor):
+            levels = [level_text(level) for level in study.factors[factor].levels]
+            ratios = [one.at(factor, level) for one in ratios for level in levels]
+    measured = [
+        one
+        for one in ratios
+        if all(
+            (ref.device, *cell_levels(ref, study.factors, study.baseline).values()) in cells
+            for ref in one
+        )
+    ]
+    return measured or [ratio]
+
+
+def recompute(
+    ratio: Ratio, study: ClaimStudy, edition: str, metric: str = "samples_per_s"
+) -> float | None:
     """The ratio of the published numbers themselves; None where a cell was not published.
 
     Rows of `edition` count, or those of the headline where it is empty.
     """
-    values = [_published(ref, study, edition) for ref in ratio]
+    values = [_published(ref, study, edition, metric) for ref in ratio]
     above, below = values
     return above / below if above and below else None
 
@@ -66,11 +98,13 @@ def agrees(recomputed: float, printed: float) -> bool:
 
 def _row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]) -> Row:
     claim, ratio = claimed
-    recomputed = recompute(ratio, study, claim.edition)
+    if claim.fits is not None:
+        return _fit_row(claimed, study, cells)
+    recomputed = recompute(ratio, study, claim.edition, claim.metric)
     published_verdict = ""
     if recomputed is not None:
         published_verdict = "consistent" if _consistent(claim, recomputed) else "not"
-    measured, reason = _measure(ratio, study, cells)
+    measured, reason = _measure(claimed, study, cells)
     verdict, why = (NO_DATA, reason) if measured is None else _judge(claim, measured, study)
     return {
         "claim": claim.id,
@@ -90,6 +124,30 @@ def _row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[
     }
 
 
+def _fit_row(claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]) -> Row:
+    """A claim that a cell trains, or that it runs out of memory."""
+    claim, cell = claimed.claim, claimed.ratio.numerator
+    levels = cell_levels(cell, study.factors, study.baseline)
+    ended = [run["status"] for run in cells.get((cell.device, *levels.values()), [])]
+    # One run of several that fits shows that the cell does.
+    told = {"ok": True, "out_of_memory": False}
+    trained = next((told[status] for status in told if status in ended), None)
+    verdict, why = NO_DATA, _absent(cell, cells.get((cell.device, *levels.values()), []))
+    if trained is not None:
+        verdict = "holds" if trained == claim.fits else "does not"
+        why = "it trained" if trained else "it ran out of memory"
+    return {
+        "claim": claim.id,
+        "device": cell.device,
+        "source": study.source,
+        "edition": claim.edition or _headline_edition(study),
+        "statement": claim.text,
+        "expression": str(cell),
+        "verdict": verdict,
+        "why": why,
+    }
+
+
 def _consistent(claim: Claim, recomputed: float) -> bool:
     printed = claim.published is None or agrees(recomputed, claim.published)
     reached = claim.at_least is None or recomputed >= claim.at_least
@@ -97,15 +155,16 @@ def _consistent(claim: Claim, recomputed: float) -> bool:
 
 
 def _measure(
-    ratio: Ratio, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
+    claimed: Claimed, study: ClaimStudy, cells: dict[tuple[str, ...], list[Row]]
 ) -> tuple[Estimate | None, str]:
     """Our ratio of medians over good runs, or why there is none."""
     rates: list[list[float]] = []
     missing: list[str] = []
-    for ref in ratio:
+    metric = claimed.claim.metric
+    for ref in claimed.ratio:
         levels = cell_levels(ref, study.factors, study.baseline)
         runs = cells.get((ref.device, *levels.values()), [])
-        good = [run[METRIC] for run in runs if run["status"] == "ok"]
+        good = [run[metric] for run in runs if run["status"] == "ok" and run[metric]]
         rates.append(good)
         if not good:
             missing.append(_absent(ref, runs))
@@ -141,9 +200,13 @@ def _judge(claim: Claim, measured: Estimate, study: ClaimStudy) -> tuple[str, st
     return ("holds" if holds else "does not"), f"{line[0].upper()}{line[1:]}."
 
 
-def _published(ref: CellRef, study: ClaimStudy, edition: str) -> float | None:
+def _published(ref: CellRef, study: ClaimStudy, edition: str, metric: str) -> float | None:
     wanted = cell_levels(ref, study.factors, study.baseline)
-    rows = [row for row in study.published if _is_cell(row, ref.device, wanted, study)]
+    rows = [
+        row
+        for row in study.published
+        if row.metric == metric and _is_cell(row, ref.device, wanted, study)
+    ]
     chosen = [row for row in rows if (row.edition == edition if edition else row.headline)]
     # Of two rows of an edition the one that its source puts forward.
     chosen.sort(key=lambda row: not row.headline)
@@ -152,7 +215,7 @@ def _published(ref: CellRef, study: ClaimStudy, edition: str) -> float | None:
 
 def _is_cell(row: PublishedFacts, device: str, wanted: dict[str, str], study: ClaimStudy) -> bool:
     """Whether a published number is of this cell; one that names no level at all is of none."""
-    if row.device != device or row.metric != METRIC or not row.levels:
+    if row.device != device or not row.levels:
         return False
     levels = study.baseline | row.levels
     return {factor: level_text(levels[factor]) for factor in study.factors} == wanted

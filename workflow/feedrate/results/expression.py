@@ -1,6 +1,6 @@
 """The language of claims: `gaudi2[workers=2,decode=device] / h100[workers=2]`.
 
-    expression = cell "/" cell
+    expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
 `*` is each device that was measured; a factor that is not named stands at the study's baseline.
@@ -56,6 +56,14 @@ class Ratio(NamedTuple):
             *(cell._replace(device=device) if cell.device == ANY else cell for cell in self)
         )
 
+    def at(self, factor: str, level: str) -> "Ratio":
+        """The ratio with both cells at a level of a factor that they do not name."""
+        return Ratio(*(cell._replace(levels=(*cell.levels, (factor, level))) for cell in self))
+
+    def names(self, factor: str) -> bool:
+        """Whether a cell of it names a level of the factor."""
+        return any(factor in dict(cell.levels) for cell in self)
+
     @property
     def devices(self) -> list[str]:
         """The devices that it names, each once."""
@@ -70,6 +78,14 @@ def parse(text: str) -> Ratio:
     denominator = reader.cell()
     reader.end()
     return Ratio(numerator, denominator)
+
+
+def parse_cell(text: str) -> Ratio:
+    """Read a cell alone, as a ratio over itself. Raises ExpressionError."""
+    reader = _Reader(text)
+    cell = reader.cell()
+    reader.end()
+    return Ratio(cell, cell)
 
 
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:
@@ -91,7 +107,7 @@ def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
     for claim in study.claims:
         origin = f"config/studies/{name}.yaml: claims.{claim.id}"
         try:
-            ratio = parse(claim.expression)
+            ratio = parse(claim.expression) if claim.fits is None else parse_cell(claim.expression)
         except ExpressionError as error:
             raise ConfigError(f"{origin}.expression: {claim.expression!r}: {error}") from None
         for ref in ratio:
@@ -101,8 +117,11 @@ def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
                 _known(origin, "factor", factor, list(study.factors))
                 allowed = [level_text(value) for value in study.factors[factor].levels]
                 _known(origin, f"level of {factor}", as_level(level), allowed)
-        if claim.published is None and claim.at_least is None:
-            raise ConfigError(f"{origin}: it needs `published` or `at_least`")
+        values = (claim.published, claim.at_least)
+        if claim.fits is None and values == (None, None):
+            raise ConfigError(f"{origin}: it needs `published`, `at_least` or `fits`")
+        if claim.fits is not None and values != (None, None):
+            raise ConfigError(f"{origin}: it says `fits`, so it has no value to compare with")
 
 
 def _known(origin: str, what: str, value: str, allowed: list[str]) -> None:

@@ -50,6 +50,12 @@ class Measurement(Strict, kw_only=True):
     host_peak_memory_gib: Annotated[
         float | None, Meta(description="RSS of all processes of the job together, peak, GiB.")
     ] = None
+    allocator_retries: Annotated[
+        int | None,
+        Meta(
+            description="Times that CUDA's allocator gave memory back and asked again, all ranks."
+        ),
+    ] = None
     loss_first: float | None = None
     loss_last: float | None = None
     mfu: Annotated[

@@ -4,6 +4,7 @@ Each rule gets one plain dict, so that it runs again when, and only when, someth
 changed. The Snakefile imports this module at every parse: nothing here is heavy.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -40,6 +41,14 @@ class CollectStudy(StudyFacts, kw_only=True):
     """A study, for collecting."""
 
     thresholds: Thresholds
+    within: list[Name] = []
+
+    def baseline_of(self, cell: Mapping[str, Any]) -> dict[str, Level]:
+        """The baseline that a cell is held to, in the order of the factors, which names it."""
+        return {
+            name: cell[name] if name in self.within else self.baseline[name]
+            for name in self.factors
+        }
 
 
 class CollectSettings(Strict, kw_only=True):
@@ -73,6 +82,7 @@ class ClaimStudy(PublishedStudy, kw_only=True):
 
     source: str
     claims: list[Claim]
+    within: list[Name] = []
     measured: list[Name]
     confidence: float
     tolerance: Positive
@@ -101,7 +111,10 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
     """`--settings` of feedrate.results.collect."""
     studies = {
         name: CollectStudy(
-            factors=study.factors, baseline=study.baseline, thresholds=study.thresholds
+            factors=study.factors,
+            baseline=study.baseline,
+            thresholds=study.thresholds,
+            within=study.within,
         )
         for name, study in project.studies.items()
     }
@@ -120,6 +133,7 @@ def claim_settings(project: Project) -> dict[str, Any]:
             published=_published(project, name),
             source=study.source.title,
             claims=study.claims,
+            within=study.within,
             measured=project.config.devices,
             confidence=study.thresholds.confidence,
             tolerance=study.thresholds.claim_tolerance,

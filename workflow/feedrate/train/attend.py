@@ -21,7 +21,8 @@ from feedrate.train.claim import Claim, LostClaim, history, newest, seize
 from feedrate.train.finished import adopt
 from feedrate.train.holder import this_process
 from feedrate.train.host_lock import host_lock, lock_path
-from feedrate.train.judge import MachineFault, judge
+from feedrate.train.judge import MachineFault, Status, judge
+from feedrate.train.ladder import pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
 from feedrate.train.progress import ProgressLine
 from feedrate.train.secrets import Masker
@@ -86,6 +87,14 @@ class Attendance:
     def _settle(self, claim: Claim, met: set[str], broken: DataError | None) -> None:
         """Bring the run to its outcome, holding the claim."""
         if self._have(claim, met, self._me.since):
+            return
+        if cell := pruned_by(self._spec, self._run):
+            cause = f"Not tried: {cell} ran out of memory, and this asks for no less."
+            status: Status = "out_of_memory"
+            outcome = outcomes.without_run(
+                self._me.identity, self._options, cause, status=status, infrastructure=False
+            )
+            self._give_up(claim, outcome)
             return
         try:
             if broken:

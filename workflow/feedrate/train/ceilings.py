@@ -10,6 +10,7 @@ from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.loading.path import LoadingPath
 from feedrate.devices.base import Adapter
+from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
 from feedrate.train.failure import classify
 from feedrate.train.meter import batch_length
@@ -40,7 +41,10 @@ def measure_ceilings(
 
     All ranks take part at the same time.
     """
-    for kind, measure in (("loader", loader_alone), ("model", model_alone)):
+    # Sharded ranks cannot compute apart, and would have to stay in step.
+    kinds = ["loader"] if spec.settings.train.strategy == "fsdp" else ["loader", "model"]
+    for kind in kinds:
+        measure = {"loader": loader_alone, "model": model_alone}[kind]
         trainer.accelerator.wait_for_everyone()
         try:
             measured = measure(spec, adapter, trainer, dataset)
@@ -108,6 +112,7 @@ def model_alone(
     rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
     batch = _placed(collate(rows), adapter.device)
     trainer.meter = None
+    stop_exchanges(trainer.model)
 
     for _ in range(WARMUP_STEPS):
         _optimizer_step(train, adapter, trainer, batch)

@@ -23,12 +23,16 @@ from feedrate.devices.host import host_facts
 from feedrate.devices.launch import rank_from_environment, told_environment
 from feedrate.devices.topology import cpus_text
 from feedrate.files import digest_file
-from feedrate.models.build import Built, build
+from feedrate.models.build import Built, build, build_bare
+from feedrate.models.memory import check_fits
+from feedrate.train.arguments import cast
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
 from feedrate.train.hub import push_model, require_token
+from feedrate.train.memory_limit import limit_memory
 from feedrate.train.meter import Meter
+from feedrate.train.strategy import check_strategy, describe, shared_by
 from feedrate.train.trainer import make_trainer
 
 TRAINER_FOLDER = "trainer"
@@ -67,8 +71,12 @@ def run_job(
     write_start(log, device, world_size, placement)
     check_model(spec, device.device_model())
     check_decode(device, spec.settings.loader)
+    check_strategy(spec)
+    check_memory(spec, device, prepared)
+    limit_memory(spec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
+    cast(built.model, spec.settings.train)
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
@@ -81,20 +89,35 @@ def run_job(
         model=built.model,
         dataset=dataset,
         collate=collate,
+        layers=built.layers,
     )
     write_data(log, spec, built, prepared, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
+    log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
     if spec.protocol.save_checkpoints or options.push_to:
         save_model(trainer, built, weights)
     if spec.protocol.evaluate:
         for split in PREFIXES:
             rows = make_dataset(spec, prepared, built, split)
-            evaluate(trainer, log, split, rows, built.other_outputs)
+            evaluate(trainer, log, split, rows, built)
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
     if options.push_to and log.rank == 0:
         push_model(weights, options.push_to, f"{spec.study}/{spec.device}/{spec.cell}")
+
+
+def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
+    """Raise DoesNotFitError for a model that no batch is small enough for, before it is made.
+
+    A checkpoint's is not: it is loaded before anything else can be said of it.
+    """
+    settings = spec.settings
+    capacity_gib = settings.train.memory_gib or device.capacity_gib()
+    if capacity_gib is None or settings.model.checkpoint is not None:
+        return
+    model = build_bare(settings.model, settings.loader, prepared).model
+    check_fits(model, settings.train, spec.count, capacity_gib)
 
 
 def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
@@ -108,6 +131,7 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
         mean=built.mean,
         std=built.std,
         loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
+        column=built.column,
         seed=spec.seed,
         store=store_folder(spec.settings, prepared),
     )

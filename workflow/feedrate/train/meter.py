@@ -158,6 +158,7 @@ class Meter:
             paused_s=window.paused_s,
             memory_gib=memory_gib,
             peak_memory_gib=peak_memory_gib,
+            allocator_retries=self._adapter.allocator_retries(),
         )
 
 

@@ -14,7 +14,7 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.config.store import StoreSpec
 from feedrate.data.cli import run_command
 from feedrate.data.store_writer import write_store
-from feedrate.models.build import ModelError, build
+from feedrate.models.build import ModelError, build_bare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,11 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = convert_text(options.settings, StoreSpec, f"settings of {options.out}")
         prepared: Path = options.data.parent
         try:
-            built = build(spec.model, LoaderSettings(max_tokens=spec.max_tokens), prepared)
+            loader = LoaderSettings(max_tokens=spec.max_tokens, label=spec.label)
+            built = build_bare(spec.model, loader, prepared)
         except ModelError as error:
             raise ConfigError(str(error)) from None
         workers = len(os.sched_getaffinity(0))
-        index = write_store(prepared, spec, built.tokenizer, built.image_px, options.out, workers)
+        tokenizer, side_px = built.tokenizer, built.image_px
+        index = write_store(
+            prepared, spec, tokenizer, side_px, options.out, workers, column=built.column
+        )
         size_mb = index.size_bytes / 1e6
         return f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB"
 

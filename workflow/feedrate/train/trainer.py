@@ -12,11 +12,18 @@ from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.path import HELD_BATCHES, LoadingPath
 from feedrate.data.loading.registry import open_path
 from feedrate.devices.base import Adapter, DeviceError
+from feedrate.models.layers import give_shapes
+from feedrate.train.arguments import (
+    further_arguments,
+    optimizer_arguments,
+    trainer_optimizer,
+)
 from feedrate.train.meter import Meter
+from feedrate.train.strategy import ShardingTrainer, sharding
 
 
-class MeteredTrainer:
-    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds the loading alone."""
+class MeteredTrainer(ShardingTrainer):
+    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds loading and sharding alone."""
 
     meter: Meter | None = None
     path: LoadingPath
@@ -71,11 +78,11 @@ class MeteredTrainer:
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
         arguments: Any = self.args  # type: ignore[attr-defined]
-        arguments.dataloader_drop_last = False
+        asked, arguments.dataloader_drop_last = arguments.dataloader_drop_last, False
         try:
             loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
-            arguments.dataloader_drop_last = True
+            arguments.dataloader_drop_last = asked
         return self.path.adopt(loader)
 
 
@@ -108,16 +115,14 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "per_device_eval_batch_size": train.eval_batch_size or train.batch_size,
         "gradient_accumulation_steps": train.gradient_accumulation,
         "learning_rate": train.learning_rate,
-        "optim": train.optimizer,
+        "optim": trainer_optimizer(train),
         "seed": spec.seed,
         "data_seed": spec.seed,
         "dataloader_num_workers": loader.workers,
         "dataloader_prefetch_factor": loader.prefetch_factor if loader.workers else None,
         "dataloader_persistent_workers": loader.persistent_workers and loader.workers > 0,
         "dataloader_pin_memory": loader.pin_memory,
-        "dataloader_drop_last": True,
-        # accelerate asks for a batch while the one before is used: this then copies it meanwhile.
-        **({"accelerator_config": {"non_blocking": True}} if loader.device_prefetch else {}),
+        "dataloader_drop_last": loader.last_batch == "drop",
         "remove_unused_columns": False,
         "logging_steps": train.logging_steps,
         # The filter hides a loss that is not a number, and waits for the device at every step.
@@ -127,6 +132,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "save_total_limit": 2,
         "report_to": ["tensorboard"],
         "disable_tqdm": True,
+        **further_arguments(spec),
     }
 
 
@@ -139,8 +145,11 @@ def make_trainer(
     model: Any,
     dataset: PairDataset,
     collate: Any,
+    layers: tuple[type[Any], ...] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
+
+    `layers` are the units that a sharded model is cut into.
 
     Raises DeviceError where the Trainer's world is not the job's: each rank would train alone.
     """
@@ -152,18 +161,25 @@ def make_trainer(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
             "launcher must tell each its rank"
         )
+    plugin = sharding(spec, layers)
     held = HELD_BATCHES + spec.settings.train.gradient_accumulation
     parts = {
         "meter": meter,
         "path": open_path(adapter, spec.settings.loader, held_batches=held),
         "finish": staticmethod(dataset.finish),
         "numbered": bool(dataset.augmentation),
+        "plugin": plugin,
+        "scalars": give_shapes(model) if plugin else [],
     }
     kind = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), parts)
-    return kind(
+    trainer: Any = kind(
         model=model,
         args=arguments,
         train_dataset=dataset,
         data_collator=collate,
         callbacks=[MeterCallback(meter)] if meter else None,
+        **optimizer_arguments(spec.settings.train),
     )
+    if spec.settings.train.ddp_bucket_view:  # the one setting of DDP that no argument names
+        trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
+    return trainer

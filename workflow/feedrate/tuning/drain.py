@@ -63,12 +63,12 @@ def drains(
     # Heavy, and only for a process that is where it stays.
     from feedrate.data.loading.registry import open_path
     from feedrate.devices.base import adapter
-    from feedrate.models.build import build
+    from feedrate.models.build import build_bare
     from feedrate.train.ceilings import drain
     from feedrate.train.job import make_dataset
 
     device = adapter(spec.kind, local_rank, local_ranks)
-    built = build(spec.settings.model, spec.settings.loader, prepared)
+    built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     for decode, workers in candidates(cores):
         one = with_loader(spec, decode=decode, workers=workers)
         try:

@@ -15,14 +15,14 @@ from feedrate.data.loading.finish import Finish, Statistics
 from feedrate.data.loading.readers import open_reader
 from feedrate.data.loading.slots import Filling, Slots
 from feedrate.data.loading.store import Store
-from feedrate.data.manifest import SAMPLES, DataError
+from feedrate.data.manifest import CAPTION, SAMPLES, DataError
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared data: captions tokenised at once, images read when asked for.
+    """One split of the prepared data: texts tokenised at once, images read when asked for.
 
     A sample's number is its row, or epoch * rows + row where an augmentation must know the epoch.
     """
@@ -41,22 +41,23 @@ class PairDataset(Dataset[Sample]):
         mean: Statistics,
         std: Statistics,
         loader: LoaderSettings | None = None,
+        column: str = CAPTION,
         seed: int = 0,
         store: Path | None = None,
     ) -> None:
-        """`loader` says how images are read (None: the defaults), `seed` what is drawn for an
-        augmentation; `store` is the folder of the level `cache`. Raises DataError where the split
-        has no rows, or the store is not this data's."""
+        """`loader` says how images are read (None: the defaults), `column` where a row's text
+        stands, `seed` what is drawn for an augmentation; `store` is the folder of the level
+        `cache`. Raises DataError where the split has no rows, or the store is not this data's."""
         self.loader = loader or LoaderSettings(max_tokens=max_tokens)
         self.prepared, self.split = prepared, split
         self.image_px, self.mean, self.std = image_px, mean, std
         self.augmentation = Augmentation.of(self.loader, seed)
         self.finish = Finish(mean, std)
         self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
-        self.images, captions = read_split(prepared, split)
+        self.images, texts = read_split(prepared, split, column)
         opened = Store(store, split) if store else None
         self.input_ids, self.attention_mask = (
-            opened.tokens if opened else tokenise(tokenizer, captions, max_tokens)
+            opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
         )
         self.paths = [prepared / image for image in self.images]
         self.read = open_reader(self.loader, self.paths, image_px, opened)
@@ -125,25 +126,25 @@ class PairDataset(Dataset[Sample]):
         return {"colour": colour[0] if one else colour}
 
 
-def read_split(prepared: Path, split: str) -> tuple[list[str], list[str]]:
-    """Images (paths under the prepared folder) and captions of a split's rows.
+def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:
+    """Images (paths under the prepared folder) and texts (of `column`) of a split's rows.
 
     Raises DataError where there are none.
     """
     table = pyarrow.parquet.read_table(
-        prepared / SAMPLES, columns=["image", "caption"], filters=[("split", "=", split)]
+        prepared / SAMPLES, columns=["image", column], filters=[("split", "=", split)]
     )
     if not table.num_rows:
         raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
-    return table["image"].to_pylist(), table["caption"].to_pylist()
+    return table["image"].to_pylist(), [str(value) for value in table[column].to_pylist()]
 
 
 def tokenise(
-    tokenizer: Tokenizer, captions: list[str], max_tokens: int
+    tokenizer: Tokenizer, texts: list[str], max_tokens: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token numbers and attention mask, each (rows, max_tokens) int64."""
     tokens = tokenizer(
-        captions,
+        texts,
         padding="max_length",
         truncation=True,
         max_length=max_tokens,

@@ -1,0 +1,58 @@
+"""Every study with every device of the registry: what is run there can be run there."""
+
+from pathlib import Path
+
+import pytest
+
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project, make_plan
+from feedrate.results.expression import check_claims
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
+DEVICES = list(read_yaml(ROOT / "config/devices.yaml"))
+
+
+def project_of(study):
+    config = read_yaml(ROOT / "config/config.yaml")
+    return load_project(ROOT, config | {"studies": [study], "devices": DEVICES})
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_no_planned_run_is_refused_by_its_device(study):
+    """A level that a device cannot do is `unsupported` in the plan, not a failure in the job."""
+    from feedrate.devices.hpu_mode import check
+    from feedrate.train.arguments import further_arguments
+    from feedrate.train.strategy import check_strategy
+
+    plan = make_plan(project_of(study))
+    for spec in plan.runs.values():
+        check_strategy(spec)
+        further_arguments(spec)
+        if spec.kind == "hpu":
+            check(spec)
+    assert {spec.device for spec in plan.runs.values()} == set(DEVICES)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_claims_tables_and_figures_stand_on_what_is_there(study):
+    project = project_of(study)
+    entry = project.studies[study]
+    check_claims(study, entry, project.devices)
+    assert entry.claims
+    assert entry.tables
+    assert entry.figures
+    for page in (*entry.tables, *entry.figures):
+        assert (ROOT / f"report/captions/{page.caption}.rst").is_file()
+    # A question of our own has no source, and nobody has published numbers for it.
+    assert bool(project.published[study]) is bool(entry.source.address)
+    assert all(row.source and row.protocol for row in project.published[study])
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_small_form_is_small(study):
+    """Minutes on two cores: few cells, few steps, the tiny model."""
+    runs = [s for s in make_plan(project_of(study)).runs.values() if s.device == "cpu"]
+    assert runs
+    assert {spec.settings.model.size for spec in runs} == {"tiny"}
+    assert sum(spec.protocol.steps for spec in runs) < 1700

@@ -1,0 +1,110 @@
+"""Every model on every level of loading that a host has."""
+
+import shutil
+
+import msgspec
+import pytest
+import torch
+
+from feedrate.config.settings import LoaderSettings, ModelSettings, Protocol, RunSpec, Settings
+from feedrate.config.store import store_spec
+from feedrate.data.loading.registry import open_path
+from feedrate.data.loading.store import store_folder
+from feedrate.devices.base import adapter
+from feedrate.models.build import BUILDERS, build_bare
+from feedrate.models.tokenizers import UNKNOWN
+from feedrate.train import store
+from feedrate.train.ceilings import EndlessBatches
+from feedrate.train.job import make_dataset
+
+LEVELS = ["reference", "host", "cache"]
+
+
+@pytest.fixture(scope="module")
+def own(labelled, tmp_path_factory):
+    """The prepared dataset, beside which stores may be made."""
+    return shutil.copytree(labelled, tmp_path_factory.mktemp("own") / "prepared")
+
+
+def make_spec(name, decode):
+    loader = LoaderSettings(decode=decode, max_tokens=16)
+    return RunSpec(
+        study="study",
+        device="cpu",
+        kind="cpu",
+        count=1,
+        launcher="single",
+        cell="",
+        levels={},
+        repeat=1,
+        seed=3,
+        dataset="own",
+        settings=Settings(model=ModelSettings(name=name, size="tiny"), loader=loader),
+        protocol=Protocol(steps=2, warmup_steps=1),
+    )
+
+
+def made_store(spec, prepared):
+    """The store that a run needs, made as the rule makes it."""
+    folder = store_folder(spec.settings, prepared)
+    settings = repr(msgspec.to_builtins(store_spec(spec.settings)))
+    data = str(prepared / "manifest.json")
+    out = str(folder / "index.json")
+    assert store.main(["--data", data, "--settings", settings, "--out", out]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_model_takes_the_same_batches_of_every_level(make, own, name):
+    built = make(name)
+    pixels = []
+    for decode in LEVELS:
+        spec = make_spec(name, decode)
+        if decode == "cache":
+            made_store(spec, own)
+        dataset = make_dataset(spec, own, built, "train")
+        path = open_path(adapter("cpu", 0, 1), spec.settings.loader)
+        batch = next(path.batches(dataset, EndlessBatches(len(dataset), 3, 1)))
+        batch = dataset.finish(batch)
+        pixels.append(batch["pixel_values"].clone())
+        assert pixels[-1].shape == (3, 3, built.image_px, built.image_px)
+        assert torch.isfinite(built.model(**batch)["loss"])
+    reference, host, cache = pixels
+    assert torch.equal(host, cache)
+    assert (host - reference).abs().mean() < 0.05
+
+
+def test_a_store_holds_a_classifiers_classes(make, own):
+    """The test split has classes that the training split lacks."""
+    spec, built = make_spec("vit", "cache"), make("vit")
+    made_store(spec, own)
+    for split in ("train", "test"):
+        stored = make_dataset(spec, own, built, split)
+        live = make_dataset(make_spec("vit", "host"), own, built, split)
+        assert torch.equal(stored.input_ids, live.input_ids)
+        assert torch.equal(stored.attention_mask, live.attention_mask)
+        assert (stored.input_ids == UNKNOWN).any() == (split == "test")
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_model_without_its_weights_tells_what_a_loader_needs(make, labelled, name):
+    whole = make(name)
+    bare = build_bare(
+        ModelSettings(name=name, size="tiny"), LoaderSettings(max_tokens=16), labelled
+    )
+    assert {value.device.type for value in bare.model.parameters()} == {"meta"}
+    told = ("image_px", "mean", "std", "column", "scores", "parameters")
+    assert [getattr(bare, key) for key in told] == [getattr(whole, key) for key in told]
+    text = ["the cat", "100"]
+    options = {"padding": "max_length", "max_length": 16, "return_tensors": "pt"}
+    ids = [built.tokenizer(text, **options)["input_ids"] for built in (bare, whole)]
+    assert torch.equal(*ids)
+
+
+def test_evaluation_knows_no_chance(make, own):
+    spec = make_spec("vit", "host")
+    loader = msgspec.structs.replace(spec.settings.loader, random_flip=True, random_crop=0.5)
+    settings = msgspec.structs.replace(spec.settings, loader=loader)
+    spec, built = msgspec.structs.replace(spec, settings=settings), make("vit")
+    assert make_dataset(spec, own, built, "train").augmentation
+    assert not make_dataset(spec, own, built, "test").augmentation

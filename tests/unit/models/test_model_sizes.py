@@ -1,0 +1,96 @@
+"""Parameters and work of every size, without memory for any of them."""
+
+import pytest
+import torch
+
+from feedrate.models import clip, flava, vit
+
+# Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
+FLAVA_GIB = {"350M": 1.33, "900M": 3.48, "1.8B": 6.66, "2.7B": 10.3, "4.8B": 18.1, "10B": 38}
+FLAVA_PARAMETERS = {
+    "350M": 357_645_303,
+    "900M": 934_310_135,
+    "1.8B": 1_787_832_311,
+    "2.7B": 2_756_794_743,
+    "4.8B": 4_872_644_215,
+    "10B": 10_198_195_447,
+}
+
+
+def parameters(make_model):
+    with torch.device("meta"):
+        return sum(p.numel() for p in make_model().parameters())
+
+
+@pytest.mark.parametrize("size", FLAVA_GIB)
+def test_flava_has_the_published_sizes(size):
+    count = parameters(lambda: flava.Flava(flava.make_config(size)))
+    assert count == FLAVA_PARAMETERS[size]
+    assert count * 4 / 2**30 == pytest.approx(FLAVA_GIB[size], rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("size", "image_px", "head", "count"),
+    [
+        ("huge", 224, "token", 632_199_400),
+        ("huge", 256, "token", 632_276_200),
+        ("huge", 224, "pooled", 632_199_400 - 2 * 1280),  # no class token, no position of it
+        ("large", 224, "token", 304_326_632),
+        ("base", 224, "token", 86_567_656),
+    ],
+)
+def test_vit_has_the_published_sizes(size, image_px, head, count):
+    assert parameters(lambda: vit.Vit(vit.make_config(size, image_px), head)) == count
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [("B-32", 151_277_313), ("B-16", 149_620_737), ("L-14", 427_616_513)]
+)
+def test_clip_has_the_published_sizes(size, count):
+    assert parameters(lambda: clip.Clip(clip.make_config(size))) == count
+
+
+@pytest.mark.parametrize(("image_px", "gflops"), [(224, 763.5), (256, 1003.6)])
+def test_flops_of_vit_huge(image_px, gflops):
+    assert vit.count_flops(vit.make_config("huge", image_px)) == pytest.approx(gflops * 1e9, 1e-3)
+
+
+def test_flops_of_vit_base_are_the_known_multiply_adds():
+    """17.5 GMAC forward: three times that with the backward pass, less the images' gradient."""
+    assert vit.count_flops(vit.make_config("base")) == pytest.approx(3 * 2 * 17.5e9, rel=0.01)
+
+
+def test_flops_of_flava_350m():
+    """370.8 GFLOP of its own, and 52 of the codebook, which only looks."""
+    flops = flava.count_flops(flava.make_config("350M"), 77)
+    assert flops == pytest.approx((370.8 + 52) * 1e9, rel=0.005)
+
+
+def test_flops_of_clip_b32():
+    """4.4 GMAC an image and 3.0 a text of 77 tokens, forward."""
+    flops = clip.count_flops(clip.make_config("B-32"), 77)
+    assert flops == pytest.approx(3 * 2 * (4.4e9 + 3.0e9), rel=0.02)
+
+
+def vit_flops_by_hand(hidden, layers, mlp, tokens, patches):
+    """Forward FLOPs of an image: the matrix products of the paper's layers, 2 a multiply-add."""
+    layer = 4 * hidden**2 + 2 * hidden * mlp + 2 * tokens * hidden
+    return 2 * (layers * tokens * layer + patches * 3 * 16**2 * hidden + 1000 * hidden)
+
+
+@pytest.mark.parametrize(
+    ("size", "hidden", "layers", "image_px", "head"),
+    [
+        ("huge", 1280, 32, 224, "token"),
+        ("huge", 1280, 32, 256, "pooled"),
+        ("large", 1024, 24, 224, "token"),
+        ("tiny", 128, 4, 224, "pooled"),
+    ],
+)
+def test_flops_of_vit_are_those_of_its_matrix_products(size, hidden, layers, image_px, head):
+    patches = (image_px // 16) ** 2
+    tokens = patches + (head == "token")
+    forward = vit_flops_by_hand(hidden, layers, 4 * hidden, tokens, patches)
+    images = 2 * patches * 3 * 16**2 * hidden  # nobody asks for the images' gradient
+    counted = vit.count_flops(vit.make_config(size, image_px), head)
+    assert counted == pytest.approx(3 * forward - images, rel=1e-4)

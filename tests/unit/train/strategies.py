@@ -1,0 +1,66 @@
+"""Run by torchrun from test_strategies.py: trains FLAVA or ViT by a strategy, and saves it.
+
+`strategies.py <prepared> <out> <model> <strategy> <checkpointing>`. Each rank leaves its events;
+rank 0 leaves the weights, in the folder `model`.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import torch
+from training_jobs import make_spec
+from transformers import set_seed
+
+from feedrate.config.settings import ModelSettings, TrainSettings
+from feedrate.data.loading.pairs import collate
+from feedrate.devices.base import adapter
+from feedrate.devices.launch import rank_from_environment
+from feedrate.models.build import build
+from feedrate.train.events import EventLog
+from feedrate.train.job import make_dataset
+from feedrate.train.meter import Meter
+from feedrate.train.strategy import describe, shared_by
+from feedrate.train.trainer import make_trainer
+
+STEPS = 4
+
+
+def main(prepared: Path, out: Path, name: str, strategy: str, checkpointing: bool) -> None:
+    """Train four steps without dropout."""
+    rank, world_size, local_rank, local_ranks = rank_from_environment()
+    torch.set_num_threads(1)
+    spec = make_spec(count=world_size, steps=STEPS, warmup_steps=1)
+    settings = msgspec.structs.replace(
+        spec.settings,
+        model=ModelSettings(name=name, size="tiny", checkpointing=checkpointing),
+        train=TrainSettings(batch_size=4, precision="fp32", strategy=strategy, learning_rate=1e-3),
+    )
+    spec = msgspec.structs.replace(spec, settings=settings)
+    set_seed(spec.seed)
+    device = adapter("cpu", local_rank, local_ranks)
+    built = build(settings.model, settings.loader, prepared)
+    for module in built.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    log = EventLog(out, rank)
+    trainer = make_trainer(
+        spec,
+        device,
+        out / "trainer",
+        Meter(device, log, STEPS, 1),
+        model=built.model,
+        dataset=make_dataset(spec, prepared, built, "train"),
+        collate=collate,
+        layers=built.layers,
+    )
+    trainer.train()
+    log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
+    trainer.save_model(str(out / "model"))
+    if rank == 0:
+        built.tokenizer.save_pretrained(out / "model")
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], sys.argv[5] == "true")

@@ -1,0 +1,127 @@
+"""Settings of training, each through a real Trainer: what they do, and that they change no loss."""
+
+import msgspec
+import pytest
+import torch
+from training_jobs import make_spec, named, read_events
+
+from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
+from feedrate.data.loading.pairs import collate
+from feedrate.devices.base import UnsupportedError, adapter
+from feedrate.models.build import build
+from feedrate.train.arguments import cast, further_arguments
+from feedrate.train.events import EventLog
+from feedrate.train.job import make_dataset
+from feedrate.train.meter import Meter
+from feedrate.train.trainer import make_trainer
+
+
+def spec_with(model=None, loader=None, kind="cpu", **train):
+    """A spec of the tiny model with other settings."""
+    spec = make_spec(kind=kind)
+    known = spec.settings
+    options = {"batch_size": 4, "precision": "fp32", "learning_rate": 1e-3, **train}
+    settings = msgspec.structs.replace(
+        known,
+        model=ModelSettings(**{"name": "bridgetower", "size": "tiny", **(model or {})}),
+        loader=LoaderSettings(**{"max_tokens": 8, **(loader or {})}),
+        train=TrainSettings(**options),
+    )
+    return msgspec.structs.replace(spec, settings=settings)
+
+
+@pytest.fixture
+def trained(tiny_prepared, tmp_path):
+    """Train with settings; the Trainer, and the losses of its steps."""
+
+    def trained(**options):
+        spec = spec_with(**options)
+        torch.manual_seed(spec.seed)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
+        cast(built.model, spec.settings.train)
+        log = EventLog(folder, 0)
+        device = adapter("cpu")
+        trainer = make_trainer(
+            spec,
+            device,
+            folder / "trainer",
+            Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps),
+            model=built.model,
+            dataset=make_dataset(spec, tiny_prepared, built, "train"),
+            collate=collate,
+        )
+        trainer.train()
+        steps = named(read_events(folder / "events.jsonl"), "step")
+        return trainer, [step["loss"] for step in steps]
+
+    return trained
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("adamw_torch_loop", {"foreach": False, "fused": False}),
+        ("adamw_torch_foreach", {"foreach": True, "fused": None}),
+        ("adamw_torch_fused", {"fused": True}),
+    ],
+)
+def test_optimizers_step_alike_and_are_what_was_asked_for(trained, optimizer, options):
+    _, expected = trained()
+    trainer, losses = trained(optimizer=optimizer)
+    group = trainer.optimizer.optimizer.param_groups[0]
+    assert {name: group[name] for name in options} == options
+    assert losses == pytest.approx(expected, rel=1e-4)
+    decays = {group["weight_decay"] for group in trainer.optimizer.optimizer.param_groups}
+    assert decays == {0.0}
+
+
+@pytest.mark.parametrize("precision", ["bf16_full", "fp16_full"])
+def test_half_precision_in_full_is_in_weights_gradients_and_states(trained, precision):
+    trainer, losses = trained(precision=precision, learning_rate=1e-5)
+    _, expected = trained(learning_rate=1e-5)
+    dtype = torch.bfloat16 if precision == "bf16_full" else torch.float16
+    weights = list(trainer.model.parameters())
+    assert {weight.dtype for weight in weights} == {dtype}
+    states = trainer.optimizer.optimizer.state
+    assert {state["exp_avg"].dtype for state in states.values()} == {dtype}
+    assert losses == pytest.approx(expected, rel=0.1)
+
+
+def test_checkpointing_and_fused_attention_train_alike(trained):
+    _, expected = trained()
+    _, checkpointed = trained(model={"checkpointing": True})
+    assert checkpointed == expected
+    _, fused = trained(model={"attention": "sdpa"})
+    assert fused == pytest.approx(expected, rel=0.05)  # dropout draws otherwise
+
+
+def test_arguments_of_settings():
+    assert further_arguments(spec_with()) == {}
+    assert further_arguments(spec_with(execution="compiled")) == {
+        "torch_compile": True,
+        "torch_compile_mode": "default",
+    }
+    graphs = further_arguments(spec_with(kind="cuda", execution="cuda_graphs", precision="fp16"))
+    assert graphs == {"fp16": True, "torch_compile": True, "torch_compile_mode": "reduce-overhead"}
+    others = further_arguments(spec_with(loader={"non_blocking": True}, ddp_bucket_mb=50))
+    assert others == {
+        "accelerator_config": {"non_blocking": True},
+        "ddp_bucket_cap_mb": 50,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("cpu", {"precision": "fp16"}, "train.precision: fp16 is for cuda devices"),
+        ("cpu", {"execution": "cuda_graphs"}, "train.execution: cuda_graphs is for cuda devices"),
+        ("hpu", {"execution": "compiled"}, "torch_compile.*settings of `hpu`, as hpu.mode"),
+        ("hpu", {"ddp_bucket_mb": 9}, "ddp_bucket_cap_mb: on hpu"),
+        ("hpu", {"loader": {"non_blocking": True}}, "accelerator_config: on hpu"),
+    ],
+)
+def test_settings_that_a_device_has_not_are_told(kind, settings, message):
+    with pytest.raises(UnsupportedError, match=message):
+        further_arguments(spec_with(kind=kind, **settings))

@@ -1,0 +1,255 @@
+"""FLAVA for pre-training: masked images, texts and pairs, matching, and a contrastive loss."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.models.flava.configuration_flava import FlavaConfig
+from transformers.models.flava.modeling_flava import (
+    FlavaForPreTraining,
+    FlavaGlobalContrastiveHead,
+    FlavaLayer,
+    FlavaSelfAttention,
+)
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import Built, ModelError
+from feedrate.models.checkpoint import load_part, load_tokenizer
+from feedrate.models.flava_masking import Masking
+from feedrate.models.flops import flops_per_sample
+from feedrate.models.layers import use_sdpa
+from feedrate.models.statistics import CLIP
+from feedrate.models.tokenizers import check_length, prepared_tokenizer
+
+OFFERS = {"attention": ("eager", "sdpa")}
+
+
+def _size(hidden: int, mlp: int, heads: int, unimodal: int, multimodal: int) -> dict[str, Any]:
+    width = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads}
+    return {
+        "hidden_size": hidden,
+        "projection_dim": hidden,
+        "image_config": {**width, "num_hidden_layers": unimodal},
+        "text_config": {**width, "num_hidden_layers": unimodal},
+        "multimodal_config": {**width, "num_hidden_layers": multimodal},
+    }
+
+
+_TINY = _size(128, 512, 2, 4, 2)
+SIZES: dict[str, dict[str, Any]] = {
+    # For CPUs: 4.3 M parameters and 2 GFLOP a sample, with a codebook as small.
+    "tiny": {
+        **_TINY,
+        "image_config": {**_TINY["image_config"], "image_size": 128, "vocab_size": 512},
+        "text_config": {**_TINY["text_config"], "vocab_size": 4096},
+        "image_codebook_config": {"hidden_size": 16, "vocab_size": 512},
+    },
+    # The table of "Scaling Multimodal Foundation Models in TorchMultimodal".
+    "350M": _size(768, 3072, 12, 12, 6),
+    "900M": _size(1024, 4096, 16, 24, 12),
+    "1.8B": _size(1280, 5120, 16, 32, 16),
+    "2.7B": _size(1408, 6144, 16, 40, 20),
+    "4.8B": _size(1664, 8192, 16, 48, 24),
+    "10B": _size(2048, 10240, 16, 64, 40),
+}
+
+
+class ContrastiveHead(FlavaGlobalContrastiveHead):
+    """Compares the pairs of all ranks; of this rank alone where `exchanges` is off."""
+
+    exchanges = True
+
+    def forward(
+        self, image: torch.Tensor, text: torch.Tensor, logit_scale: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits by image and by text, and the column of each row's own pair."""
+        if self.exchanges:
+            found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+            found = super().forward(image, text, logit_scale)
+            return found
+        logits = image @ text.T * logit_scale.exp()
+        return logits, logits.T, torch.arange(len(image), device=image.device)
+
+
+class Flava(FlavaForPreTraining):
+    """FLAVA on image-text pairs: masks its inputs itself, so that its batches are as any model's.
+
+    What pairs do not need (the heads and poolers of single modalities) is frozen: a parameter
+    without a gradient would make DistributedDataParallel search for it at every step.
+    """
+
+    masking: Masking
+
+    def __init__(self, config: FlavaConfig) -> None:
+        super().__init__(config)
+        self.global_contrastive_head = ContrastiveHead(config)
+        flava = self.flava
+        for unused in (
+            *(self.mim_head, self.mlm_head),
+            *(part.pooler for part in (flava.image_model, flava.text_model)),
+            flava.multimodal_model.pooler,
+        ):
+            unused.requires_grad_(False)
+        image = config.image_config
+        self.patches = (image.image_size // image.patch_size) ** 2
+        for name, values in CLIP._asdict().items():
+            value = torch.tensor(values).view(3, 1, 1)
+            self.register_buffer(f"pixel_{name}", value, persistent=False)
+
+    def forward(
+        self,
+        pixel_values: torch.Tensor,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        return_loss: bool = True,
+    ) -> dict[str, torch.Tensor]:
+        """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens).
+
+        In evaluation also `text_embeds` and `image_embeds` (batch, hidden), normalised, and the
+        pairs stay as they are; in training some get a stranger's text, which the model must tell.
+        """
+        pixel_values = pixel_values.to(self.image_codebook.dtype)
+        matched = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
+        if self.training:
+            input_ids, attention_mask, matched = self.masking.mismatch(input_ids, attention_mask)
+        masked_ids, word_labels = self.masking.mask_tokens(input_ids, attention_mask)
+        output = super().forward(
+            input_ids=input_ids,
+            input_ids_masked=masked_ids,
+            attention_mask=attention_mask,
+            pixel_values=pixel_values,
+            bool_masked_pos=self.masking.mask_patches(len(input_ids), self.patches, input_ids),
+            mim_labels=self.visual_words(pixel_values),
+            mlm_labels=word_labels,
+            itm_labels=matched,
+            return_loss=return_loss,
+        )
+        if self.training:
+            return {"loss": output.loss}
+        return {"loss": output.loss, **self.embeddings(output)}
+
+    def get_input_embeddings(self) -> torch.nn.Module:
+        """The words' embeddings; the library leaves it open, and sharding asks for it."""
+        words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings
+        return words
+
+    def draw_tokens(self) -> None:
+        """Draw what the library starts at zero: its own tokens, and positions.
+
+        Layer norm divides a token of zeros by its epsilon: gradients of 1e4 would leave the rest
+        nothing of the clipped norm.
+        """
+        for name, parameter in self.named_parameters():
+            if name.endswith(
+                ("cls_token", "mask_token", "image_model.embeddings.position_embeddings")
+            ):
+                torch.nn.init.trunc_normal_(parameter, std=self.config.initializer_range)
+
+    def visual_words(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        """What the frozen codebook sees in each patch (batch, patches), at half the resolution."""
+        with torch.no_grad():
+            pixels = pixel_values * self.pixel_std + self.pixel_mean
+            smaller = torch.nn.functional.avg_pool2d(pixels, 2)
+            words: torch.Tensor = self.image_codebook.get_codebook_indices(smaller)
+        return words.flatten(1)
+
+    def embeddings(self, output: Any) -> dict[str, torch.Tensor]:
+        """The vectors that the contrastive loss compares."""
+        return {
+            f"{name}_embeds": torch.nn.functional.normalize(
+                getattr(self.flava, f"{name}_projection")(output[f"{name}_embeddings"][:, 0]),
+                dim=-1,
+            )
+            for name in ("text", "image")
+        }
+
+
+def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
+    """See feedrate.models.build."""
+    if settings.checkpoint is None:
+        config = make_config(settings.size)
+        vocabulary = config.text_config.vocab_size
+        tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
+        config.text_config.pad_token_id = tokenizer.pad_token_id
+        model = Flava(config)
+        model.draw_tokens()
+    else:
+        config = load_part(FlavaConfig, settings)
+        model = load_part(Flava, settings, config=config, use_safetensors=True).float()
+        tokenizer = load_tokenizer(settings)
+    if tokenizer.mask_token_id is None:
+        raise ModelError("flava masks words, and the tokenizer has no mask token")
+    check_length(loader.max_tokens, config.text_config.max_position_embeddings)
+    model.masking = Masking(
+        mask_id=tokenizer.mask_token_id, special_ids=tuple(tokenizer.all_special_ids)
+    )
+    if settings.attention == "sdpa":
+        use_sdpa(model, (FlavaSelfAttention,))
+    return Built(
+        model=model,
+        tokenizer=tokenizer,
+        image_px=config.image_config.image_size,
+        mean=CLIP.mean,
+        std=CLIP.std,
+        attention=settings.attention,
+        count_flops=lambda: count_flops(config, loader.max_tokens),
+        other_outputs=(),
+        layers=(FlavaLayer,),
+    )
+
+
+def make_config(size: str) -> FlavaConfig:
+    """The configuration of a size, with its codebook (of random weights, unless loaded)."""
+    return FlavaConfig(**SIZES[size])
+
+
+class _CountedFlava(Flava):
+    """The same work on the meta device, where nobody knows which places are masked."""
+
+    def forward(
+        self,
+        pixel_values: torch.Tensor,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        return_loss: bool = True,  # noqa: ARG002
+    ) -> Any:
+        whole = self.flava(
+            input_ids=input_ids,
+            pixel_values=pixel_values,
+            attention_mask=attention_mask,
+            skip_multimodal_encoder=True,
+        )
+        masked = self.flava(
+            input_ids=input_ids,
+            pixel_values=pixel_values,
+            attention_mask=attention_mask,
+            bool_masked_pos=torch.ones(len(input_ids), self.patches, dtype=torch.bool),
+        ).multimodal_embeddings
+        self.visual_words(pixel_values)
+        text, image = self.embeddings(whole).values()
+        patches = Masking.patch_count(self.patches)
+        words = Masking.token_count(input_ids.shape[1])
+        outputs = (
+            self.mmm_image_head(masked[:, :patches]),
+            self.mmm_text_head(masked[:, :words]),
+            self.itm_head(masked),
+            text @ image.T,
+            image @ text.T,
+        )
+        return type("Counted", (), {"loss": sum(output.float().sum() for output in outputs)})
+
+
+def count_flops(config: FlavaConfig, max_tokens: int) -> float:
+    """FLOPs of one pair of `max_tokens` tokens, forward and backward, the codebook's included.
+
+    Taken for a full text: one that is padded has fewer words to guess, below 0.3% of the whole.
+    """
+    side = config.image_config.image_size
+    return flops_per_sample(
+        lambda: _CountedFlava(config),
+        lambda: {
+            "pixel_values": torch.empty(1, 3, side, side),
+            "input_ids": torch.ones(1, max_tokens, dtype=torch.long),
+            "attention_mask": torch.ones(1, max_tokens, dtype=torch.long),
+        },
+    )

@@ -1,0 +1,98 @@
+"""What is done to parts of any model: fused attention, checkpointing, no exchange of ranks."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+Kinds = tuple[type[torch.nn.Module], ...]
+
+
+def use_sdpa(model: torch.nn.Module, kinds: Kinds) -> None:
+    """Give the attention modules of `kinds` torch's fused attention in place of the library's.
+
+    For modules with the linear layers `query`, `key`, `value`, as BridgeTower's and FLAVA's, which
+    transformers runs eagerly only. Scores, masks and dropout mean the same; the probabilities are
+    not given out.
+    """
+    for module in model.modules():
+        if isinstance(module, kinds):
+            module.forward = partial(_sdpa, module)
+
+
+def _sdpa(
+    module: Any,
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor | None = None,
+    encoder_hidden_states: torch.Tensor | None = None,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's.
+
+    `attention_mask` is added to the scores, as the library makes it for its eager attention.
+    """
+    source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+    query, key, value = (
+        linear(states).unflatten(-1, (-1, module.attention_head_size)).transpose(1, 2)
+        for linear, states in (
+            (module.query, hidden_states),
+            (module.key, source),
+            (module.value, source),
+        )
+    )
+    mixed = scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=None if attention_mask is None else attention_mask.to(query.dtype),
+        dropout_p=module.dropout.p if module.training else 0.0,
+    )
+    return mixed.transpose(1, 2).flatten(-2), None
+
+
+def checkpoint_layers(model: torch.nn.Module, kinds: Kinds) -> None:
+    """Keep only the inputs of the layers of `kinds`; the backward pass computes the rest again.
+
+    The same for all models, whether the library supports it (BridgeTower has no support) or not.
+    The random state is restored, so that the numbers stay the same.
+    """
+    for module in model.modules():
+        if isinstance(module, kinds):
+            module.forward = partial(_checkpointed, module, module.forward)
+
+
+def count_checkpointed(model: torch.nn.Module) -> int:
+    """How many modules `checkpoint_layers` has changed."""
+    forwards = (vars(module).get("forward") for module in model.modules())
+    return sum(isinstance(f, partial) and f.func is _checkpointed for f in forwards)
+
+
+def give_shapes(model: torch.nn.Module) -> list[str]:
+    """Make parameters without a dimension ones of shape (1,), which can be sharded; their names.
+
+    A contrastive loss's scale is one; multiplied with logits it means the same.
+    """
+    named = [name for name, value in model.named_parameters() if value.ndim == 0]
+    for name in named:
+        owner, _, attribute = name.rpartition(".")
+        module = model.get_submodule(owner)
+        old = getattr(module, attribute)
+        new = torch.nn.Parameter(old.detach().reshape(1), requires_grad=old.requires_grad)
+        setattr(module, attribute, new)
+    return named
+
+
+def _checkpointed(module: torch.nn.Module, forward: Any, *args: Any, **kwargs: Any) -> Any:
+    if module.training and torch.is_grad_enabled():
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+    return forward(*args, **kwargs)
+
+
+def stop_exchanges(model: torch.nn.Module) -> None:
+    """Let the forward pass exchange nothing between ranks, so that they may run out of step."""
+    for module in model.modules():
+        part: Any = module
+        if hasattr(part, "exchanges"):
+            part.exchanges = False

@@ -1,0 +1,39 @@
+"""What weights, gradients and optimizer states take at least, before anything is tried."""
+
+import torch
+
+from feedrate.config.settings import TrainSettings
+
+GIB = 2**30
+STATES = 2
+"""Adam keeps two numbers a parameter."""
+EIGHT_BIT = ("adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit")
+"""Optimizers whose states take a byte each."""
+
+
+class DoesNotFitError(MemoryError):
+    """The model's own numbers are more than the device holds, whatever the batch."""
+
+
+def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
+    """Weights, gradients and optimizer states of one of `count` devices, GiB; no activations.
+
+    A lower bound: buffers of the exchange, cached half-precision weights, fragments and the whole
+    layers that sharding gathers come on top. The model may stand on the meta device.
+    """
+    weight = 2 if train.precision.endswith("_full") else 4
+    state = STATES * (1 if train.optimizer in EIGHT_BIT else weight)
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    total = weight * frozen + (2 * weight + state) * trained
+    return total / (count if train.strategy == "fsdp" else 1) / GIB
+
+
+def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
+    """Raise DoesNotFitError where the states alone are more than a device's `has_gib`."""
+    needed = state_gib(model, train, count)
+    if needed > has_gib:
+        raise DoesNotFitError(
+            f"out of memory before the first batch: weights, gradients and optimizer states take "
+            f"{needed:.3g} GiB a device, which has {has_gib:.3g}"
+        )

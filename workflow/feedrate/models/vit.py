@@ -1,0 +1,227 @@
+"""Vision transformers for classification at 16 px patches, from the library's own layers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from transformers.modeling_outputs import ImageClassifierOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.vit.configuration_vit import ViTConfig
+from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTLayer
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import Built, ModelError
+from feedrate.models.checkpoint import load_part
+from feedrate.models.flops import flops_per_sample
+from feedrate.models.statistics import IMAGENET
+from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
+
+PATCH_PX = 16
+IMAGE_PX = 224
+CLASSES = 1000
+"""Of ImageNet-1K, so that parameters and work are the published models' whatever the data."""
+
+OFFERS = {
+    "attention": ("eager", "sdpa", "flash"),
+    "image_px": (None, *range(PATCH_PX, 1025, PATCH_PX)),
+    "head": ("token", "pooled"),
+    "layout": ("batch_first", "batch_second"),
+}
+
+
+def _size(hidden: int, layers: int, heads: int) -> dict[str, int]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+    }
+
+
+SIZES = {
+    "tiny": _size(128, 4, 2),  # for CPUs: 1.1 M parameters, 1.3 GFLOP an image
+    # The ViT paper's table 1.
+    "base": _size(768, 12, 12),
+    "large": _size(1024, 24, 16),
+    "huge": _size(1280, 32, 16),
+}
+
+
+class PatchTokens(nn.Module):
+    """Patches with their positions and no class token: (batch, patches, hidden)."""
+
+    def __init__(self, config: ViTConfig, patch_embeddings: nn.Module) -> None:
+        super().__init__()
+        patches = (config.image_size // PATCH_PX) ** 2
+        self.patch_embeddings = patch_embeddings
+        self.position_embeddings = nn.Parameter(torch.empty(1, patches, config.hidden_size))
+        nn.init.trunc_normal_(self.position_embeddings, std=config.initializer_range)
+
+    def forward(self, pixel_values: torch.Tensor, **_: Any) -> torch.Tensor:
+        """Embed images (batch, 3, px, px)."""
+        embedded: torch.Tensor = self.patch_embeddings(pixel_values)
+        return embedded + self.position_embeddings
+
+
+class Vit(ViTForImageClassification):
+    """A classifier of images, whose rows' only token is their class."""
+
+    def __init__(self, config: ViTConfig, head: str = "token", layout: str = "batch_first") -> None:
+        """`head` and `layout`: see ModelSettings."""
+        super().__init__(config)
+        self.pooled = head == "pooled"
+        if self.pooled:
+            self.vit.embeddings = PatchTokens(config, self.vit.embeddings.patch_embeddings)
+        if layout == "batch_second":
+            # Attention between these two sees (tokens, batch, hidden): see `batch_second`.
+            first = next(m for m in self.vit.modules() if isinstance(m, ViTLayer))
+            first.register_forward_pre_hook(_swap_first_input)
+            self.vit.layernorm.register_forward_pre_hook(_swap_first_input)
+
+    def forward(
+        self,
+        pixel_values: torch.Tensor,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,  # noqa: ARG002
+        return_loss: bool = True,
+    ) -> ImageClassifierOutput:
+        """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
+        tokens = self.vit(pixel_values).last_hidden_state
+        logits = self.classifier(tokens.mean(dim=1) if self.pooled else tokens[:, 0])
+        loss = None
+        if return_loss and input_ids is not None:
+            classes = input_ids[:, 0]
+            # Not the mean of the library: of no known class at all it would be NaN.
+            known = (classes != UNKNOWN).sum().clamp(min=1)
+            loss = cross_entropy(logits.float(), classes, reduction="sum") / known
+        return ImageClassifierOutput(loss=loss, logits=logits)
+
+
+def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
+    """See feedrate.models.build."""
+    switches = {"head": settings.head, "layout": settings.layout}
+    if settings.checkpoint is None:
+        config = make_config(settings.size, settings.image_px or IMAGE_PX)
+        model = Vit(config, **switches)
+    else:
+        config = load_part(ViTConfig, settings)
+        if settings.image_px not in (None, config.image_size):
+            raise ModelError(
+                f"model.image_px: the checkpoint is for {config.image_size} px; give that or null"
+            )
+        model = load_part(Vit, settings, config=config, use_safetensors=True, **switches).float()
+    model.config._attn_implementation = attention_name(settings)
+    return Built(
+        model=model,
+        tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
+        image_px=config.image_size,
+        mean=IMAGENET.mean,
+        std=IMAGENET.std,
+        attention=settings.attention,
+        count_flops=lambda: count_flops(config, settings.head),
+        other_outputs=("hidden_states", "attentions"),
+        layers=(ViTLayer,),
+        column=loader.label,
+        scores="accuracy",
+    )
+
+
+def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
+    """The configuration of a size for images of `image_px`."""
+    return ViTConfig(**SIZES[size], image_size=image_px, patch_size=PATCH_PX, num_labels=CLASSES)
+
+
+def count_flops(config: ViTConfig, head: str = "token") -> float:
+    """FLOPs of one image, forward and backward."""
+    side = config.image_size
+
+    def make_model() -> Vit:
+        model = Vit(config, head)
+        model.config._attn_implementation = "eager"
+        return model
+
+    return flops_per_sample(
+        make_model,
+        lambda: {
+            "pixel_values": torch.empty(1, 3, side, side),
+            "input_ids": torch.zeros(1, 1, dtype=torch.long),
+        },
+    )
+
+
+def attention_name(settings: ModelSettings) -> str:
+    """The name under which the library finds the attention of these settings."""
+    if settings.layout == "batch_first" and settings.attention != "flash":
+        return settings.attention
+    return f"feedrate_{settings.layout}_{settings.attention}"
+
+
+def _swap_first_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (inputs[0].transpose(0, 1), *inputs[1:])
+
+
+def _eager(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attention over (batch, heads, tokens, dim), step by step as the library's eager one."""
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    return scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype) @ value
+
+
+def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The flash kernel or an error: torch would otherwise take another one without a word."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return scaled_dot_product_attention(query, key, value)
+
+
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+ATTEND: dict[str, Attend] = {
+    "eager": _eager,
+    "sdpa": scaled_dot_product_attention,
+    "flash": _flash,
+}
+
+
+def batch_first(attend: Attend) -> Callable[..., tuple[torch.Tensor, None]]:
+    """For the library: (batch, heads, tokens, dim) in, (batch, tokens, heads, dim) out."""
+
+    def forward(
+        _module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[torch.Tensor, None]:
+        return attend(query, key, value).transpose(1, 2), None
+
+    return forward
+
+
+def batch_second(attend: Attend) -> Callable[..., tuple[torch.Tensor, None]]:
+    """The same between layers that keep (tokens, batch, hidden).
+
+    There the library's (tokens, heads, batch, dim) is a view of what the projections wrote, in
+    which batch and heads lie side by side: they merge into one dimension of a batched matrix
+    multiply without the copies that the batch-first layout needs.
+    """
+
+    def forward(
+        _module: nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[torch.Tensor, None]:
+        mixed = attend(*(states.permute(2, 1, 0, 3) for states in (query, key, value)))
+        return mixed.permute(2, 0, 1, 3), None
+
+    return forward
+
+
+for _name, _attend in ATTEND.items():
+    ALL_ATTENTION_FUNCTIONS.register(f"feedrate_batch_first_{_name}", batch_first(_attend))
+    ALL_ATTENTION_FUNCTIONS.register(f"feedrate_batch_second_{_name}", batch_second(_attend))

@@ -1,0 +1,72 @@
+"""What leaving out warm-up steps does to the throughput that a run reports."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from feedrate.logs.events import Step
+from feedrate.report.figures import canvas
+from feedrate.report.grid import short_names
+from feedrate.report.rows import Inputs
+from feedrate.report.settings import FigureSettings
+from feedrate.report.steps import traces
+
+LINES = 7
+"""Cells shown: those in which the choice matters most."""
+
+
+def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
+    """A line a cell (its first good run): the rate of the steps after the first k, over k."""
+    curves: dict[tuple[str, str], list[float]] = {}
+    runs = []
+    for trace in traces(inputs, settings.study):
+        key = (trace.run.device, trace.run.cell)
+        if trace.run.status == "ok" and key not in curves:
+            curve = shares(trace.steps)
+            if curve:
+                curves[key] = curve
+                runs.append(trace.run)
+    if not curves:
+        return canvas.statement("No run ended well, so there are no steps to leave out.")
+    names = short_names(runs)
+    several = len({device for device, _ in curves}) > 1
+    figure, (axes,) = canvas.new(3.6)
+    strongest = sorted(curves, key=lambda key: curves[key][0])[:LINES]
+    labels = []
+    for index, key in enumerate(strongest):
+        look, curve = canvas.style(index), [100 * share for share in curves[key]]
+        axes.plot(
+            range(len(curve)),
+            curve,
+            color=look.color,
+            marker=look.marker,
+            linestyle=look.dash,
+            markersize=5,
+        )
+        device = f"{settings.label(key[0])}, " if several else ""
+        labels.append((curve[0], f"{device}{names[key[1]]}", look.color))
+    axes.axhline(100, color=canvas.GREY, linewidth=1)
+    axes.set_xlabel("first steps left out")
+    axes.set_ylabel("throughput, % of the reported one")
+    handles = axes.get_lines()[: len(labels)]
+    figure.legend(handles, [label for _, label, _ in labels], **canvas.LEGEND, ncols=2)
+    if len(curves) > LINES:
+        canvas.note(figure, [f"The {LINES} of {len(curves)} cells in which it matters most."])
+    return figure
+
+
+def shares(steps: Sequence[Step]) -> list[float]:
+    """For k = 0, 1, … warm-up steps left out: the rate of the rest over the protocol's own.
+
+    The steps' own times are summed; a run that does not tell its samples has no such rates.
+    """
+    warm = sum(step.warmup for step in steps)
+    rates = []
+    for left_out in range(warm + 1):
+        rest = steps[left_out:]
+        seconds = sum(step.step_s for step in rest)
+        samples = sum(step.samples or 0 for step in rest)
+        if not samples or not seconds:
+            return []
+        rates.append(samples / seconds)
+    return [rate / rates[-1] for rate in rates]

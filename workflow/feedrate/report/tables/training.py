@@ -1,0 +1,60 @@
+"""Speed beside what it costs and whether it learns: efficiency, an epoch's time, memory, loss."""
+
+from feedrate.report import text
+from feedrate.report.grid import factor_label, unsupported_groups
+from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
+from feedrate.report.rows import CellRow, Inputs
+from feedrate.report.settings import TableSettings
+
+_HEADS = (
+    "Throughput (samples/s)",
+    "Over the baseline",
+    "TFLOP/s a device",
+    "MFU",
+    "Peak memory (GiB)",
+    "Loss at the end",
+)
+
+
+def render(settings: TableSettings, inputs: Inputs) -> Markup:
+    """A row a cell that was tried, in groups by device; what is not supported is counted below."""
+    samples = settings.table.epoch_samples
+    first = ", ".join(factor_label(settings, name) for name in settings.factors)
+    epoch = [f"Epoch of {samples:,} samples"] if samples else []
+    heads = [first, *_HEADS, *epoch]
+    rows: list[Markup] = []
+    for device in settings.measured:
+        rows.append(group_row(settings.label(device), len(heads)))
+        mine = [cell for cell in inputs.cells(settings.study) if cell.device == device]
+        rows += [_row(cell, samples, len(heads)) for cell in mine if cell.status != "unsupported"]
+        for cause, group in unsupported_groups(mine).items():
+            count = text.count(len(group), "cell") + " not supported"
+            rows.append(wide_row("/", join(word(count), small(cause)), len(heads)))
+    return table(heads, rows)
+
+
+def _row(cell: CellRow, samples: int | None, width: int) -> Markup:
+    name = text.values_text(cell.levels)
+    if cell.samples_per_s is None:
+        why = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
+        return wide_row(name, why, width)
+    numbers = [
+        join(text.number(cell.samples_per_s), small(text.interval(cell.ci_low, cell.ci_high))),
+        join(
+            text.ratio(cell.speedup),
+            small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
+        ),
+        text.number(cell.tflops_per_device, 3),
+        text.share(cell.mfu),
+        text.number(cell.peak_memory_gib, 3),
+        text.number(cell.loss_last, 4),
+    ]
+    if samples:
+        numbers.append(duration(samples / cell.samples_per_s))
+    return row([name, *numbers])
+
+
+def duration(seconds: float) -> str:
+    """A long time in hours, or days from two on: `0.43 h`, `12.1 days`."""
+    hours = seconds / 3600
+    return f"{hours:.2f} h" if hours < 48 else f"{hours / 24:.1f} days"
