@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import (
-    HpuSettings,
     LoaderSettings,
     ModelSettings,
     Protocol,
     RunSpec,
     Settings,
-    Software,
     TrainSettings,
 )
+from feedrate.config.software import Software
 from feedrate.devices.expected import MODEL_PATTERNS
 from feedrate.results.record import Record, read_record
 

@@ -4,7 +4,7 @@ import pytest
 
 from feedrate.config.checks import check_devices
 from feedrate.config.device import Device
-from feedrate.config.settings import Software
+from feedrate.config.software import Software
 
 
 def findings(variable: str) -> list[str]:

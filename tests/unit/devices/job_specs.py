@@ -2,16 +2,16 @@
 
 from typing import Any
 
+from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import (
-    HpuSettings,
     LoaderSettings,
     ModelSettings,
     Protocol,
     RunSpec,
     Settings,
-    Software,
     TrainSettings,
 )
+from feedrate.config.software import Software
 
 
 def make_job(

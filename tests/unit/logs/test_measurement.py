@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from run_folder import make_spec, rank_events, write_run
 
 from feedrate.config.device import Peak
-from feedrate.config.settings import HpuSettings
+from feedrate.config.hpu import HpuSettings
 from feedrate.logs.events import Step, read_run_events
 from feedrate.logs.measurement import ceilings, measure, quantile, step_sum
 

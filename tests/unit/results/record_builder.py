@@ -202,3 +202,11 @@ def as_literal(settings: Any) -> str:
     plain = msgspec.to_builtins(settings)
     assert json.loads(json.dumps(plain)) == plain
     return repr(plain)
+
+
+def runs_of(workers, rates, **changes):
+    """Runs of a cell, one for each rate."""
+    return [
+        make_record(rate, spec=make_spec(workers, repeat=k), **changes)
+        for k, rate in enumerate(rates, start=1)
+    ]

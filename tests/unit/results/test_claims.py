@@ -1,5 +1,12 @@
 import pytest
-from record_builder import as_literal, claim_study, collect_settings, make_record, make_spec
+from record_builder import (
+    as_literal,
+    claim_study,
+    collect_settings,
+    make_record,
+    make_spec,
+    runs_of,
+)
 from record_builder import write_records as write
 
 from feedrate.config.study import Claim
@@ -37,13 +44,6 @@ def rows_of(tmp_path, records, *claims, **changes):
     runs = run_rows(write(tmp_path, records), collect_settings())
     study = claim_study(*claims, **changes)
     return claim_rows(runs, ClaimSettings(studies={"loading": study}))
-
-
-def measured(workers, rates, **changes):
-    return [
-        make_record(rate, spec=make_spec(workers, repeat=k), **changes)
-        for k, rate in enumerate(rates, start=1)
-    ]
 
 
 @pytest.mark.parametrize(("printed", "expression"), PRINTED)
@@ -84,7 +84,7 @@ def test_a_number_that_names_no_level_is_of_no_cell():
 
 
 def test_a_claim_that_holds_here(tmp_path):
-    records = [*measured(0, [10.0, 10.2, 9.9]), *measured(2, [20.0, 20.4, 20.1])]
+    records = [*runs_of(0, [10.0, 10.2, 9.9]), *runs_of(2, [20.0, 20.4, 20.1])]
     (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "holds"
     assert row["measured"] == pytest.approx(2.01)
@@ -107,7 +107,7 @@ def test_a_claim_that_holds_here(tmp_path):
     ],
 )
 def test_verdicts_by_value_and_by_words(tmp_path, changes, verdict):
-    records = [*measured(0, [10.0]), *measured(2, [20.0])]
+    records = [*runs_of(0, [10.0]), *runs_of(2, [20.0])]
     (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu", **changes))
     assert row["verdict"] == verdict
     assert row["ci_low"] is None
@@ -123,7 +123,7 @@ def test_without_runs_there_is_no_data(tmp_path):
 
 @pytest.mark.parametrize("status", ["failed", "invalid", "out_of_memory"])
 def test_runs_that_do_not_count_are_no_data(tmp_path, status):
-    records = [*measured(0, [10.0]), *measured(2, [20.0], status=status, cause="It broke.")]
+    records = [*runs_of(0, [10.0]), *runs_of(2, [20.0], status=status, cause="It broke.")]
     (row,) = rows_of(tmp_path, records, claim("cpu[workers=2] / cpu"))
     assert row["verdict"] == "no data here"
     assert row["why"] == f"cpu[workers=2]: {status}: It broke."
@@ -132,14 +132,14 @@ def test_runs_that_do_not_count_are_no_data(tmp_path, status):
 
 def test_a_cell_that_is_not_supported_is_no_data(tmp_path):
     (row,) = rows_of(
-        tmp_path, measured(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]")
+        tmp_path, runs_of(0, [10.0]), claim("cpu[workers=1,decode=device] / cpu[workers=0]")
     )
     assert row["verdict"] == "no data here"
     assert "unsupported: cpu lacks the capability decode_device." in row["why"]
 
 
 def test_the_star_gives_a_row_for_each_measured_device(tmp_path):
-    records = [*measured(0, [10.0]), *measured(1, [11.0])]
+    records = [*runs_of(0, [10.0]), *runs_of(1, [11.0])]
     star = claim("*[workers=1] / *", published=None, at_least=1.0)
     rows = rows_of(tmp_path, records, star, measured=["cpu", "h100"])
     assert [(r["device"], r["verdict"]) for r in rows] == [
@@ -158,7 +158,7 @@ def test_a_printed_ratio_that_does_not_follow_is_told(tmp_path):
 
 def test_the_command_reads_results_and_writes_claims(tmp_path):
     settings = collect_settings()
-    runs = run_rows(write(tmp_path, [*measured(0, [10.0]), *measured(2, [20.0])]), settings)
+    runs = run_rows(write(tmp_path, [*runs_of(0, [10.0]), *runs_of(2, [20.0])]), settings)
     write_rows(tmp_path / "results.csv", run_columns(dict(settings.studies)), runs)
     claims = ClaimSettings(studies={"loading": claim_study(claim("cpu[workers=2] / cpu"))})
     arguments = [
@@ -208,8 +208,8 @@ def test_whether_a_cell_fits(tmp_path, statuses, fits, verdict, why):
 
 def test_a_claim_may_be_of_memory(tmp_path):
     records = [
-        *measured(0, [10.0], peak_memory_gib=4.0),
-        *measured(2, [20.0], peak_memory_gib=1.0),
+        *runs_of(0, [10.0], peak_memory_gib=4.0),
+        *runs_of(2, [20.0], peak_memory_gib=1.0),
     ]
     saves = claim("cpu / cpu[workers=2]", published=4.0, metric="peak_memory_gib")
     (row,) = rows_of(tmp_path, records, saves)
@@ -218,7 +218,7 @@ def test_a_claim_may_be_of_memory(tmp_path):
 
 
 def test_within_a_factor_each_measured_level_is_held_to_itself(tmp_path):
-    records = [*measured(1, [10.0]), *measured(2, [20.0])]
+    records = [*runs_of(1, [10.0]), *runs_of(2, [20.0])]
     faster = claim("cpu[decode=host] / cpu", published=None, at_least=1.0)
     rows = rows_of(tmp_path, records, faster, within=["workers"])
     assert [row["expression"] for row in rows] == [

@@ -9,6 +9,7 @@ from record_builder import (
     collect_study,
     make_record,
     make_spec,
+    runs_of,
     write_records,
 )
 
@@ -19,13 +20,6 @@ from feedrate.results.collect import main, run_rows
 from feedrate.results.columns import CELLS, RUNS
 from feedrate.results.rows import run_columns
 from feedrate.results.tables import read_rows, write_rows
-
-
-def runs_of(workers, rates, **changes):
-    return [
-        make_record(rate, spec=make_spec(workers, repeat=k), **changes)
-        for k, rate in enumerate(rates, start=1)
-    ]
 
 
 def rows_of(tmp_path, records, **changes):

@@ -16,9 +16,3 @@ def test_what_follows_the_model_is_fitted_exactly(compute_s, exchange_s, counts)
 def test_one_count_explains_nothing_and_faster_steps_are_no_exchange():
     assert fit_scaling({8: 1.0}) is None
     assert fit_scaling({1: 2.0, 8: 1.0}) == Scaling(1.5, 0.0)
-
-
-def test_bandwidth_is_that_of_a_ring():
-    """1 GB of gradients in 0.1 s of 2 (n - 1) / n passes: 20 GB/s a link."""
-    assert Scaling(1.0, 0.1).bandwidth_gb_per_s(1e9) == pytest.approx(20.0)
-    assert Scaling(1.0, 0.0).bandwidth_gb_per_s(1e9) is None

@@ -5,7 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from feedrate.config.base import Count, Name, Positive, Strict
-from feedrate.config.settings import Kind, Launcher, Software
+from feedrate.config.settings import Kind, Launcher
+from feedrate.config.software import Software
 
 
 class Peak(Strict, kw_only=True):

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
+from feedrate.config.hpu import HpuSettings
+from feedrate.config.software import Software
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -184,81 +186,6 @@ class TrainSettings(Strict, kw_only=True):
     ] = 10
 
 
-class HpuSettings(Strict, kw_only=True):
-    """What only Gaudi has; named as optimum-habana's arguments are. Other kinds ignore it.
-
-    Some need others: `devices/hpu_mode.py` says which, and refuses the rest in a sentence.
-    """
-
-    mode: Annotated[
-        Literal["lazy", "eager", "compile"],
-        Meta(
-            description="How operations reach the device: gathered, one by one, or compiled "
-            "(torch.compile with hpu_backend). Sets PT_HPU_LAZY_MODE."
-        ),
-    ] = "lazy"
-    hpu_graphs_for_training: Annotated[
-        bool, Meta(description="Replay the step as a graph (mode: lazy; several: fast_ddp).")
-    ] = False
-    hpu_graphs_for_inference: Annotated[
-        bool | None, Meta(description="The same in evaluation; null: in mode lazy.")
-    ] = None
-    pipelining_fwd_bwd: Annotated[
-        bool, Meta(description="Build the backward graph while the forward one runs (mode: lazy).")
-    ] = False
-    non_blocking_data_copy: Annotated[
-        bool, Meta(description="Copy batches to the device without waiting.")
-    ] = False
-    use_dynamic_shapes: Annotated[
-        bool, Meta(description="One graph for inputs of several shapes (mode: lazy).")
-    ] = False
-    fused_adam: Annotated[
-        bool, Meta(description="FusedAdamW of the Gaudi software in place of train.optimizer.")
-    ] = True
-    fused_clip_norm: Annotated[bool, Meta(description="FusedClipNorm of it.")] = True
-    adam_epsilon: Annotated[
-        Positive, Meta(description="Adam's epsilon (other kinds: the 1e-8 of transformers).")
-    ] = 1e-6
-    ddp_bucket_cap_mb: Annotated[
-        Count, Meta(description="Gradients are exchanged in buckets of this size, MB.")
-    ] = 230
-    autocast_bf16_ops: Annotated[
-        list[str], Meta(description="Operations that run in bf16; empty: the software's own list.")
-    ] = []
-    autocast_fp32_ops: Annotated[
-        list[str], Meta(description="Operations that stay in fp32; given with the other list.")
-    ] = []
-    fp8: Annotated[bool, Meta(description="Linear layers in fp8 (train.precision: bf16).")] = False
-    minimize_memory: Annotated[
-        bool, Meta(description="Less memory for more time in fp8 (fp8: true).")
-    ] = False
-    attn_implementation: Annotated[
-        Literal["eager", "sdpa", "gaudi_fused_sdpa"],
-        Meta(description="Attention; a model that knows only eager refuses the others."),
-    ] = "eager"
-    sdp_on_bf16: Annotated[bool, Meta(description="Attention (sdpa) reduces in bf16.")] = False
-    use_compiled_autograd: Annotated[
-        bool, Meta(description="Compile the backward pass too (mode: compile).")
-    ] = False
-    use_regional_compilation: Annotated[
-        bool, Meta(description="Compile layer by layer (mode: compile).")
-    ] = False
-    adjust_throughput: Annotated[
-        bool, Meta(description="The Trainer's own rate leaves out logging and saving.")
-    ] = False
-    profiling_warmup_steps: Annotated[
-        Natural, Meta(description="Steps before the profiler records.")
-    ] = 0
-    profiling_steps: Annotated[
-        Natural,
-        Meta(description="Steps that the profiler records, into trainer/hpu_profile; it slows."),
-    ] = 0
-    profiling_warmup_steps_eval: Annotated[Natural, Meta(description="The same in evaluation.")] = 0
-    profiling_steps_eval: Annotated[Natural, Meta(description="The same in evaluation.")] = 0
-    profiling_record_shapes: Annotated[bool, Meta(description="Record tensors' shapes.")] = True
-    profiling_with_stack: Annotated[bool, Meta(description="Record lines of source.")] = False
-
-
 class Protocol(Strict, kw_only=True):
     """How a run is measured."""
 
@@ -296,25 +223,6 @@ class Settings(Strict, kw_only=True):
     loader: LoaderSettings = LoaderSettings()
     train: TrainSettings = TrainSettings()
     hpu: HpuSettings = HpuSettings()
-
-
-class Software(Strict, kw_only=True):
-    """What the training processes of a device run in, on top of the job's own environment."""
-
-    python: Annotated[
-        str | None,
-        Meta(description="Interpreter of the training processes; null: Snakemake's own."),
-    ] = None
-    modules: Annotated[
-        list[str], Meta(description="Environment modules to load first (`module load`).")
-    ] = []
-    environment: Annotated[
-        dict[str, str], Meta(description="Environment variables to set for the processes.")
-    ] = {}
-    container: Annotated[
-        str | None,
-        Meta(description="Apptainer image (a file or docker://…) that the processes run in."),
-    ] = None
 
 
 class RunSpec(Strict, kw_only=True):

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedrate.config.settings import HpuSettings, RunSpec
+from feedrate.config.hpu import HpuSettings
+from feedrate.config.settings import RunSpec
 from feedrate.devices.base import UnsupportedError
 from feedrate.files import write_text
 

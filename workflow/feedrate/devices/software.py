@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from feedrate.config.settings import RunSpec, Software
+from feedrate.config.settings import RunSpec
+from feedrate.config.software import Software
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import TRAINING_MODULE
 from feedrate.devices.leash import die_with_parent

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
 from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
@@ -11,7 +10,7 @@ from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForC
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built
 from feedrate.models.checkpoint import load_part, load_tokenizer
-from feedrate.models.flops import flops_per_sample
+from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import use_sdpa
 from feedrate.models.statistics import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
@@ -123,12 +122,7 @@ def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
     side = config.vision_config.image_size
     return flops_per_sample(
         lambda: BridgeTowerForContrastiveLearning(config),
-        lambda: {
-            "pixel_values": torch.empty(1, 3, side, side),
-            "input_ids": torch.ones(1, max_tokens, dtype=torch.long),
-            "attention_mask": torch.ones(1, max_tokens, dtype=torch.long),
-            "return_loss": True,
-        },
+        lambda: one_pair(side, max_tokens) | {"return_loss": True},
     )
 
 

@@ -10,7 +10,7 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built
 from feedrate.models.checkpoint import load_part, load_tokenizer
-from feedrate.models.flops import flops_per_sample
+from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.statistics import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
@@ -141,9 +141,5 @@ def count_flops(config: CLIPConfig, max_tokens: int) -> float:
     side = config.vision_config.image_size
     return flops_per_sample(
         lambda: Clip._from_config(config, attn_implementation="eager"),
-        lambda: {
-            "pixel_values": torch.empty(1, 3, side, side),
-            "input_ids": torch.ones(1, max_tokens, dtype=torch.long),
-            "attention_mask": torch.ones(1, max_tokens, dtype=torch.long),
-        },
+        lambda: one_pair(side, max_tokens),
     )

@@ -16,7 +16,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
 from feedrate.models.checkpoint import load_part, load_tokenizer
 from feedrate.models.flava_masking import Masking
-from feedrate.models.flops import flops_per_sample
+from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import use_sdpa
 from feedrate.models.statistics import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
@@ -247,9 +247,5 @@ def count_flops(config: FlavaConfig, max_tokens: int) -> float:
     side = config.image_config.image_size
     return flops_per_sample(
         lambda: _CountedFlava(config),
-        lambda: {
-            "pixel_values": torch.empty(1, 3, side, side),
-            "input_ids": torch.ones(1, max_tokens, dtype=torch.long),
-            "attention_mask": torch.ones(1, max_tokens, dtype=torch.long),
-        },
+        lambda: one_pair(side, max_tokens),
     )

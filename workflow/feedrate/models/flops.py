@@ -33,3 +33,13 @@ def flops_per_sample(
         with FlopCounterMode(display=False) as counter:
             model(**sample).loss.backward()
     return float(counter.get_total_flops())
+
+
+def one_pair(side_px: int, max_tokens: int) -> dict[str, torch.Tensor]:
+    """An image and a full text, as `make_sample` of a model of both."""
+    text = torch.ones(1, max_tokens, dtype=torch.long)
+    return {
+        "pixel_values": torch.empty(1, 3, side_px, side_px),
+        "input_ids": text,
+        "attention_mask": text,
+    }

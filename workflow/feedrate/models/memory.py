@@ -3,8 +3,8 @@
 import torch
 
 from feedrate.config.settings import TrainSettings
+from feedrate.devices.base import GIB
 
-GIB = 2**30
 STATES = 2
 """Adam keeps two numbers a parameter."""
 EIGHT_BIT = ("adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit")

@@ -22,10 +22,6 @@ class Scaling(NamedTuple):
         """Time of a step on so many devices."""
         return self.compute_s + self.exchange_s * (count - 1) / count
 
-    def bandwidth_gb_per_s(self, gradient_bytes: float) -> float | None:
-        """What the exchange amounts to, GB/s of each device's link; None where it took no time."""
-        return 2 * gradient_bytes / self.exchange_s / 1e9 if self.exchange_s else None
-
 
 def fit_scaling(steps_s: Mapping[int, float]) -> Scaling | None:
     """Least squares over measured step times by count; None for fewer than two counts.

@@ -1,8 +1,9 @@
 """Training between its two ceilings: the loader with no model, and the model with no loader."""
 
 from feedrate.report import text
+from feedrate.report.cell import without_numbers
 from feedrate.report.grid import factor_label
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row, word
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.report.settings import TableSettings
 
@@ -30,13 +31,12 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
 
 
 def _row(cell: CellRow, width: int) -> Markup:
-    name = text.values_text(cell.levels)
     if cell.samples_per_s is None:
-        return wide_row(name, join(word(text.STATUS_WORDS[cell.status]), small(cell.cause)), width)
+        return without_numbers(cell, width)
     ceilings = [c for c in (cell.loader_samples_per_s, cell.model_samples_per_s) if c]
     return row(
         [
-            name,
+            text.values_text(cell.levels),
             text.number(cell.samples_per_s),
             text.number(cell.loader_samples_per_s),
             text.number(cell.model_samples_per_s),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from feedrate.report import text
+from feedrate.report.cell import speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs
@@ -40,16 +41,10 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
 
 
 def _row(cell: CellRow, width: int) -> Markup:
-    name = text.values_text(cell.levels)
     if cell.samples_per_s is None:
-        why = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-        return wide_row(name, why, width)
+        return without_numbers(cell, width)
     numbers = [
-        join(text.number(cell.samples_per_s), small(text.interval(cell.ci_low, cell.ci_high))),
-        join(
-            text.ratio(cell.speedup),
-            small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
-        ),
+        *speed(cell),
         join(cell.verdict or text.DASH, small("use this" * cell.recommended)),
         text.share(cell.data_wait_share),
         text.seconds(cell.step_time_median_s),
@@ -60,7 +55,7 @@ def _row(cell: CellRow, width: int) -> Markup:
         text.number(cell.pixel_mean_abs_diff, 2),
         join(f"{cell.ok_runs} of {cell.runs}", small(_spread(cell))),
     ]
-    return row([name, *numbers], "use" * cell.recommended)
+    return row([text.values_text(cell.levels), *numbers], "use" * cell.recommended)
 
 
 def _spread(cell: CellRow) -> str:

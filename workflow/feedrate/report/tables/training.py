@@ -1,6 +1,7 @@
 """Speed beside what it costs and whether it learns: efficiency, an epoch's time, memory, loss."""
 
 from feedrate.report import text
+from feedrate.report.cell import speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs
@@ -34,16 +35,10 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
 
 
 def _row(cell: CellRow, samples: int | None, width: int) -> Markup:
-    name = text.values_text(cell.levels)
     if cell.samples_per_s is None:
-        why = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-        return wide_row(name, why, width)
+        return without_numbers(cell, width)
     numbers = [
-        join(text.number(cell.samples_per_s), small(text.interval(cell.ci_low, cell.ci_high))),
-        join(
-            text.ratio(cell.speedup),
-            small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
-        ),
+        *speed(cell),
         text.number(cell.tflops_per_device, 3),
         text.share(cell.mfu),
         text.number(cell.peak_memory_gib, 3),
@@ -51,7 +46,7 @@ def _row(cell: CellRow, samples: int | None, width: int) -> Markup:
     ]
     if samples:
         numbers.append(duration(samples / cell.samples_per_s))
-    return row([name, *numbers])
+    return row([text.values_text(cell.levels), *numbers])
 
 
 def duration(seconds: float) -> str:
