@@ -212,6 +212,12 @@ def test_every_rule_that_a_profile_sets_exists(planned, profile):
     assert rules - of_devices <= set(planned(profile, STUDIES[0]).said.configuration.rules)
 
 
+@pytest.mark.parametrize("profile", CLUSTERS)
+def test_no_weights_are_fetched_for_another_model(planned, profile):
+    found = planned(profile, "vit-speedups").said
+    assert {job.rule for job in found.jobs if job.rule.startswith("fetch_")} == {"fetch_dataset"}
+
+
 @pytest.mark.parametrize("wanted", [["--until", "store_dataset"], ["--", "tune"]])
 def test_a_store_and_the_advice_are_made_with_the_checkpoints_tokenizer(project, wanted):
     chosen = ["--config", "studies=[dataloading-levels]", "--profile", "gaudi"]

@@ -88,6 +88,10 @@ CASES = {
         "config.yaml", ("checkpoint_revision: null", "checkpoint_revision: main"),
         CONFIG + "checkpoint_revision: it is given, but checkpoint is not",
     ),
+    "a checkpoint of an unknown model": (
+        "config.yaml", ("checkpoint_model: null", "checkpoint_model: vitt"),
+        CONFIG + "checkpoint_model: 'vitt' is not",
+    ),
     "a key twice": (
         "config.yaml", ("repeats: null", "repeats: 2\nrepeats: 3"),
         "config/config.yaml, line ",

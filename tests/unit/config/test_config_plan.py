@@ -244,6 +244,15 @@ def test_repeats_and_checkpoint_of_the_workflow_go_over_those_of_the_study(small
         )
 
 
+@pytest.mark.parametrize(("model", "taken"), [("bridgetower", True), ("vit", False)])
+def test_a_checkpoint_is_for_studies_of_its_model(small, model, taken):
+    config = msgspec.structs.replace(small.config, checkpoint="org/model", checkpoint_model=model)
+    plan = make_plan(msgspec.structs.replace(small, config=config))
+    assert {spec.settings.model.name for spec in plan.runs.values()} == {"bridgetower"}
+    found = {spec.settings.model.checkpoint for spec in plan.runs.values()}
+    assert found == {"org/model" if taken else None}
+
+
 def test_a_whole_number_for_a_real_setting_becomes_one(small):
     """1 and 1.0 are one setting, and so one spec."""
     factor = Factor(sets="train.learning_rate", levels=[1])

@@ -111,3 +111,12 @@ def test_flash_is_refused_where_there_is_no_kernel(make):
     query = torch.randn(1, 1, 4, 0)
     with pytest.raises(RuntimeError):
         vit.ATTEND["flash"](query, query, query[..., :0].to(torch.int))
+
+
+def test_a_checkpoint_of_another_model_is_refused(make, labelled, tmp_path):
+    folder = str(tmp_path / "weights")
+    make("clip").model.save_pretrained(folder)
+    for name in ("vit", "flava", "bridgetower"):
+        settings = ModelSettings(name=name, size="tiny", checkpoint=folder)
+        with pytest.raises(ModelError, match=f"of the model clip, and model.name is {name}"):
+            build(settings, LoaderSettings(), labelled)

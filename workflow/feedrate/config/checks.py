@@ -13,6 +13,7 @@ from feedrate.config.load import problems
 from feedrate.config.published import Published
 from feedrate.config.resolve import setting_type
 from feedrate.config.secret import SECRET_NAME
+from feedrate.config.settings import MODELS
 from feedrate.config.study import Study
 from feedrate.config.workflow import Folder, WorkflowConfig
 
@@ -42,6 +43,8 @@ def check_config(
                 )
     if config.checkpoint_revision is not None and config.checkpoint is None:
         found.say("checkpoint_revision", "it is given, but checkpoint is not")
+    if config.checkpoint_model is not None:
+        found.known("checkpoint_model", config.checkpoint_model, MODELS, "models")
     return found
 
 

@@ -158,7 +158,8 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
     """What all runs of a study on a device share: its settings and protocol, adapted."""
     config, study, entry = project.config, project.studies[name], project.devices[device]
     settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
-    if config.checkpoint is not None:
+    others = config.checkpoint_model not in (None, settings["model"]["name"])
+    if config.checkpoint is not None and not others:
         revision = config.checkpoint_revision
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
     origin = f"config/studies/{name}.yaml, adapted for {device}"

@@ -15,6 +15,10 @@ Kind = Literal["cpu", "cuda", "hpu"]
 Launcher = Literal["single", "torchrun", "mpirun", "srun"]
 
 
+MODELS = ("bridgetower", "clip", "flava", "vit")
+"""Modules of feedrate.models that build one; add a model here."""
+
+
 class ModelSettings(Strict, kw_only=True):
     """The model that is trained."""
 

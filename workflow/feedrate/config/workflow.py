@@ -86,6 +86,12 @@ class WorkflowConfig(Strict, kw_only=True):
         str | None, Meta(description="Checkpoint for all studies; null: as each study says.")
     ] = None
     checkpoint_revision: str | None = None
+    checkpoint_model: Annotated[
+        Name | None,
+        Meta(
+            description="The model that it is of; studies of others do not take it. null: all do."
+        ),
+    ] = None
     repeats: Annotated[
         Count | None, Meta(description="Repeats for all studies; null: as each study says.")
     ] = None

@@ -9,7 +9,7 @@ from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForC
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built
-from feedrate.models.checkpoint import load_part, load_tokenizer
+from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import use_sdpa
 from feedrate.models.statistics import CLIP
@@ -128,7 +128,7 @@ def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
 
 def _load(settings: ModelSettings) -> tuple[Any, Any]:
     """Model (fp32 weights, whatever the file holds) and tokenizer of the checkpoint."""
-    config = load_part(BridgeTowerConfig, settings)
+    config = load_config(BridgeTowerConfig, settings)
     for name, value in CONTRASTIVE.items():
         if getattr(config, name, None) is None:
             setattr(config, name, value)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings
 from feedrate.data.manifest import CAPTION
 
-BUILDERS = {name: f"feedrate.models.{name}" for name in ("bridgetower", "clip", "flava", "vit")}
-"""Name in `model.name` to the module whose `build` makes it; add a model here.
+BUILDERS = {name: f"feedrate.models.{name}" for name in MODELS}
+"""Name in `model.name` to the module whose `build` makes it.
 
 Such a module has `SIZES` (by name) and `OFFERS`: for settings that not every model has, the values
 that it takes; of a setting that is not named there, only the default."""

@@ -59,6 +59,24 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
         ) from error
 
 
+def load_config(kind: Any, settings: ModelSettings) -> Any:
+    """The checkpoint's configuration, of the class `kind`.
+
+    Raises ModelError for a checkpoint of another model: the library would take what has the same
+    name, and leave the rest of the weights random, with a warning alone.
+    """
+    config = load_part(kind, settings)
+    revision = settings.revision or "main"
+    values, _ = kind.get_config_dict(find_checkpoint(settings), revision=revision)
+    found = values.get("model_type", kind.model_type)
+    if found != kind.model_type:
+        raise ModelError(
+            f"model.checkpoint: {settings.checkpoint}: it is of the model {found}, and model.name "
+            f"is {settings.name}"
+        )
+    return config
+
+
 def load_tokenizer(settings: ModelSettings) -> Any:
     """The checkpoint's tokenizer, of its own class where this transformers has that.
 

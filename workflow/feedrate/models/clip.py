@@ -9,7 +9,7 @@ from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built
-from feedrate.models.checkpoint import load_part, load_tokenizer
+from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.statistics import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
@@ -107,7 +107,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
         model = Clip(config)
     else:
-        config = load_part(CLIPConfig, settings)
+        config = load_config(CLIPConfig, settings)
         model = load_part(Clip, settings, config=config, use_safetensors=True).float()
         tokenizer = load_tokenizer(settings)
     end = config.text_config.eos_token_id

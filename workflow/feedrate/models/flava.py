@@ -14,7 +14,7 @@ from transformers.models.flava.modeling_flava import (
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_part, load_tokenizer
+from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flava_masking import Masking
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import use_sdpa
@@ -174,7 +174,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model = Flava(config)
         model.draw_tokens()
     else:
-        config = load_part(FlavaConfig, settings)
+        config = load_config(FlavaConfig, settings)
         model = load_part(Flava, settings, config=config, use_safetensors=True).float()
         tokenizer = load_tokenizer(settings)
     if tokenizer.mask_token_id is None:

@@ -15,7 +15,7 @@ from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTL
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_part
+from feedrate.models.checkpoint import load_config, load_part
 from feedrate.models.flops import flops_per_sample
 from feedrate.models.statistics import IMAGENET
 from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
@@ -108,7 +108,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         config = make_config(settings.size, settings.image_px or IMAGE_PX)
         model = Vit(config, **switches)
     else:
-        config = load_part(ViTConfig, settings)
+        config = load_config(ViTConfig, settings)
         if settings.image_px not in (None, config.image_size):
             raise ModelError(
                 f"model.image_px: the checkpoint is for {config.image_size} px; give that or null"
