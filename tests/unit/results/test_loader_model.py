@@ -27,7 +27,8 @@ from feedrate.results.tables import read_rows, write_rows
     ratio=st.floats(0.05, 20.0),
     workers=st.sets(st.integers(1, 16), min_size=1, max_size=4),
 )
-@example(tc_s=1.0, ratio=11.75, workers={13})  # a valley that is narrower than the grid
+@example(tc_s=1.0, ratio=11.75, workers={13})  # a narrow valley
+@example(tc_s=1.0, ratio=14.75, workers={1, 15})  # one beside a kink
 def test_rates_that_follow_the_model_are_explained_to_the_last_digit(tc_s, ratio, workers):
     points = [Point(w, predict(w, tc_s, tc_s * ratio)) for w in [0, *sorted(workers)]]
     found = fit(points)

@@ -6,14 +6,16 @@ The model knows nothing of cores that workers and model share, nor of the cost o
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Bound = Literal["serial", "compute", "loader"]
 
 _SPAN = 1e4
 """Td / Tc is looked for from 1 / _SPAN to _SPAN."""
-_COARSE = 400
+_COARSE = 100
+"""Steps of the grid between two kinks."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -76,7 +78,10 @@ def fit(points: Sequence[Point]) -> Fit | None:
             for t, w in zip(times, shapes, strict=True)
         )
 
-    log_ratio = _minimum(loss, math.log(_SPAN))
+    limit = math.log(_SPAN)
+    # The loss has a kink where loading with w workers begins to decide: at Td / Tc = w.
+    kinks = sorted({math.log(w) for w in shapes if 0 < w < _SPAN})
+    log_ratio = _minimum(loss, [-limit, *kinks, limit])
     tc_s = math.exp(log_tc(log_ratio))
     td_s = tc_s * math.exp(log_ratio)
     predicted = [predict(p.workers, tc_s, td_s) for p in points]
@@ -84,21 +89,22 @@ def fit(points: Sequence[Point]) -> Fit | None:
     return Fit(tc_s, td_s, predicted, residuals, _r2([p.samples_per_s for p in points], predicted))
 
 
-def _minimum(function: Callable[[float], float], limit: float) -> float:
-    """Where `function` is least between -limit and limit: a grid, then a golden section in each of
-    its valleys, for the deepest may be narrower than the grid."""
-    step = 2 * limit / _COARSE
+def _minimum(function: Callable[[float], float], edges: Sequence[float]) -> float:
+    """Where `function`, which is smooth between `edges`, is least from the first to the last."""
+    found = [x for low, high in pairwise(edges) for x in _minima(function, low, high)]
     # Where workers make things slower, both ends of the range explain that equally badly: the
     # rounding lets the first win, on which loading costs nothing.
-    grid = [-limit + i * step for i in range(_COARSE + 1)]
+    return min(found, key=lambda x: round(function(x), 9))
+
+
+def _minima(function: Callable[[float], float], low: float, high: float) -> Iterator[float]:
+    """The least of each valley from `low` to `high`: a grid, then a golden section."""
+    grid = [low + i * (high - low) / _COARSE for i in range(_COARSE + 1)]
     heights = [math.inf, *(round(function(x), 9) for x in grid), math.inf]
-    valleys = [
-        x
-        for x, before, here, after in zip(grid, heights, heights[1:], heights[2:], strict=False)
-        if here < before and here <= after
-    ]
-    deepest = [_golden_section(function, x - step, x + step) for x in valleys]
-    return min(deepest, key=lambda x: round(function(x), 9))
+    for i, (before, here, after) in enumerate(zip(heights, heights[1:], heights[2:], strict=False)):
+        if here < before and here <= after:
+            ends = grid[max(i - 1, 0)], grid[min(i + 1, _COARSE)]
+            yield _golden_section(function, *ends)
 
 
 def _golden_section(function: Callable[[float], float], low: float, high: float) -> float:
