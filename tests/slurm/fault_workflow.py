@@ -92,8 +92,8 @@ class Workflow:
         for process in psutil.process_iter(["cwd", "cmdline", "status", "ppid"]):
             told = " ".join(process.info["cmdline"] or [])
             mine = str(self.root) in told or str(process.info["cwd"]).startswith(str(self.root))
-            # Cancelled, Snakemake's own process in a job may hang at its exit, its parent gone. Slurm
-            # ends it where cgroups track jobs, which are not there.
+            # Cancelled, Snakemake's own process in a job may hang at its exit, its parent gone.
+            # Slurm ends it where cgroups track jobs; here there are none.
             hung = process.info["ppid"] == 1 and "slurm-jobstep" in told
             if mine and not hung and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(told)
