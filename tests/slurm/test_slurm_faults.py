@@ -5,19 +5,14 @@ its processes are started with. All nodes are this one host, so training jobs of
 turns, as the suite has them do.
 """
 
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 from cluster import Cluster
+from fault_workflow import Workflow, interpreter, node_of, wait_for
 from mini_project import MINI, ROOT, Project, make_project
 
 from feedrate.cluster import slurm
@@ -42,7 +37,6 @@ PROFILE = {
 }
 ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
-RUN = "results/mini/{device}/{cell}~decode=host/rep1"
 BOUNDED = ROOT / "tests/unit/train/out_of_memory.py"
 
 # Training processes, as the shell starts them in place of an interpreter's `-m MODULE …`.
@@ -51,104 +45,6 @@ HANG = "exec sleep 3600"
 LITTLE_MEMORY = f'shift 2; exec {sys.executable} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
 MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
-
-
-@dataclass
-class Workflow:
-    """A project whose jobs go to the cluster, and its driver."""
-
-    project: Project
-    driver: subprocess.Popen | None = None
-
-    @property
-    def root(self) -> Path:
-        return self.project.root
-
-    @property
-    def output(self) -> str:
-        """All that its drivers have printed."""
-        return self._output.read_text()
-
-    @property
-    def _output(self) -> Path:
-        return self.root / "output"
-
-    def start(self) -> None:
-        """Start `python -m feedrate run`."""
-        with self._output.open("a") as output:
-            self.driver = subprocess.Popen(
-                [sys.executable, "-m", "feedrate", "run", "--profile", "profiles/faults"],
-                cwd=self.root,
-                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def wait(self, timeout_s: float = 300) -> int:
-        """Wait for the driver's end; its exit code."""
-        try:
-            return self.driver.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"no end after {timeout_s} s: {self.output}") from None
-
-    def kill(self) -> None:
-        """kill -9 of the driver and of all that it has started on this host by itself."""
-        family = [psutil.Process(self.driver.pid)]
-        family += family[0].children(recursive=True)
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.driver.wait()
-
-    def run(self, device: str, cell: str = "workers=0") -> Path:
-        return self.root / RUN.format(device=device, cell=cell)
-
-    def outcome(self, device: str, cell: str = "workers=0") -> dict:
-        return json.loads((self.run(device, cell) / "outcome.json").read_text())
-
-    def trainings(self, device: str, cell: str = "workers=0") -> int:
-        """How often the processes of a run were started."""
-        log = self.root / "trainings"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return sum(RUN.format(device=device, cell=cell) in line for line in lines)
-
-    def trains(self, device: str, cell: str = "workers=0") -> bool:
-        """Whether an attempt has made a step."""
-        found = self.run(device, cell).glob("attempt-*/events.jsonl")
-        return any('"step"' in events.read_text() for events in found)
-
-    def job(self, device: str, cell: str = "workers=0") -> str:
-        """Slurm's number of the job that holds the claim."""
-        return newest(self.run(device, cell)).holder.job
-
-    def processes(self) -> list[str]:
-        """The command lines of what works for the project, on whatever node."""
-        found = []
-        for process in psutil.process_iter(["cwd", "cmdline", "status"]):
-            told = " ".join(process.info["cmdline"] or [])
-            mine = str(self.root) in told or str(process.info["cwd"]).startswith(str(self.root))
-            if mine and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(told)
-        return found
-
-    def half_done(self) -> list[Path]:
-        """Files that a job left unfinished, and records of what never ended."""
-        found = [*self.root.glob("results/**/*.part"), *self.root.glob("results/**/attempt-*")]
-        for record in self.root.glob("results/mini/*/*/rep1/record.json"):
-            if not record.with_name("outcome.json").exists():
-                found.append(record)
-        return found
-
-
-def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: float = 120) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, f"{workflow.output}\n{workflow.processes()}"
-        time.sleep(0.1)
-
-
-def node_of(job: str) -> str:
-    return slurm.find(job).nodes
 
 
 @pytest.fixture(scope="module")
@@ -203,17 +99,6 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
             workflow.kill()
         cluster.cancel(workflow.root)
     cluster.start()  # nodes that are down come up again
-
-
-def interpreter(root: Path, device: str, start: str) -> Path:
-    """An interpreter that notes every start of training processes."""
-    path = root / f"python-{device}"
-    path.write_text(
-        '#!/bin/sh\ncase "$*" in "-m feedrate.train.worker"*)\n'
-        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
-    )
-    path.chmod(0o755)
-    return path
 
 
 def steps(count: int, **settings: dict) -> dict:
