@@ -24,6 +24,8 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/quality.smk"
+include: "workflow/rules/models.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -33,6 +35,7 @@ CAUSES = lost.Causes()
 # In the driver alone, and never in a dry-run; its options are not known before.
 onstart:
     preflight.check(workflow)
+    preflight.check_token(PROJECT.config)
     driver.tell_jobs(workflow)
     CAUSES.listen()
 
@@ -49,6 +52,8 @@ rule all:
         paths.of_all_studies(paths.CLAIMS_CSV),
         paths.OVERVIEW,
         paths.CONFIRMED,
+        [path for study in STUDIES for path in VIEW.kept(study)],
+        [path for study in STUDIES for path in VIEW.scored.table(study)],
 
 
 # Each study is a target of its own name: its runs, results, claims, tables and figures alone.
@@ -60,6 +65,8 @@ for study in STUDIES:
         input:
             VIEW.pages(study),
             paths.CLAIMS_CSV.format(study=study),
+            VIEW.kept(study),
+            VIEW.scored.table(study),
 
 
 rule plan:

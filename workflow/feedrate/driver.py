@@ -79,7 +79,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     A training job ends with the driver, even where that is killed without a word. `python` is the
     driver's own, be its environment activated or not, unless a rule brings another; and jobs in
     environments of their own find the package in the folder `package`. What is no reason to train
-    again travels here too: the hub repository for models, and the devices' model patterns.
+    again travels here too: that models are to be kept, and the devices' model patterns.
     """
     os.environ["FEEDRATE_DRIVER_PID"] = f"{os.getpid()}@{socket.gethostname()}"
     os.environ["FEEDRATE_MODEL_PATTERNS"] = json.dumps(
@@ -91,7 +91,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     )
     os.environ[LADDERS] = ladders(project.studies)
     if project.config.push_to_hub:
-        os.environ["FEEDRATE_PUSH_TO"] = project.config.push_to_hub
+        os.environ["FEEDRATE_KEEP_WEIGHTS"] = "1"
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 

@@ -91,12 +91,12 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """The outcomes that failed training jobs did not leave; none where anything else failed, or
-    the workflow was stopped before its end."""
+    """What failed jobs of devices did not leave; none where anything else failed, or the workflow
+    was stopped before its end."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = list(_single_jobs(scheduler.failed))
-    if any(not job.rule.name.startswith(paths.TRAIN_RULE) for job in failed):
+    if any(not job.rule.name.startswith((paths.TRAIN_RULE, paths.EVALUATE_RULE)) for job in failed):
         return set()
     return {str(path) for job in failed for path in job.output if not Path(path).exists()}
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from feedrate import paths
+from feedrate.config.load import ConfigError
 from feedrate.config.plan import Plan
 from feedrate.config.settings import ModelSettings, RunSpec
 from feedrate.config.store import StoreSpec, store_spec
@@ -60,8 +61,16 @@ class Inputs:
         return self._fetched(self.store(key).model)
 
     def first_run(self, device: str) -> RunSpec:
-        """The first of a device, for which a loader is chosen: studies' baselines come first."""
-        return next(spec for spec in self._runs.values() if spec.device == device)
+        """The first training run of a device, for which a loader is chosen: studies' baselines come
+        first. Raises ConfigError where no study trains."""
+        runs = (r for r in self._runs.values() if r.device == device and r.task == "training")
+        first = next(runs, None)
+        if first is None:
+            raise ConfigError(
+                f"config/config.yaml: studies: none of them trains on {device}, so there is no "
+                "loader to tune; name one that does"
+            )
+        return first
 
     def of_tuning(self, device: str) -> list[str]:
         """What the choice of a loader reads: the run's checkpoint, and the store of `cache`."""

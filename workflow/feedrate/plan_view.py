@@ -4,7 +4,6 @@ Every params dict holds the settings that a job uses and the digest of its code,
 the job runs again when, and only when, one of these or an input has changed.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,24 @@ import msgspec
 from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
-from feedrate.config.plan import Plan, Project, make_plan
+from feedrate.config.plan import Plan, Project, keeps_weights, make_plan
+from feedrate.config.settings import RunSpec
 from feedrate.config.study import Figure, Table
+from feedrate.config.winoground import LocalExamples
 from feedrate.config.workflow import Folder
 from feedrate.data import watch
 from feedrate.files import write_text
+from feedrate.plan_attempts import Attempts
 from feedrate.plan_inputs import Inputs
+from feedrate.plan_quality import Scored
 from feedrate.plan_resources import Resources
 from feedrate.report import settings as report
+from feedrate.report.card_settings import card_settings, place
 from feedrate.results import settings as results
 
 KEPT = Path(".snakemake/feedrate")
 """What a plan keeps for the next one, and for jobs; never needed by a result."""
 
-Key = tuple[str, str, str, int]
 Params = dict[str, Any]
 
 
@@ -42,8 +45,9 @@ class PlanView:
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
         self.inputs = Inputs(self._plan)
         self.resources = Resources(project, self._plan)
-        self._attempts: dict[Key, int] = {}
+        self._attempts = Attempts()
         self._sources: dict[str, str] = {}
+        self.scored = Scored(project, self._plan, self._attempts, self._params)
 
     # Targets
 
@@ -53,12 +57,7 @@ class PlanView:
 
     def records(self, study: str) -> list[str]:
         """The record files of a study, in measuring order."""
-        return [
-            paths.RECORD.format(
-                study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
-            )
-            for spec in self._plan.of_study(study)
-        ]
+        return [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
 
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
@@ -99,6 +98,15 @@ class PlanView:
             self._cache.save()
         return {**self._params(msgspec.to_builtins(entry), "fetched"), "state": state}
 
+    def fetching_winoground(self, name: str) -> Params:
+        """Where a copy of Winoground comes from, and for a local one the state of its files."""
+        entry = self.project.config.winoground_sets[name]
+        state = ""
+        if isinstance(entry, LocalExamples):
+            state = watch.folder_state(self._root / entry.path, self._cache)
+            self._cache.save()
+        return {**self._params(msgspec.to_builtins(entry), "winoground"), "state": state}
+
     def preparing(self, name: str) -> Params:
         """A dataset's settings, and which fetched files were edited since."""
         edited = watch.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
@@ -113,9 +121,12 @@ class PlanView:
 
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """All that makes a run be done again, but its data, which is an input."""
-        key = (study, device, cell, int(repeat))
-        spec = msgspec.to_builtins(self._plan.runs[key])
-        return {**self._params(spec, "measured"), "attempt": self._attempt(key)}
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        code = "inferred" if spec.task == "inference" else "measured"
+        return {
+            **self._params(msgspec.to_builtins(spec), code),
+            "attempt": self._attempts.next(_of_run(paths.OUTCOME, spec)),
+        }
 
     def storing(self, key: str) -> Params:
         """What a store is made for."""
@@ -130,6 +141,32 @@ class PlanView:
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
         return -1 - self._order[study, device, cell, int(repeat)]
+
+    # Params of kept models
+
+    def kept(self, study: str) -> list[str]:
+        """The card of each model that a study's runs keep, and of those that go to the hub (repeat
+        1, where a repository is named) what tells that they did."""
+        config = self.project.config
+        specs = [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
+        pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
+        return [_of_run(paths.CARD, spec) for spec in specs] + [
+            _of_run(paths.PUSHED, spec) for spec in pushed
+        ]
+
+    def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """What a model's card says beside its record and its scores."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        return {
+            **self._params(card_settings(self.project, spec), "card"),
+            "model": _of_run(paths.MODEL, spec),
+        }
+
+    def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """Where a model is pushed."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        settings = {"repository": self.project.config.push_to_hub, "place": place(spec)}
+        return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
 
     # Params of results
 
@@ -150,6 +187,11 @@ class PlanView:
         records = self._keep(f"{study}.records", "\n".join(self.records(study)))
         text = f"--records-list\n{records}\n--settings\n{settings}"
         return self._keep(f"{study}.collect", text)
+
+    def quality_arguments(self, study: str) -> str:
+        """The same for the table of scores."""
+        settings = self.scored.collecting(study)["settings"]
+        return self._keep(f"{study}.qualities", f"--settings\n{settings}")
 
     def claims(self, study: str) -> Params:
         """A study's claims and published numbers."""
@@ -183,19 +225,6 @@ class PlanView:
             self._cache.save()
         return {"settings": settings, "source": self._sources[code]}
 
-    def _attempt(self, key: Key) -> int:
-        """1 at first; a failed run has its next number, which is a changed param: tried again.
-
-        So is a run beside which another training job was seen. Out of memory is a result and is
-        not tried again. The number is taken once per plan, so
-        that what a job leaves behind does not change the plan that it belongs to.
-        """
-        if key not in self._attempts:
-            study, device, cell, repeat = key
-            path = paths.OUTCOME.format(study=study, device=device, cell=cell, repeat=repeat)
-            self._attempts[key] = _next_attempt(path)
-        return self._attempts[key]
-
     def _only(self, study: str) -> Project:
         """The project as if this were its only study."""
         return msgspec.structs.replace(self.project, studies={study: self.project.studies[study]})
@@ -207,11 +236,6 @@ class PlanView:
         return str(path)
 
 
-def _next_attempt(outcome: str) -> int:
-    try:
-        with open(outcome, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them at a plan)
-            last = json.load(stream)
-        disturbed = bool((last.get("machine_before") or {}).get("other_training_jobs"))
-        return int(last["attempt"]) + (last["status"] == "failed" or disturbed)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 1
+def _of_run(path: str, spec: RunSpec) -> str:
+    """A run's file."""
+    return path.format(study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat)

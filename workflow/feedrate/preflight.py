@@ -4,6 +4,7 @@ Some requests Slurm refuses only when the job is sent, which may be hours after 
 accepts, and never starts. Here each is put to it beforehand, in the executor's own words.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 from feedrate.cluster.slurm import minutes
 from feedrate.cluster.states import mend_executor
+from feedrate.config.workflow import WorkflowConfig
 
 ANSWER_S = 60.0
 """A controller that has not answered by then is asked nothing more: the jobs will tell."""
@@ -45,6 +47,17 @@ def check(workflow: Any) -> None:
         raise WorkflowError(
             "Slurm would not run what the profile asks for. Nothing was started; change it under "
             "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(found))
+        )
+
+
+def check_token(config: WorkflowConfig) -> None:
+    """Raise WorkflowError where models are to be pushed and there is no token to do it with."""
+    from snakemake.exceptions import WorkflowError
+
+    if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
+        raise WorkflowError(
+            "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
+            "nothing was started"
         )
 
 

@@ -14,9 +14,9 @@ try:
     PROJECT = plan.load_project(Path(workflow.basedir), config, detect.machine)
     for name, study in PROJECT.studies.items():
         check_claims(name, study, PROJECT.devices)
+    VIEW = PlanView(PROJECT, Path(workflow.basedir))
 except load.ConfigError as error:
     raise WorkflowError(str(error)) from None
-VIEW = PlanView(PROJECT, Path(workflow.basedir))
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` says how many.
 CORES = workflow.resource_settings.cores or 8
@@ -32,6 +32,7 @@ wildcard_constraints:
     study="|".join(map(re.escape, STUDIES)),
     device="|".join(map(re.escape, PROJECT.config.devices)),
     dataset="|".join(map(re.escape, PROJECT.config.datasets)),
+    winoground="|".join(map(re.escape, PROJECT.config.winoground_sets)) or "none",
     checkpoint="[^/]+",
     cell="[^/]+",
     store="[0-9a-f]+",

@@ -19,6 +19,24 @@ rule fetch_dataset:
         "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
+rule fetch_winoground:
+    """Bring a copy of Winoground, or draw its stand-in, with a checksum for every image."""
+    output:
+        paths.WINOGROUND,
+    log:
+        f"{paths.LOGS}/fetch_winoground/{{winoground}}.log",
+    benchmark:
+        f"{paths.LOGS}/fetch_winoground/{{winoground}}.tsv"
+    localrule: DOWNLOADS_ARE_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        fetch=lambda wc: VIEW.fetching_winoground(wc.winoground),
+    shell:
+        "python -m feedrate.data.fetch_winoground --name {wildcards.winoground} "
+        "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+
+
 rule fetch_checkpoint:
     """Bring a hub checkpoint's weights and tokenizer, with a checksum for every file."""
     output:

@@ -75,6 +75,7 @@ rule write_overview:
                 paths.FIT_CSV,
             )
         ],
+        scores=[page for study in STUDIES for page in VIEW.scored.table(study)],
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
         data=paths.DATA_REPORT.format(dataset=PROJECT.config.dataset),
         captions=[
@@ -100,6 +101,7 @@ rule confirm_results:
     """End with an error, and a short list, where a run failed: last, so the report is there."""
     input:
         results=paths.of_all_studies(paths.RESULTS_CSV),
+        quality=[page for study in STUDIES for page in VIEW.scored.table(study)],
         after=paths.OVERVIEW,
     output:
         paths.CONFIRMED,
@@ -111,5 +113,5 @@ rule confirm_results:
     conda:
         "../../envs/report.yaml"
     shell:
-        "python -m feedrate.results.confirm --results {input.results:q} --out {output:q} "
-        "2> >(tee {log:q} >&2)"
+        "python -m feedrate.results.confirm --results {input.results:q} "
+        "--quality {input.quality:q} --out {output:q} 2> >(tee {log:q} >&2)"

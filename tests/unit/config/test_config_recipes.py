@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from feedrate.config.load import read_yaml
-from feedrate.config.plan import make_plan
+from feedrate.config.plan import keeps_weights, make_plan
+from feedrate.config.winoground import HubExamples, LocalExamples
 from feedrate.config.workflow import Folder, Hub
 
 STUDY = "bridgetower-dataloading"
@@ -60,6 +61,9 @@ def test_every_recipe_is_tried_here(root):
         "Add a factor",
         "Add a ladder of techniques",
         "Add published numbers",
+        "Add published scores",
+        "Score models on Winoground",
+        "Push models to the hub",
         "Use images and captions of your own",
         "Use the published dataset and checkpoint",
     ]
@@ -122,6 +126,34 @@ def test_add_published_numbers(follow):
     (row,) = after.published[STUDY][len(before.published[STUDY]) :]
     assert (row.device, row.levels["workers"], row.value, row.headline) == ("h100", 4, 611.0, False)
     assert row.protocol == "Batch 48; 10 warm-up steps left out"
+
+
+def test_add_published_scores(follow, copy):
+    before, after = follow("Add published scores")
+    assert runs(after) == runs(before)
+    study = "bridgetower-quality"
+    scores = copy.load(studies=[study]).scores[study]
+    assert scores[-1].id == "ours-2025"
+    assert (scores[-1].text_score, scores[-1].head) == (40.25, "matching")
+    assert any(score.id == "clip-b32" for score in scores)
+
+
+def test_models_are_scored_on_another_copy_of_winoground(follow):
+    before, after = follow("Score models on Winoground")
+    sets = after.config.winoground_sets
+    assert (before.config.winoground, after.config.winoground) == ("generated", "mine")
+    assert isinstance(sets["hub"], HubExamples)
+    assert isinstance(sets["mine"], LocalExamples)
+    assert make_plan(after).runs == make_plan(before).runs, "no run is done again"
+
+
+def test_models_are_pushed(follow):
+    before, after = follow("Push models to the hub")
+    runs_after = make_plan(after).runs
+    assert runs_after == make_plan(before).runs, "no run is done again"
+    kept = {key for key, spec in runs_after.items() if keeps_weights(spec, after.config)}
+    assert kept == {key for key in runs_after if key[3] == 1}
+    assert not [spec for spec in runs_after.values() if keeps_weights(spec, before.config)]
 
 
 def test_a_dataset_of_ones_own(follow):

@@ -55,4 +55,6 @@ def test_the_small_form_is_small(study):
     runs = [s for s in make_plan(project_of(study)).runs.values() if s.device == "cpu"]
     assert runs
     assert {spec.settings.model.size for spec in runs} == {"tiny"}
-    assert sum(spec.protocol.steps for spec in runs) < 1700
+    # A forward pass is a third of a step's work.
+    steps = [s.protocol.steps / (3 if s.task == "inference" else 1) for s in runs]
+    assert sum(steps) < 1700

@@ -45,6 +45,16 @@ def test_five_different_choices_of_which_the_label_names_the_contest_s(fetched):
     assert len(labels) > 1
 
 
+def test_a_caption_to_choose_says_where_it_is_and_with_what(fetched):
+    """So the drawing tells which is right: nobody need know the joke."""
+    for row in read_rows(fetched.parent / "rows.parquet"):
+        thing = row["entities"][0].rsplit("/", 1)[1].replace("_", " ").lower()
+        right = row["caption_choices"]["ABCDE".index(row["label"])]
+        assert thing in right
+        assert row["image_location"] in right[0].lower() + right[1:]
+        assert not any(f" {thing}" in text for text in row["caption_choices"] if text != right)
+
+
 def test_the_index_lists_every_image_with_its_checksum(fetched):
     index = read_index(fetched)
     on_disk = {f"images/{path.name}" for path in (fetched.parent / "images").iterdir()}

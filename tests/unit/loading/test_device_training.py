@@ -25,7 +25,8 @@ from feedrate.devices.binding import Placement
 from feedrate.models import bridgetower
 from feedrate.train import store
 from feedrate.train.events import EventLog
-from feedrate.train.job import Options, run_job
+from feedrate.train.job import run_job
+from feedrate.train.opening import Options
 from feedrate.train.trainer import MeteredTrainer
 
 
@@ -81,7 +82,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # Only these have pixels from the host: the distance between both, and one batch for the ceiling
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
-    monkeypatch.setattr("feedrate.train.job.distance", lambda *_: Distance(3.0, 25.0))
+    monkeypatch.setattr("feedrate.train.opening.distance", lambda *_: Distance(3.0, 25.0))
     monkeypatch.setattr("feedrate.train.ceilings.model_alone", lambda *_: {"samples": 1})
     monkeypatch.setattr("feedrate.data.loading.readers.decode", watch)
     device = run("device", make_spec("device", evaluate=True))[1]

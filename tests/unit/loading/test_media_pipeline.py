@@ -13,8 +13,8 @@ from feedrate.data.loading.host import HostPath
 from feedrate.data.loading.pairs import collate
 from feedrate.data.loading.registry import open_path
 from feedrate.devices.base import UnsupportedError
+from feedrate.failure import classify
 from feedrate.train.ceilings import EndlessBatches
-from feedrate.train.failure import classify
 
 HOST = HostPath(LoaderSettings(), pin_memory=False)
 BATCH = 4

@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.manifest import DataError
-from feedrate.train.failure import classify
+from feedrate.failure import classify
 
 
 @pytest.fixture(scope="module")

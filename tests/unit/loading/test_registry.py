@@ -9,7 +9,7 @@ from feedrate.data.loading.host import HostPath
 from feedrate.data.loading.registry import check_decode, open_path
 from feedrate.devices import cpu
 from feedrate.devices.base import UnsupportedError
-from feedrate.train.failure import classify
+from feedrate.failure import classify
 
 HOST, DEVICE = LoaderSettings(decode="host"), LoaderSettings(decode="device")
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.host import HostPath
 from feedrate.data.loading.workers import WorkerStart, worker_threads
-from feedrate.train.failure import classify
+from feedrate.failure import classify
 
 
 class Threads:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from feedrate.config.settings import TrainSettings
+from feedrate.failure import classify
 from feedrate.models import flava
 from feedrate.models.memory import GIB, DoesNotFitError, check_fits, state_gib
-from feedrate.train.failure import classify
 
 
 def train(**changes):

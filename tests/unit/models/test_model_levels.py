@@ -15,7 +15,7 @@ from feedrate.models.build import BUILDERS, build_bare
 from feedrate.models.tokenizers import UNKNOWN
 from feedrate.train import store
 from feedrate.train.ceilings import EndlessBatches
-from feedrate.train.job import make_dataset
+from feedrate.train.opening import make_dataset
 
 LEVELS = ["reference", "host", "cache"]
 

@@ -122,7 +122,14 @@ def test_a_mark_that_cannot_be_read_stops_nobody(folder, text):
 
 @pytest.fixture
 def environment(monkeypatch):
-    for word in ("DRIVER_PID", "DRIVER_SINCE", "PUSH_TO", "MODEL_PATTERNS", "RETRIES", "FORCED"):
+    for word in (
+        "DRIVER_PID",
+        "DRIVER_SINCE",
+        "KEEP_WEIGHTS",
+        "MODEL_PATTERNS",
+        "RETRIES",
+        "FORCED",
+    ):
         monkeypatch.setenv(f"FEEDRATE_{word}", "")
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
@@ -139,13 +146,13 @@ def test_jobs_find_this_python_and_the_package_first(folder, environment):
         driver.equip_jobs(folder / "workflow", project(push_to_hub="me/models"))
     assert environment["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
     assert environment["PYTHONPATH"] == f"{folder / 'workflow'}:/elsewhere"
-    assert environment["FEEDRATE_PUSH_TO"] == "me/models"
+    assert environment["FEEDRATE_KEEP_WEIGHTS"] == "1"
 
 
 def test_jobs_are_told_the_driver_and_its_host(folder, environment):
     driver.equip_jobs(folder, project())
     assert environment["FEEDRATE_DRIVER_PID"] == f"{os.getpid()}@{socket.gethostname()}"
-    assert environment["FEEDRATE_PUSH_TO"] == ""
+    assert environment["FEEDRATE_KEEP_WEIGHTS"] == ""
 
 
 def test_jobs_are_told_which_model_each_device_is(folder, environment):

@@ -5,11 +5,13 @@ import json
 import msgspec
 
 from feedrate import paths
+from feedrate.config.benchmark import BenchmarkScore
 from feedrate.config.device import Device
 from feedrate.config.plan import Project, cell_name, make_plan
 from feedrate.config.published import Published
 from feedrate.config.settings import ModelSettings, Settings, StudyProtocol, TrainSettings
 from feedrate.config.study import Factor, Figure, Source, Study, Table
+from feedrate.config.winoground import GeneratedExamples
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.files import write_json
 from feedrate.results import columns
@@ -22,6 +24,7 @@ TABLES = (
     "published",
     "cells",
     "training",
+    "latency",
     "largest",
     "scaling",
     "speedup",
@@ -30,10 +33,13 @@ TABLES = (
     "fit",
     "editions",
     "data",
+    "winoground",
+    "quality",
+    "equal",
 )
 FIGURES = (
-    *("answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps"),
-    "warmup",
+    *("answer", "ladder", "latency", "throughput", "step_time", "speedup", "fit", "loss", "steps"),
+    *("warmup", "gain"),
 )
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
 """A text that must come out as it is, as text."""
@@ -54,6 +60,19 @@ def published(device, workers, value, edition="2023-08", decode="host", headline
         source="A post on data loading",
         protocol="3 warm-up steps left out.",
         headline=headline,
+    )
+
+
+def wino(identity, model, value):
+    return BenchmarkScore(
+        id=identity,
+        model=model,
+        head="contrastive",
+        text_score=value,
+        image_score=10.5,
+        group_score=8.0,
+        edition="2022-04",
+        source="A paper on words in another order",
     )
 
 
@@ -126,11 +145,49 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
             devices=list(devices),
             dataset="generated",
             datasets={"generated": Generated()},
+            winoground="generated",
+            winoground_sets={"generated": GeneratedExamples()},
         ),
         devices=registry,
         studies={STUDY: study},
         published={STUDY: rows},
+        scores={STUDY: [wino("clip-b32", "CLIP (ViT-B/32)", 30.75), wino("odd", EVIL, 25.5)]},
     )
+
+
+def score_rows(spec, status):
+    """quality.csv's rows of a run: before and after, on both splits and on Winoground."""
+    common = {
+        "study": spec.study,
+        "device": spec.device,
+        "cell": spec.cell,
+        **spec.levels,
+        "repeat": spec.repeat,
+        "job_s": 21.5,
+    }
+    if status != "ok":
+        return [common | {"status": "no_model", "cause": f"the run ended as {status} {EVIL}"}]
+    figures = [
+        *((on, "matching_accuracy", "", 0.2) for on in ("validation", "test")),
+        *(("winoground", f"{name}_score", "contrastive", 0.25) for name in ("text", "image")),
+        ("winoground", "group_score", "contrastive", 1 / 6),
+    ]
+    rows = [
+        common
+        | {"status": "ok", "moment": moment, "on": on, "metric": metric, "head": head}
+        | {"value": value, "low": value - 0.08, "high": value + 0.08, "n": 100}
+        | {"chance": chance, "seconds": 4.2}
+        for moment, gain in (("before", 0.0), ("after", 0.3))
+        for on, metric, head, chance in figures
+        for value in [chance + gain + 0.01 * spec.repeat]
+    ]
+    reason = f"training starts from random weights {EVIL}"
+    return rows + [
+        common
+        | {"status": "ok", "moment": moment, "on": "winoground", "metric": "text_score"}
+        | {"head": "matching", "n": 0, "note": reason}
+        for moment in ("before", "after")
+    ]
 
 
 def status_of(bad, spec):
@@ -166,6 +223,7 @@ def run_row(spec, status, cause):
         "samples_per_s": rate,
         "step_time_median_s": batch / rate,
         "step_time_p95_s": 1.2 * batch / rate,
+        "step_time_p99_s": 1.4 * batch / rate,
         "data_wait_share": 0.24 if spec.levels["workers"] == 0 else 0.006,
         "loader_samples_per_s": 40.0 * max(1, min(2, spec.levels["workers"])),
         "model_samples_per_s": 14.8,
@@ -200,6 +258,7 @@ def cell_row(runs, recommended):
         "noisy": first["workers"] == 16,
         "step_time_median_s": good[0]["step_time_median_s"],
         "step_time_p95_s": good[0]["step_time_p95_s"],
+        "step_time_p99_s": good[0]["step_time_p99_s"],
         "data_wait_share": good[0]["data_wait_share"],
         "batch_size": 8,
         "world_size": 1,
@@ -376,10 +435,11 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     """
     plan = make_plan(project)
     factors = {"workers": "integer", "decode": "text"}
-    runs = []
+    runs, scores = [], []
     for spec in plan.runs.values():
         status = status_of(bad or {}, spec)
         runs.append(run_row(spec, status, cause))
+        scores += score_rows(spec, status)
         if status == "ok":
             write_events(root, spec)
             write_record(root, spec)
@@ -399,6 +459,7 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         (paths.CELLS_CSV, columns.CELLS, cells),
         (paths.CLAIMS_CSV, columns.CLAIMS, claims),
         (paths.FIT_CSV, columns.FIT, fits),
+        (paths.QUALITY_CSV, columns.QUALITY, scores),
     ):
         files.append(root / paths.of_all_studies(path))
         write_rows(files[-1], columns.with_factors(kinds, factors), rows)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.results.checks import CHECKS
-from feedrate.results.columns import CELLS, CLAIMS, FACTORS, FIT, RUNS, with_factors
+from feedrate.results.columns import CELLS, CLAIMS, FACTORS, FIT, QUALITY, RUNS, with_factors
 
 DOCS = Path(__file__).parents[3] / "docs" / "results.md"
 FILES = {
@@ -12,6 +12,7 @@ FILES = {
     "cells.csv": CELLS,
     "claims.csv": CLAIMS,
     "fit.csv": FIT,
+    "quality.csv": QUALITY,
 }
 
 

@@ -18,8 +18,8 @@ from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.models.build import build
 from feedrate.train.events import EventLog
-from feedrate.train.job import make_dataset
 from feedrate.train.meter import Meter
+from feedrate.train.opening import make_dataset
 from feedrate.train.strategy import describe, shared_by
 from feedrate.train.trainer import make_trainer
 

@@ -17,7 +17,7 @@ import json, sys
 import torch
 from training_jobs import make_spec
 import msgspec
-from feedrate.train.failure import classify
+from feedrate.failure import classify
 from feedrate.train.memory_limit import limit_memory
 
 spec = make_spec()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
+from feedrate.secrets import Masker
 from feedrate.train import processes, progress
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.log_pump import LogPump
 from feedrate.train.processes import MemorySampler, read_pss_gib
 from feedrate.train.progress import ProgressLine
-from feedrate.train.secrets import Masker
 
 HOLD = """
 import sys, time

@@ -9,10 +9,11 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSetting
 from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.models.build import build
-from feedrate.train.arguments import cast, further_arguments
+from feedrate.models.layers import cast
+from feedrate.train.arguments import further_arguments
 from feedrate.train.events import EventLog
-from feedrate.train.job import make_dataset
 from feedrate.train.meter import Meter
+from feedrate.train.opening import make_dataset
 from feedrate.train.trainer import make_trainer
 
 

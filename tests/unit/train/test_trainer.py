@@ -19,9 +19,9 @@ from feedrate.devices.binding import Placement
 from feedrate.models.build import build
 from feedrate.train.ceilings import EndlessBatches
 from feedrate.train.events import EventLog
-from feedrate.train.hub import PushError
-from feedrate.train.job import Options, check_rows, make_dataset, newest_checkpoint, run_job, train
+from feedrate.train.job import newest_checkpoint, run_job, train
 from feedrate.train.meter import Meter
+from feedrate.train.opening import Options, check_rows, make_dataset
 from feedrate.train.trainer import make_trainer
 
 STEP_S = 0.02
@@ -196,24 +196,11 @@ def test_there_may_be_no_checkpoint_to_resume_from(tmp_path):
     assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
-def test_pushing_without_a_token_is_refused_before_anything_runs(job, monkeypatch, tmp_path):
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    with pytest.raises(PushError, match="HF_TOKEN"):
-        job(options=Options(push_to="me/model"))
-    assert read_events(tmp_path / "run/events.jsonl") == []
-
-
-def test_pushed_weights_are_those_that_were_trained(job, monkeypatch):
-    from feedrate.train import job as job_module
-
-    pushed = []
-    monkeypatch.setenv("HF_TOKEN", "hf_secret_secret")
-    monkeypatch.setattr(
-        job_module, "push_model", lambda folder, name, place: pushed.append((folder, name))
-    )
-    run, _ = job(options=Options(push_to="me/model"))
-    assert pushed == [(run / "trainer/model", "me/model")]
-    assert (run / "trainer/model/model.safetensors").is_file()
+def test_kept_weights_are_a_model_that_loads(job):
+    run, _ = job(options=Options(keep_weights=True))
+    kept = run / "trainer/model"
+    assert (kept / "model.safetensors").is_file()
+    assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
 
 
 def test_a_split_smaller_than_a_batch_is_told():

@@ -41,6 +41,9 @@ def check_config(
                     f"datasets.{name}.validation_share",
                     "with test_share it must stay below 1, or nothing is left to train on",
                 )
+    if config.winoground is not None:
+        sets = config.winoground_sets
+        found.known("winoground", config.winoground, sets, "entries of winoground_sets")
     if config.checkpoint_revision is not None and config.checkpoint is None:
         found.say("checkpoint_revision", "it is given, but checkpoint is not")
     if config.checkpoint_model is not None:

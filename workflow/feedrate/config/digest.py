@@ -27,14 +27,30 @@ CODE = {
     # The measured work itself. What plans, starts or watches a job is not part of it, and what a
     # job is told stands in its spec: neither is a reason to train again.
     "measured": Code(
-        # Adapters and builders are imported by name: all of them count.
-        ("train/worker.py", "devices/*.py", "models/*.py"),
+        # The job, adapters and builders are imported by name: all of them count.
+        ("train/worker.py", "train/job.py", "devices/*.py", "models/*.py"),
         ("train", "devices", "models", "data/loading"),
+    ),
+    "inferred": Code(
+        ("infer/job.py", "devices/*.py", "models/*.py"),
+        ("infer", "train", "devices", "models", "data/loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/fetch_checkpoint.py",), ("data",)),
+    "winoground": Code(("data/fetch_winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("train/store.py", "models/*.py"), ("train", "models", "data")),
+    "scored": Code(
+        (
+            "quality/__main__.py",
+            "quality/worker.py",
+            "quality/job.py",
+            "devices/*.py",
+            "models/*.py",
+        ),
+        ("quality", "devices", "models", "data/loading"),
+    ),
+    "qualities": Code(("results/qualities.py",)),
     "parsed": Code(("logs/__main__.py",)),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
@@ -42,6 +58,7 @@ CODE = {
     "merged": Code(("results/merge.py",)),
     "table": Code(("report/table.py",)),
     "figure": Code(("report/figure.py",)),
+    "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }
 

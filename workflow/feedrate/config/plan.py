@@ -8,13 +8,22 @@ from typing import Any
 import msgspec
 
 from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict, level_text
+from feedrate.config.benchmark import BenchmarkScore, read_scores
 from feedrate.config.checks import check_config, check_devices, check_published
 from feedrate.config.detected import DETECTED, Machine, resolve
 from feedrate.config.device import Device
+from feedrate.config.inference import inference_faults
+from feedrate.config.levels import Changes
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
-from feedrate.config.resolve import adapt_keys, adapted, level_settings, setting_type
-from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
+from feedrate.config.resolve import adapt_keys, adapted
+from feedrate.config.settings import (
+    Launcher,
+    Protocol,
+    RunSpec,
+    Settings,
+    StudyProtocol,
+)
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import WorkflowConfig
@@ -41,6 +50,8 @@ class Project(Strict, kw_only=True):
     devices: Devices
     studies: dict[str, Study]
     published: dict[str, list[Published]]
+    scores: dict[str, list[BenchmarkScore]] = {}
+    """Published ones, on Winoground, by study."""
 
 
 class Plan(Strict, kw_only=True):
@@ -78,12 +89,20 @@ def load_project(
         workflow = _replace(workflow, devices=names)
     studies: dict[str, Study] = {}
     published: dict[str, list[Published]] = {}
+    scores: dict[str, list[BenchmarkScore]] = {}
     for name in workflow.studies:
         origin = f"config/studies/{name}.yaml"
         studies[name] = load(folder / f"studies/{name}.yaml", Study, origin)
         _raise_for(check_study(origin, studies[name], devices, files))
         published[name] = _published(folder, studies[name], devices)
-    return Project(config=workflow, devices=devices, studies=studies, published=published)
+        scores[name] = [
+            row
+            for file in studies[name].published_scores
+            for row in read_scores(folder / "published" / file, f"config/published/{file}")
+        ]
+    return Project(
+        config=workflow, devices=devices, studies=studies, published=published, scores=scores
+    )
 
 
 def _published(folder: Path, study: Study, devices: Devices) -> list[Published]:
@@ -110,12 +129,20 @@ def make_plan(project: Project) -> Plan:
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol = _protocol(project, name, device)
         common = _common(project, name, device, protocol)
-        cells, lacking = _cells(project.studies[name], project.devices[device], common)
+        cells, lacking = _cells(
+            project.studies[name], project.devices[device], common, project.config
+        )
         unsupported += lacking
         for repeat, cell in itertools.product(range(1, protocol.repeats + 1), cells):
             seed = protocol.seed + repeat - 1
             runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
     return Plan(runs=runs, unsupported=unsupported)
+
+
+def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
+    """Whether the run leaves a model behind, which is then scored and gets a card."""
+    pushed = config.push_to_hub is not None and spec.repeat == 1
+    return spec.task == "training" and (spec.protocol.save_checkpoints or pushed)
 
 
 def cell_name(levels: dict[str, Level]) -> str:
@@ -124,24 +151,30 @@ def cell_name(levels: dict[str, Level]) -> str:
 
 
 def _cells(
-    study: Study, device: Device, common: RunSpec
+    study: Study, device: Device, common: RunSpec, config: WorkflowConfig
 ) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of their first repeat, and what it cannot do."""
-    changes = _changes(study, adapt_keys(common.device, device))
+    set_by = Changes(study, adapt_keys(common.device, device), config)
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
-        if any(e.covers(levels) for e in study.exclude):
+        if any(e.covers(levels, device.able) for e in study.exclude):
             continue
         cell, lacks = cell_name(levels), _lacks(study, device, levels)
         if lacks:
             where = {"study": common.study, "device": common.device}
             unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
         else:
-            settings = _with_levels(common.settings, changes, levels)
+            settings = set_by.settings(common.settings, levels)
             cells.append(_replace(common, cell=cell, levels=levels, settings=settings))
+    if study.task == "inference":
+        _raise_for([_fault(spec, fault) for spec in cells for fault in inference_faults(spec)][:1])
     return cells, unsupported
+
+
+def _fault(spec: RunSpec, fault: str) -> str:
+    return f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}: {fault}"
 
 
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
@@ -164,6 +197,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
     origin = f"config/studies/{name}.yaml, adapted for {device}"
     return RunSpec(
+        task=study.task,
         study=name,
         device=device,
         kind=entry.kind,
@@ -188,37 +222,6 @@ def _launcher(entry: Device) -> Launcher:
     if entry.nodes > 1:
         return "srun"
     return "single" if entry.count == 1 else "torchrun"
-
-
-_Changes = dict[tuple[str, Level], list[tuple[str, str, Any]]]
-"""What each level of each factor sets: parts of the settings, keys, values."""
-
-
-def _changes(study: Study, keys: list[str]) -> _Changes:
-    changes: _Changes = {}
-    for name, factor in study.factors.items():
-        for level in factor.levels:
-            changes[name, level] = []
-            for sets, value in level_settings(study, name, level, keys).items():
-                part, _, key = sets.partition(".")
-                checked = msgspec.convert(value, setting_type(sets))
-                changes[name, level].append((part, key, checked))
-    return changes
-
-
-def _with_levels(
-    settings: Settings,
-    changes: _Changes,
-    levels: dict[str, Level],
-) -> Settings:
-    """The settings of one cell. The values in `changes` have been checked, so that 10,000 cells
-    need no check of their own."""
-    parts: dict[str, dict[str, Any]] = {}
-    for factor, level in levels.items():
-        for part, key, value in changes[factor, level]:
-            parts.setdefault(part, {})[key] = value
-    new = {part: _replace(getattr(settings, part), **values) for part, values in parts.items()}
-    return _replace(settings, **new)
 
 
 def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:

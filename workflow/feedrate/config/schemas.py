@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.benchmark import BenchmarkScore
 from feedrate.config.plan import Devices
 from feedrate.config.published import Published
 from feedrate.config.settings import RunSpec
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "devices": (Devices, "config/devices.yaml"),
     "study": (Study, "A file in config/studies/"),
     "published": (Published, "A row of a CSV file in config/published/"),
+    "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
     "spec": (RunSpec, "spec.json of a run"),
     "record": (Record, "record.json of a run"),
 }

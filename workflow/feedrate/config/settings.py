@@ -1,4 +1,4 @@
-"""What defines one training job: its settings, and the spec that is its identity."""
+"""What defines one job: its settings, and the spec that is its identity."""
 
 from typing import Annotated, Literal
 
@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
 from feedrate.config.hpu import HpuSettings
+from feedrate.config.inference import InferenceSettings, Task
 from feedrate.config.software import Software
 
 SPEC_SCHEMA = 1
@@ -171,6 +172,10 @@ class TrainSettings(Strict, kw_only=True):
         Meta(description="Of PyTorch's first FSDP; null: the second, which has no such choice."),
     ] = None
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
+    learning_rate_warmup_steps: Annotated[
+        Natural,
+        Meta(description="Optimizer steps in which it rises from zero; then it falls, to zero."),
+    ] = 0
     optimizer: Annotated[
         Name,
         Meta(description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."),
@@ -226,6 +231,7 @@ class Settings(Strict, kw_only=True):
     model: ModelSettings
     loader: LoaderSettings = LoaderSettings()
     train: TrainSettings = TrainSettings()
+    inference: InferenceSettings = InferenceSettings()
     hpu: HpuSettings = HpuSettings()
 
 
@@ -234,6 +240,7 @@ class RunSpec(Strict, kw_only=True):
     digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
 
     schema: int = SPEC_SCHEMA
+    task: Task = "training"
     study: Name
     device: Name
     kind: Kind

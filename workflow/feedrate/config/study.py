@@ -1,11 +1,12 @@
 """A study: one published experiment or one question, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from feedrate.config.base import Count, Level, Name, Positive, Strict
+from feedrate.config.inference import Task
 from feedrate.config.settings import Settings, StudyProtocol
 
 Bundle = dict[str, Level | list[str]]
@@ -44,12 +45,16 @@ class Exclude(Strict, kw_only=True):
         dict[str, list[Level]],
         Meta(description="Factor to levels: cells that have one of these stay."),
     ] = {}
+    unless_able: Annotated[
+        Name | None,
+        Meta(description="Devices with this capability have these cells all the same."),
+    ] = None
     why: Annotated[str, Meta(min_length=1)]
 
-    def covers(self, levels: Mapping[str, Level]) -> bool:
-        """Whether a cell with these levels is left out."""
+    def covers(self, levels: Mapping[str, Level], able: Collection[str]) -> bool:
+        """Whether a cell with these levels is left out on a device with these capabilities."""
         stays = any(levels.get(factor) in kept for factor, kept in self.unless.items())
-        return self.levels.items() <= levels.items() and not stays
+        return self.levels.items() <= levels.items() and not stays and self.unless_able not in able
 
 
 class Claim(Strict, kw_only=True):
@@ -77,7 +82,7 @@ class Claim(Strict, kw_only=True):
     ] = None
     edition: str = ""
     metric: Annotated[
-        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last"],
+        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"],
         Meta(description="The column of the results that the ratio is of."),
     ] = "samples_per_s"
 
@@ -90,6 +95,9 @@ class Table(Strict, kw_only=True):
         "published",
         "cells",
         "training",
+        "latency",
+        "quality",
+        "equal",
         "largest",
         "scaling",
         "speedup",
@@ -97,6 +105,7 @@ class Table(Strict, kw_only=True):
         "ceilings",
         "fit",
         "editions",
+        "winoground",
         "data",
     ]
     title: Annotated[str, Meta(min_length=1)]
@@ -115,7 +124,17 @@ class Figure(Strict, kw_only=True):
 
     name: Name
     kind: Literal[
-        "answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps", "warmup"
+        "answer",
+        "gain",
+        "ladder",
+        "latency",
+        "throughput",
+        "step_time",
+        "speedup",
+        "fit",
+        "loss",
+        "steps",
+        "warmup",
     ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
@@ -157,6 +176,9 @@ class Study(Strict, kw_only=True):
 
     title: Annotated[str, Meta(min_length=1)]
     question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
+    task: Annotated[
+        Task, Meta(description="What its runs do: training steps, or forward passes alone.")
+    ] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol
@@ -181,6 +203,9 @@ class Study(Strict, kw_only=True):
     ] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], Meta(description="Files in config/published/.")] = []
+    published_scores: Annotated[
+        list[str], Meta(description="Files in config/published/ with scores on Winoground.")
+    ] = []
     claims: list[Claim] = []
     tables: list[Table] = []
     figures: list[Figure] = []

@@ -40,6 +40,10 @@ def check_study(
     for number, exclude in enumerate(study.exclude):
         if not exclude.levels:
             found.say(f"exclude[{number}].levels", "it must not be empty")
+        if exclude.unless_able is not None:
+            able = sorted({name for device in devices.values() for name in device.capabilities})
+            key = f"exclude[{number}].unless_able"
+            found.known(key, exclude.unless_able, able, "capabilities of the devices")
         _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
         for name, kept in exclude.unless.items():
             for level in kept:
@@ -48,9 +52,10 @@ def check_study(
         for number, name in enumerate(names):
             found.known(f"{part}[{number}]", name, study.factors, "factors")
     files = list(files)
-    for number, file in enumerate(study.published):
-        found.known(f"published[{number}]", file, files, "files in config/published")
-    found.unique(numbered("published[{}]", study.published))
+    for part in ("published", "published_scores"):
+        for number, file in enumerate(getattr(study, part)):
+            found.known(f"{part}[{number}]", file, files, "files in config/published")
+        found.unique(numbered(f"{part}[{{}}]", getattr(study, part)))
     for part, entries in (("tables", study.tables), ("figures", study.figures)):
         found.unique(numbered(f"{part}[{{}}].name", [entry.name for entry in entries]))
     for number, table in enumerate(study.tables):
@@ -96,6 +101,10 @@ def _check_factors(
             if levels[name]:
                 found.known(f"{key}.requires", level, texts, "its levels")
             found.known(f"{key}.requires.{level}", capability, able, "capabilities of the devices")
+        if study.task == "training" and any(
+            sets.startswith("inference.") for sets in _settings_of(study, name)
+        ):
+            found.say(key, "it sets what only `task: inference` has, and this study trains")
         if name not in study.baseline:
             found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
     found.unique(

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.base import Count, Name, Natural, Share, Strict
+from feedrate.config.winoground import Examples
 
 
 class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
@@ -82,6 +83,13 @@ class WorkflowConfig(Strict, kw_only=True):
     ]
     dataset: Annotated[Name, Meta(description="Which of `datasets` the jobs train on.")]
     datasets: Annotated[dict[Name, Dataset], Meta(description="Datasets by name.")]
+    winoground: Annotated[
+        Name | None,
+        Meta(description="Which of `winoground_sets` kept models are scored on; null: none."),
+    ] = None
+    winoground_sets: Annotated[
+        dict[Name, Examples], Meta(description="Copies of Winoground by name.")
+    ] = msgspec.field(default_factory=dict)
     checkpoint: Annotated[
         str | None, Meta(description="Checkpoint for all studies; null: as each study says.")
     ] = None
@@ -97,7 +105,7 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = None
     push_to_hub: Annotated[
         str | None,
-        Meta(description="Hub repository for the cells' models; the token is HF_TOKEN."),
+        Meta(description="Hub repository for cells' models and cards; the token is HF_TOKEN."),
     ] = None
     on_driver: Annotated[
         list[Literal["short", "downloads"]],

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from feedrate.data.cli import run_command
 from feedrate.data.manifest import DataError
-from feedrate.data.rows import first_line
-from feedrate.data.sources.hub import TIMEOUT_S, hub_token, refusal
+from feedrate.data.sources.hub import download
 from feedrate.data.swap import replaced_folder
 from feedrate.files import digest_file, write_json
 
@@ -27,7 +26,8 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> int:
 
     Raises DataError, in a sentence, where it cannot be had or has no safetensors weights.
     """
-    source = _download(name, revision)
+    advice = "set `checkpoint` to a local folder"
+    source = download(f"checkpoint {name}", name, revision, PATTERNS, advice)
     files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
     if not any(file.suffix == ".safetensors" for file in files):
         raise DataError(
@@ -61,31 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return f"fetched {options.name} at {options.revision}: {count} files"
 
     return run_command(work, options.out)
-
-
-def _download(name: str, revision: str) -> Path:
-    """The folder of the checkpoint in the hub's cache; without a network, what is there already."""
-    import huggingface_hub
-
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name,
-                revision=revision,
-                allow_patterns=list(PATTERNS),
-                token=hub_token(),
-                etag_timeout=TIMEOUT_S,
-            )
-        )
-    except Exception as error:  # each version of the client has network errors of its own
-        what = f"checkpoint {name}"
-        if refused := refusal(what, revision, error):
-            raise DataError(refused) from None
-        raise DataError(
-            f"{what} at {revision}: the hub cannot be reached ({first_line(error)}) and the local "
-            "cache has no copy; give this machine network access (on a cluster: another partition, "
-            "or on_driver: [short, downloads]), or set `checkpoint` to a local folder"
-        ) from None
 
 
 def _place(file: Path, place: Path) -> None:

@@ -30,10 +30,13 @@ def edited(index_path: Path, cache: DigestCache) -> str:
 
 
 def folder_state(path: Path, cache: DigestCache) -> str:
-    """A digest of the names and contents of all files under `path`, hidden ones aside.
+    """A digest of the names and contents of all files under `path`, hidden ones aside, or of the
+    one file that it is.
 
-    "absent" where there is no such folder. Only regular files are opened.
+    "absent" where there is neither. Only regular files are opened.
     """
+    if path.is_file():
+        return _state(path, cache)[:_SHORT]
     if not path.is_dir():
         return "absent"
     files = {str(f.relative_to(path)): _state(f, cache) for f in _visible(path)}

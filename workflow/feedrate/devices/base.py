@@ -2,6 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 GIB = 2**30
+
+COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
+"""`train.execution` to the mode of torch.compile."""
 
 
 class DeviceError(Exception):
@@ -115,6 +119,31 @@ class Adapter(ABC):
         trainer.optimizer.step()
         model.zero_grad()
 
+    def autocast(self, precision: str) -> AbstractContextManager[Any]:
+        """In it operations run in the half precision that `train.precision` names, if it names one
+        that leaves the weights as they are."""
+        import torch
+
+        halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        if precision not in halves:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=halves[precision])
+
+    def serve(self, model: Any, settings: Settings) -> Any:
+        """The model on this device, as its forward passes alone are to run: as `train.execution`
+        says, or what takes its place on this kind.
+
+        Raises UnsupportedError where a setting is not for this kind.
+        """
+        import torch
+
+        train = settings.train
+        refuse_cuda_only(self.kind, train)
+        placed = model.to(self.device)
+        if train.execution == "eager":
+            return placed
+        return torch.compile(placed, mode=COMPILE_MODES[train.execution])
+
     # Empty on purpose: most devices start on work as it is given.
     def end_of_step(self) -> None:  # noqa: B027
         """Hand over the step's work, where the device gathers it lazily."""
@@ -140,6 +169,13 @@ def prepare_process(spec: RunSpec, folder: Path) -> None:
         from feedrate.devices import hpu_mode  # it imports this module
 
         hpu_mode.prepare(spec, folder)
+
+
+def refuse_cuda_only(kind: Kind, train: TrainSettings) -> None:
+    """Raise UnsupportedError for what only cuda has."""
+    if kind != "cuda" and (train.precision == "fp16" or train.execution == "cuda_graphs"):
+        asked = "precision: fp16" if train.precision == "fp16" else "execution: cuda_graphs"
+        raise UnsupportedError(f"train.{asked} is for cuda devices, and this one is {kind}")
 
 
 def refuse_fast_ddp(kind: Kind, train: TrainSettings) -> None:

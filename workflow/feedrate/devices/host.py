@@ -4,6 +4,7 @@ import importlib.metadata
 import math
 import os
 import platform
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ PACKAGES = (
 
 TRAINING_MODULE = "feedrate.train.worker"
 """The module that training processes run, by which others on the host are recognised."""
+
+BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
+"""Flags of processors that multiply in bf16 themselves: by tiles, or by vectors."""
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
@@ -61,6 +65,14 @@ def cpu_mhz(proc: Path = PROC) -> float | None:
         if line.startswith("cpu MHz")
     ]
     return round(sum(clocks) / len(clocks), 1) if clocks else None
+
+
+def bf16_instructions(proc: Path = PROC) -> list[str]:
+    """Which of `BF16_INSTRUCTIONS` the processor has; none: it computes bf16 by way of fp32."""
+    flags = next(
+        (line for line in _read(proc / "cpuinfo").splitlines() if line.startswith("flags")), ""
+    )
+    return [name for name in BF16_INSTRUCTIONS if name in flags.split()]
 
 
 def other_training_jobs(proc: Path = PROC) -> int:
@@ -111,6 +123,7 @@ def host_facts() -> dict[str, Any]:
         "host": socket.gethostname(),
         "cores_of_host": cores_of_host(),
         "host_memory_gib": memory_gib(),
+        "bf16_instructions": bf16_instructions(),
         "packages": packages(),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -136,10 +149,8 @@ def _quota(folder: Path) -> float:
     text = _read(folder / "cpu.max")  # v2: "<quota or max> <period>"
     if not text:
         text = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
-    parts = text.split()
-    if len(parts) != 2 or not parts[0].isdigit():  # v1 says -1 for "no quota"
-        return math.inf
-    return int(parts[0]) / int(parts[1])
+    found = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text.strip(), re.ASCII)
+    return int(found[1]) / int(found[2]) if found else math.inf  # v1 says -1 for "no quota"
 
 
 def _read(path: Path) -> str:

@@ -25,6 +25,12 @@ SAME_NAME = (
 )  # fmt: skip
 """Settings of `hpu` that GaudiTrainingArguments knows by the same name."""
 
+CLIP_CLASSES = (
+    "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
+    "CLIPVisionTransformer", "CLIPVisionModel",
+)  # fmt: skip
+"""What optimum-habana replaces of CLIP."""
+
 
 class Behind:
     """A number that is read when later ones have been asked for."""
@@ -58,8 +64,7 @@ class DeviceAdapter(Adapter):
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
-        # As the published script does: the library's own versions of what Gaudi runs badly.
-        _library("optimum.habana.transformers.modeling_utils").adapt_transformers_to_gaudi()
+        _adapt_models()
         self._latest = [0]
 
     @property
@@ -151,6 +156,21 @@ class DeviceAdapter(Adapter):
         trainer.optimizer.step()
         trainer._zero_model_grad(model)
 
+    def serve(self, model: Any, settings: Settings) -> Any:
+        """The model as `hpu.mode` says, in lazy mode with its passes replayed as graphs where
+        `hpu.hpu_graphs_for_inference` asks for it."""
+        hpu, train = settings.hpu, settings.train
+        if train.execution != "eager" or train.precision not in ("fp32", "bf16"):
+            asked = "execution" if train.execution != "eager" else "precision"
+            raise UnsupportedError(
+                f"train.{asked}: {getattr(train, asked)} is not for hpu devices; they have fp32 "
+                "and bf16, and hpu.mode and hpu.hpu_graphs_for_inference"
+            )
+        placed = model.to(self.device)
+        if hpu.mode == "compile":
+            return torch.compile(placed, backend="hpu_backend")
+        return self._hpu.wrap_in_hpu_graph(placed) if graphs_for_inference(hpu) else placed
+
     def end_of_step(self) -> None:
         """Cut the lazy graph."""
         if lazy_mode():
@@ -186,6 +206,20 @@ def gaudi_config(settings: Settings) -> dict[str, bool]:
         "use_torch_autocast": settings.train.precision == "bf16",
         "use_dynamic_shapes": hpu.use_dynamic_shapes,
     }
+
+
+def _adapt_models() -> None:
+    """Take the library's own versions of what Gaudi runs badly, as the published script does.
+
+    CLIP stays as transformers has it: the attention that 1.21.2 puts in its place lays heads and
+    tokens out wrongly, so that the text tower fails and the image tower computes something else.
+    """
+    adapting = _library("optimum.habana.transformers.modeling_utils")
+    clip = importlib.import_module("transformers.models.clip.modeling_clip")
+    stock = {name: getattr(clip, name) for name in CLIP_CLASSES}
+    adapting.adapt_transformers_to_gaudi()
+    for name, kind in stock.items():
+        setattr(clip, name, kind)
 
 
 def _importable(module: str) -> bool:

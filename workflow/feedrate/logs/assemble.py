@@ -145,6 +145,7 @@ def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -
         data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
         data_digest_asked=(outcome.data_digest if outcome else "") or "",
         losses=losses_of(ranks),
+        answers_finite=_answers(ranks),
         rank_samples=[window.samples for window in windows.values()],
         job_first_step=first_step(ranks),
         first_step=reference.first_step if reference and same else None,
@@ -153,6 +154,12 @@ def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -
         **_strategy(first),
         other_training_jobs=_other_jobs(outcome),
     )
+
+
+def _answers(ranks: dict[int, RankEvents]) -> list[bool]:
+    """Of each forward pass that told it, whether its answer was finite."""
+    steps = (step for events in ranks.values() for step in events.steps)
+    return [step.finite for step in steps if step.finite is not None]
 
 
 def _strategy(first: RankEvents) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     cores_granted: int | None = None
     cores_of_host: int | None = None
     host_memory_gib: float | None = None
+    bf16_instructions: list[str] | None = None
     intraop_threads: int | None = None
     packages: dict[str, str] = {}
     python: str | None = None
@@ -56,7 +57,7 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step, numbered from 1; samples are this rank's."""
+    """One optimizer step, or forward pass, numbered from 1; samples are this rank's."""
 
     step: int
     t_s: float | None = None
@@ -64,6 +65,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     data_wait_s: float = 0.0
     samples: int | None = None
     loss: float | None = None
+    finite: bool | None = None
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
     warmup: bool = False

@@ -17,14 +17,15 @@ def measure(
     """The measurement of a run, or None where no rank closed its window.
 
     The rate is samples over wall time, never a mean of rates. Step times are those of the
-    slowest rank at each step; waits are pooled over ranks.
+    slowest rank at each step, as the others wait for it; in inference, where none waits, those of
+    all ranks. Waits are pooled over ranks.
     """
     windows = [events.window for events in ranks.values() if events.window]
     first = windows[0] if windows else None
     if first is None or min(w.wall_s for w in windows) <= 0:
         return None
     inside = {rank: _steps_in(events.steps, first) for rank, events in ranks.items()}
-    times = _slowest(inside.values()) or [max(w.wall_s for w in windows) / max(first.steps, 1)]
+    times = _times(inside.values(), spec) or [max(w.wall_s for w in windows) / max(first.steps, 1)]
     samples = sum(w.samples for w in windows)
     wall_s = max(w.wall_s for w in windows)
     flops = flops_per_sample(ranks)
@@ -40,6 +41,7 @@ def measure(
         first_step_s=_first_step_s(ranks),
         step_time_median_s=quantile(times, 0.5),
         step_time_p95_s=quantile(times, 0.95),
+        step_time_p99_s=quantile(times, 0.99),
         step_time_min_s=min(times),
         step_time_max_s=max(times),
         data_wait_s=_mean([w.data_wait_s for w in windows]),
@@ -51,6 +53,7 @@ def measure(
         allocator_retries=_total(w.allocator_retries for w in windows),
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
+        loss_end=_mean(losses[-max(5, len(losses) // 10) :]) if losses else None,
         mfu=flops_per_s / sheet if flops_per_s and sheet else None,
         mfu_achievable=flops_per_s / achievable if flops_per_s and achievable else None,
         tflops_per_device=None if flops_per_s is None else flops_per_s / 1e12,
@@ -98,7 +101,8 @@ def losses_of(ranks: Ranks) -> list[float]:
 
 
 def flops_per_sample(ranks: Ranks) -> float | None:
-    """Forward and backward FLOPs of a sample, as the model's builder counts them."""
+    """FLOPs of a sample, as the model's builder counts them: forward and backward, or in inference
+    forward alone."""
     known = (events.model.flops_per_sample for events in ranks.values() if events.model)
     return next((flops for flops in known if flops), None)
 
@@ -127,8 +131,10 @@ def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
 
 
-def _slowest(ranks: Iterable[list[Step]]) -> list[float]:
-    """The longest time of each step over the ranks, s."""
+def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
+    """The longest time of each step over the ranks, or of each pass the time on each rank, s."""
+    if spec.task == "inference":
+        return [step.step_s for steps in ranks for step in steps]
     times: dict[int, float] = {}
     for step in (step for steps in ranks for step in steps):
         times[step.step] = max(step.step_s, times.get(step.step, 0.0))

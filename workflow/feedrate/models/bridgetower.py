@@ -5,10 +5,13 @@ from typing import Any
 
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
-from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
+from transformers.models.bridgetower.modeling_bridgetower import (
+    BridgeTowerForContrastiveLearning,
+    BridgeTowerForImageAndTextRetrieval,
+)
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built
+from feedrate.models.build import Built, Head
 from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import use_sdpa
@@ -31,6 +34,11 @@ LAYERS = (
 )
 
 OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
+
+HEADS = {
+    "contrastive": Head(BridgeTowerForContrastiveLearning, ("text_embeds", "image_embeds")),
+    "matching": Head(BridgeTowerForImageAndTextRetrieval, ("logits",)),
+}
 
 CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
 """What the contrastive head needs beyond BridgeTowerConfig's defaults (large-itm-mlm-itc)."""
@@ -78,16 +86,21 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """See feedrate.models.build."""
+def build(
+    settings: ModelSettings,
+    loader: LoaderSettings,
+    prepared: Path,
+    kind: type[Any] = BridgeTowerForContrastiveLearning,
+) -> Built:
+    """See feedrate.models.build; `kind` is the class with the head wanted."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
         _fit_tokenizer(config, tokenizer)
-        model = BridgeTowerForContrastiveLearning(config)
+        model = kind(config)
     else:
-        model, tokenizer = _load(settings)
+        model, tokenizer = _load(settings, kind)
         config = model.config
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
@@ -126,15 +139,13 @@ def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
     )
 
 
-def _load(settings: ModelSettings) -> tuple[Any, Any]:
+def _load(settings: ModelSettings, kind: type[Any]) -> tuple[Any, Any]:
     """Model (fp32 weights, whatever the file holds) and tokenizer of the checkpoint."""
     config = load_config(BridgeTowerConfig, settings)
     for name, value in CONTRASTIVE.items():
         if getattr(config, name, None) is None:
             setattr(config, name, value)
-    model = load_part(
-        BridgeTowerForContrastiveLearning, settings, config=config, use_safetensors=True
-    )
+    model = load_part(kind, settings, config=config, use_safetensors=True)
     return model.float(), load_tokenizer(settings)
 
 

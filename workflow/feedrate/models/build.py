@@ -1,9 +1,9 @@
 """The registry of models, and what a training job needs to know of one."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,8 @@ BUILDERS = {name: f"feedrate.models.{name}" for name in MODELS}
 """Name in `model.name` to the module whose `build` makes it.
 
 Such a module has `SIZES` (by name) and `OFFERS`: for settings that not every model has, the values
-that it takes; of a setting that is not named there, only the default."""
+that it takes; of a setting that is not named there, only the default. Where it has heads for
+inference, `HEADS` has them by name, and `build` takes a head's class."""
 
 OPTIONAL = ("attention", "image_px", "head", "layout")
 """Settings that not every model has."""
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 
 class ModelError(Exception):
     """The model cannot be built; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a model is asked for in inference, by the library's class that answers it."""
+
+    kind: "type[torch.nn.Module]"
+    answers: tuple[str, ...]
+    """Names of its outputs that are the answer."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What its forward pass is told beside a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +53,8 @@ class Built:
     attention: str
     """The attention that really runs."""
     count_flops: Callable[[], float]
-    """FLOPs of a sample, forward and backward; takes 0.3 s (tiny) to 12 s (10B).
+    """FLOPs of a sample, forward and backward (of a head, forward alone); takes 0.3 s (tiny) to
+    12 s (10B).
 
     They are the model's own: neither the attention that runs nor checkpointing changes them."""
     other_outputs: tuple[str, ...]
@@ -66,16 +79,29 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     come from torch's generator as it stands. Raises ModelError for a name, size or checkpoint
     that cannot be had.
     """
-    if settings.name not in BUILDERS:
-        raise ModelError(f"model.name: {settings.name!r} is not one of {', '.join(BUILDERS)}")
-    builder = importlib.import_module(BUILDERS[settings.name])
-    _check(settings, builder)
-    made: Built = builder.build(settings, loader, prepared)
+    made: Built = _builder(settings).build(settings, loader, prepared)
     if settings.checkpointing:
         from feedrate.models.layers import checkpoint_layers  # imports torch
 
         checkpoint_layers(made.model, made.layers)
     return made
+
+
+def build_head(
+    settings: ModelSettings, loader: LoaderSettings, prepared: Path, name: str
+) -> tuple[Built, Head]:
+    """The model with the head `name` (as `inference.head`), for inference; as `build` else."""
+    from feedrate.models.flops import forward_flops, one_pair  # imports torch
+
+    heads: dict[str, Head] = getattr(_builder(settings), "HEADS", {})
+    if name not in heads:
+        known = ", ".join(heads) or "none"
+        raise ModelError(f"inference.head: {name!r}: {settings.name} has {known}")
+    head = heads[name]
+    made: Built = _builder(settings).build(settings, loader, prepared, head.kind)
+    made.model.eval().requires_grad_(False)
+    pair = {**one_pair(made.image_px, loader.max_tokens), **head.arguments}
+    return replace(made, count_flops=lambda: forward_flops(made.model, pair)), head
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
@@ -85,6 +111,15 @@ def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) 
 
     with nullcontext() if settings.checkpoint else torch.device("meta"):
         return build(settings, loader, prepared)
+
+
+def _builder(settings: ModelSettings) -> Any:
+    """The module that builds the model. Raises ModelError where it does not offer the settings."""
+    if settings.name not in BUILDERS:
+        raise ModelError(f"model.name: {settings.name!r} is not one of {', '.join(BUILDERS)}")
+    builder = importlib.import_module(BUILDERS[settings.name])
+    _check(settings, builder)
+    return builder
 
 
 def _check(settings: ModelSettings, builder: Any) -> None:

@@ -44,12 +44,14 @@ def find_checkpoint(settings: ModelSettings) -> str:
 def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model).
 
-    Raises ModelError, in one sentence, where a part is missing or the hub is not reached.
+    Raises ModelError, in one sentence, where a part is missing or broken or the hub is not reached.
     """
+    from safetensors import SafetensorError  # a plan, which reads this module, does without
+
     name = find_checkpoint(settings)
     try:
         return kind.from_pretrained(name, revision=settings.revision or "main", **options)
-    except (OSError, ValueError, RuntimeError, TypeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         if Path(name).is_dir():
             raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error

@@ -8,7 +8,7 @@ from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built
+from feedrate.models.build import Built, Head
 from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.statistics import CLIP
@@ -98,17 +98,22 @@ class Clip(CLIPModel):
         )
 
 
-def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """See feedrate.models.build."""
+HEADS = {"contrastive": Head(Clip, ("text_embeds", "image_embeds"), {"return_loss": False})}
+
+
+def build(
+    settings: ModelSettings, loader: LoaderSettings, prepared: Path, kind: type[Any] = Clip
+) -> Built:
+    """See feedrate.models.build; `kind` is the class with the head wanted."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         # The last id is CLIP's end token: the prepared tokenizer must leave it free.
         vocabulary = config.text_config.vocab_size - 1
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
-        model = Clip(config)
+        model = kind(config)
     else:
         config = load_config(CLIPConfig, settings)
-        model = load_part(Clip, settings, config=config, use_safetensors=True).float()
+        model = load_part(kind, settings, config=config, use_safetensors=True).float()
         tokenizer = load_tokenizer(settings)
     end = config.text_config.eos_token_id
     if end != LEGACY_END and tokenizer.eos_token_id != end:

@@ -35,6 +35,24 @@ def flops_per_sample(
     return float(counter.get_total_flops())
 
 
+def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
+    """FLOPs of a forward pass of a batch of one, 2 per multiply-add.
+
+    The model stays as it is: stand-ins without values take the place of its weights and of the
+    tensors in `sample`.
+    """
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    empty = {name: torch.empty_like(value, device="meta") for name, value in state.items()}
+    inputs = {
+        name: value.to("meta") if isinstance(value, torch.Tensor) else value
+        for name, value in sample.items()
+    }
+    counter = FlopCounterMode(display=False)
+    with torch.device("meta"), torch.no_grad(), _NoValues(), counter:
+        torch.func.functional_call(model, empty, kwargs=inputs)
+    return float(counter.get_total_flops())
+
+
 def one_pair(side_px: int, max_tokens: int) -> dict[str, torch.Tensor]:
     """An image and a full text, as `make_sample` of a model of both."""
     text = torch.ones(1, max_tokens, dtype=torch.long)

@@ -1,4 +1,4 @@
-"""What is done to parts of any model: fused attention, checkpointing, no exchange of ranks."""
+"""What is done to any model: fused attention, checkpointing, half precision, no exchanges."""
 
 from functools import partial
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
+
+from feedrate.config.settings import TrainSettings
 
 Kinds = tuple[type[torch.nn.Module], ...]
 
@@ -96,3 +98,9 @@ def stop_exchanges(model: torch.nn.Module) -> None:
         part: Any = module
         if hasattr(part, "exchanges"):
             part.exchanges = False
+
+
+def cast(model: torch.nn.Module, train: TrainSettings) -> torch.nn.Module:
+    """The model with its weights, and so its gradients and states, in half precision if asked."""
+    halves = {"bf16_full": torch.bfloat16, "fp16_full": torch.float16}
+    return model.to(halves[train.precision]) if train.precision in halves else model

@@ -12,9 +12,19 @@ def without_numbers(cell: CellRow, width: int) -> Markup:
 
 
 def speed(cell: CellRow) -> list[Markup]:
-    """Throughput, and what it is over the baseline's, each with its interval."""
+    """Throughput, and what it is over the baseline's, each with its interval; a setting that learns
+    something else is flagged beside its speed."""
     gained = text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)
+    interval = small(text.interval(cell.ci_low, cell.ci_high))
     return [
-        join(text.number(cell.samples_per_s), small(text.interval(cell.ci_low, cell.ci_high))),
+        join(text.number(cell.samples_per_s), interval, small(loss_shift(cell))),
         join(text.ratio(cell.speedup), small(gained)),
     ]
+
+
+def loss_shift(cell: CellRow) -> str:
+    """How far the loss departs from the baseline's, where that is more than seeds do."""
+    if not cell.loss_departs or cell.loss_shift is None or cell.loss_seeds is None:
+        return ""
+    shift = f"{cell.loss_shift:+.3f} off the baseline's"
+    return f"other quality: loss {shift}, where seeds make {cell.loss_seeds:.3f}"

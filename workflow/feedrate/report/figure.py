@@ -12,7 +12,9 @@ from feedrate.report.figures import (
     answer,
     canvas,
     fit,
+    gain,
     ladder,
+    latency,
     loss,
     speedup,
     step_time,
@@ -25,12 +27,14 @@ from feedrate.report.settings import FigureSettings
 
 KINDS: dict[str, Callable[[FigureSettings, Inputs], Figure]] = {
     "answer": answer.draw,
+    "gain": gain.draw,
     "throughput": throughput.draw,
     "step_time": step_time.draw,
     "speedup": speedup.draw,
     "fit": fit.draw,
     "loss": loss.draw,
     "ladder": ladder.draw,
+    "latency": latency.draw,
     "steps": steps.draw,
     "warmup": warmup.draw,
 }

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedrate.config.base import level_text
-from feedrate.report import text
+from feedrate.report import qualities, text
 from feedrate.report.beside import beside_published
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
-from feedrate.report.rows import CellRow, ClaimRow, FitRow
+from feedrate.report.latencies import quickest_and_busiest
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
 from feedrate.report.settings import StudySettings
 from feedrate.results.loader_model import POOR_FIT
 
@@ -38,12 +39,25 @@ _MEANING = {
 """What a verdict means for who uses the setting."""
 
 
-def answer(settings: StudySettings, cells: Sequence[CellRow], device: str) -> Answer:
-    """Which setting to use on a device, and what it gains."""
+def answer(
+    settings: StudySettings,
+    cells: Sequence[CellRow],
+    device: str,
+    scores: Sequence[QualityRow] = (),
+) -> Answer:
+    """Which setting to use on a device, and what it gains; in a study of quality, what training
+    adds."""
     label = settings.label(device)
-    best = recommended_cell(settings, cells, device)
+    gained = qualities.headline(scores, device) if _asks_for_quality(settings) else ""
+    if gained:
+        good = [c for c in cells if c.device == device and c.status == "ok"]
+        return Answer(f"{label}: {gained}.", _rates(settings, good), True)
+    best = _recommended(settings, cells, device)
     if best is None:
         good = [c for c in cells if c.device == device and c.status == "ok"]
+        if good and settings.task == "inference":
+            headline, detail = quickest_and_busiest(settings, good)
+            return Answer(f"{label}: {headline}.", detail, True)
         if good:
             return Answer(f"{label}: no setting is recommended.", _rates(settings, good), True)
         return Answer(f"{label}: no answer yet.", _no_answer(cells, device), False)
@@ -57,12 +71,13 @@ def points(
     cells: Sequence[CellRow],
     fits: Sequence[FitRow],
     claims: Sequence[ClaimRow],
+    scores: Sequence[QualityRow] = (),
 ) -> list[Point]:
     """The findings below the answer."""
-    found: list[Point] = []
+    found = [Point(*point) for point in qualities.points(cells, scores)]
     for device in settings.measured:
         mine = [cell for cell in cells if cell.device == device and cell.status == "ok"]
-        best = recommended_cell(settings, cells, device)
+        best = _recommended(settings, cells, device)
         label = settings.label(device)
         where = f" ({label})" if len(settings.measured) > 1 else ""
         if best and best.recommendation:
@@ -72,6 +87,18 @@ def points(
         beside = " ".join(beside_published(settings, mine, device))
         found += [Point(f"Beside the published devices{where}", beside)] if beside else []
     return found + _taught(settings, fits) + _claims(claims)
+
+
+def _asks_for_quality(settings: StudySettings) -> bool:
+    """Whether the study's picture is what training adds, and not a setting to use."""
+    kinds = {figure.kind for figure in settings.figures}
+    return "gain" in kinds and "answer" not in kinds
+
+
+def _recommended(settings: StudySettings, cells: Sequence[CellRow], device: str) -> CellRow | None:
+    """The setting to use on a device; none where nobody asks for speed alone."""
+    other = settings.task == "inference" or _asks_for_quality(settings)
+    return None if other else recommended_cell(settings, cells, device)
 
 
 def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:

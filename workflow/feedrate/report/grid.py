@@ -73,7 +73,8 @@ def measured_lines(shown: Shown, cells: Iterable[CellRow], factor: str) -> list[
     def spot(device: str, levels: dict[str, Level]) -> Spot:
         row = known.get((device, level_key(levels)))
         if row is None:
-            left_out = any(e.covers(levels) for e in shown.exclude)
+            able = shown.devices[device].capabilities if device in shown.devices else ()
+            left_out = any(e.covers(levels, able) for e in shown.exclude)
             return Spot(levels, "excluded" if left_out else "absent")
         value = row.samples_per_s if row.status == "ok" else None
         return Spot(levels, row.status, value, row.ci_low, row.ci_high, row)

@@ -20,13 +20,20 @@ from feedrate.report.rows import ClaimRow, FitRow, Inputs
 from feedrate.report.settings import OverviewSettings, StudySettings
 from feedrate.report.style import STYLE
 
+LEADING = ("answer", "gain")
+"""Kinds of the picture beside a study's answer; the first that it has."""
+
 FAILURES = 5
 """Failures that the first page lists one by one."""
 
 _ORDER = (
     "answer",
+    "gain",
+    "quality",
+    "equal",
     "published",
     "ladder",
+    "latency",
     "largest",
     "training",
     "throughput",
@@ -35,6 +42,7 @@ _ORDER = (
     "speedup",
     "scaling",
     "cells",
+    "winoground",
     "fit",
     "claims",
     "editions",
@@ -63,11 +71,12 @@ def _summary(
 ) -> Markup:
     """The question, the answer for each device, what else the numbers say, and the picture."""
     cells = inputs.cells(study.study)
-    answers = [findings.answer(study, cells, device) for device in study.measured]
+    scores = inputs.scores(study.study) if inputs.has("quality.csv") else []
+    answers = [findings.answer(study, cells, device, scores) for device in study.measured]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
-    found = findings.points(study, cells, fits, claims)
-    picture = next((figure for figure in study.figures if figure.kind == "answer"), None)
+    found = findings.points(study, cells, fits, claims, scores)
+    picture = _leading(study)
     said = " ".join(answer.headline for answer in answers)
     return join(
         el("p", study.title, class_="kicker"),
@@ -137,9 +146,18 @@ def _caption(item: Table | Figure, captions: dict[str, Markup]) -> Markup:
 def _items(study: StudySettings) -> Sequence[Table | Figure]:
     """Tables and figures in the order of the article, the answer's picture left out."""
     items: list[Table | Figure] = [*study.figures, *study.tables]
-    return sorted(
-        (item for item in items if item.kind != "answer"), key=lambda i: _ORDER.index(i.kind)
-    )
+    leading = _leading(study)
+    rest = (item for item in items if item is not leading)
+    return sorted(rest, key=lambda item: _ORDER.index(item.kind))
+
+
+def _leading(study: StudySettings) -> Figure | None:
+    """The picture beside the study's answer, if it has one."""
+    for kind in LEADING:
+        for figure in study.figures:
+            if figure.kind == kind:
+                return figure
+    return None
 
 
 def _anchor(study: StudySettings, item: Table | Figure) -> str:

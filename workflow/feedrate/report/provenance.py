@@ -11,6 +11,7 @@ from feedrate.results.record import Provenance, Record, RecordError, read_record
 
 LISTED = 500
 """Runs that the page names one by one."""
+_STEPS = {"training": "optimizer step", "inference": "request"}
 
 
 def machines(settings: StudySettings, runs: Sequence[RunRow]) -> Markup:
@@ -44,13 +45,14 @@ def _machine(
         "Driver": known.driver,
         "CPU cores of a job": _cores(runs, known),
         "Host": _distinct(run.host for run in runs),
+        "bf16 by": ", ".join(known.bf16_instructions),
         "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB"
         if known.host_memory_gib
         else "",
         "Model": f"{setup.model} {setup.size}" if setup else "",
         "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
         "Batch": f"{setup.batch_size} a device, {setup.precision}" if setup else "",
-        "Protocol": f"{text.count(setup.steps, 'optimizer step')}, the first "
+        "Protocol": f"{text.count(setup.steps, _STEPS[settings.task])}, the first "
         f"{setup.warmup_steps} left out; {text.count(setup.repeats, 'repeat')}, interleaved"
         if setup
         else "",

@@ -36,6 +36,7 @@ class CellRow(CellOf, frozen=True, kw_only=True):
 
     status: str
     cause: str = ""
+    task: str = "training"
     runs: int = 0
     ok_runs: int = 0
     samples_per_s: float | None = None
@@ -45,11 +46,17 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     noisy: bool = False
     step_time_median_s: float | None = None
     step_time_p95_s: float | None = None
+    step_time_p99_s: float | None = None
+    first_step_s: float | None = None
     data_wait_share: float | None = None
     peak_memory_gib: float | None = None
     mfu: float | None = None
     tflops_per_device: float | None = None
     loss_last: float | None = None
+    loss_end: float | None = None
+    loss_shift: float | None = None
+    loss_seeds: float | None = None
+    loss_departs: bool = False
     trainer_samples_per_s: float | None = None
     loader_samples_per_s: float | None = None
     model_samples_per_s: float | None = None
@@ -84,6 +91,7 @@ class RunRow(CellOf, frozen=True, kw_only=True):
     attempt: int | None = None
     commit: str = ""
     device_model: str = ""
+    bf16_instructions: str = ""
     host: str = ""
     cores_granted: int | None = None
     library: str = ""
@@ -131,6 +139,26 @@ class FitRow(CellOf, frozen=True, kw_only=True):
     across_devices: str = ""
 
 
+class QualityRow(CellOf, frozen=True, kw_only=True):
+    """A row of quality.csv: one figure of a run's model, before or after training."""
+
+    repeat: int
+    status: str
+    cause: str = ""
+    moment: str = ""
+    on: str = ""
+    metric: str = ""
+    head: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    chance: float | None = None
+    seconds: float | None = None
+    note: str = ""
+    job_s: float | None = None
+
+
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 _COLUMNS = {
@@ -138,6 +166,7 @@ _COLUMNS = {
     "results.csv": columns.RUNS,
     "claims.csv": columns.CLAIMS,
     "fit.csv": columns.FIT,
+    "quality.csv": columns.QUALITY,
 }
 
 
@@ -170,9 +199,12 @@ class Inputs:
         """The files with this suffix."""
         return [file for file in self._all if file.suffix == suffix]
 
-    def rows(self, name: str, kind: type[AnyRow], study: str) -> list[AnyRow]:
-        """The rows of one study. Raises ConfigError for a file that does not fit."""
-        path = self.path(name)
+    def rows(
+        self, name: str, kind: type[AnyRow], study: str, file: Path | None = None
+    ) -> list[AnyRow]:
+        """The rows of one study, of the file with this name or of `file`. Raises ConfigError for a
+        file that does not fit."""
+        path = file or self.path(name)
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
@@ -189,3 +221,12 @@ class Inputs:
     def runs(self, study: str) -> list[RunRow]:
         """The runs of a study."""
         return self.rows("results.csv", RunRow, study)
+
+    def scores(self, study: str) -> list[QualityRow]:
+        """What the models of a study's runs score; of the files of several studies its own."""
+        own = [file for file in self._all if file.parts[-2:] == (study, "quality.csv")]
+        return self.rows("quality.csv", QualityRow, study, own[0] if own else None)
+
+    def has(self, name: str) -> bool:
+        """Whether a file with this name was given."""
+        return name in self._files

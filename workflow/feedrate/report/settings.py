@@ -12,11 +12,15 @@ import msgspec
 
 from feedrate import paths
 from feedrate.config.base import Level, Name, Strict
+from feedrate.config.benchmark import BenchmarkScore
+from feedrate.config.inference import Task
 from feedrate.config.load import convert, convert_text
 from feedrate.config.plan import Plan, Project
 from feedrate.config.published import Published
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Exclude, Factor, Figure, Source, Table
+from feedrate.config.winoground import GeneratedExamples, HubExamples, LocalExamples
+from feedrate.config.workflow import WorkflowConfig
 
 T = TypeVar("T")
 
@@ -26,12 +30,17 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "speedup": (paths.CELLS_CSV,),
     "scaling": (paths.CELLS_CSV,),
     "largest": (paths.CELLS_CSV,),
+    "quality": (paths.QUALITY_CSV,),
+    "equal": (paths.CELLS_CSV,),
+    "gain": (paths.QUALITY_CSV,),
     "training": (paths.CELLS_CSV,),
+    "latency": (paths.CELLS_CSV, paths.RESULTS_CSV),
     "ladder": (paths.CELLS_CSV,),
     "claims": (paths.CLAIMS_CSV,),
     "ceilings": (paths.CELLS_CSV,),
     "fit": (paths.FIT_CSV,),
     "editions": (),
+    "winoground": (paths.QUALITY_CSV,),
     "data": (paths.DATA_REPORT,),
     "answer": (paths.CELLS_CSV, paths.RESULTS_CSV),
     "throughput": (paths.CELLS_CSV, paths.RESULTS_CSV),
@@ -87,6 +96,10 @@ class TableSettings(Shown):
     """Settings of `python -m feedrate.report.table`."""
 
     table: Table
+    scores: list[BenchmarkScore] = []
+    """Published ones (kind: winoground)."""
+    examples: str = ""
+    """Which copy of Winoground ours are of, in words; empty: none."""
 
 
 class FigureSettings(Shown):
@@ -100,6 +113,7 @@ class StudySettings(Shown):
 
     title: str
     question: str
+    task: Task
     size: str
     setups: dict[Name, Setup]
     tables: list[Table]
@@ -120,7 +134,10 @@ def inputs_of(kind: str, study: str, dataset: str) -> list[str]:
 def table_settings(project: Project, study: str, table: str) -> dict[str, Any]:
     """The `--settings` of a table of a study."""
     entry = next(t for t in project.studies[study].tables if t.name == table)
-    return to_param(TableSettings(**_shown(project, study, entry.kind), table=entry))
+    shown = _shown(project, study, entry.kind)
+    if entry.kind == "winoground":
+        shown |= {"scores": project.scores.get(study, []), "examples": _examples(project.config)}
+    return to_param(TableSettings(**shown, table=entry))
 
 
 def figure_settings(project: Project, study: str, figure: str) -> dict[str, Any]:
@@ -139,6 +156,7 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
             **_shown(project, name, "published"),
             title=study.title,
             question=study.question,
+            task=study.task,
             size=study.settings.model.size,
             setups=setups[name],
             tables=study.tables,
@@ -189,6 +207,19 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         "exclude": entry.exclude,
         "published": published if kind in _WITH_PUBLISHED else [],
     }
+
+
+def _examples(config: WorkflowConfig) -> str:
+    """The copy of Winoground that models are scored on, in words; empty where there is none."""
+    match config.winoground_sets.get(config.winoground or ""):
+        case GeneratedExamples(examples=count):
+            return f"a drawn stand-in of {count} examples, not Winoground itself"
+        case HubExamples(name=name, revision=revision):
+            return f"{name} at {revision}"
+        case LocalExamples():
+            return f"a local copy, {config.winoground}"
+        case _:
+            return ""
 
 
 def _setup(spec: RunSpec) -> Setup:

@@ -14,12 +14,16 @@ from feedrate.report.tables import (
     claims,
     data,
     editions,
+    equal,
     fit,
     largest,
+    latency,
     published,
+    quality,
     scaling,
     speedup,
     training,
+    winoground,
 )
 
 KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
@@ -28,12 +32,16 @@ KINDS: dict[str, Callable[[TableSettings, Inputs], markup.Markup]] = {
     "scaling": scaling.render,
     "speedup": speedup.render,
     "training": training.render,
+    "quality": quality.render,
+    "equal": equal.render,
     "claims": claims.render,
     "ceilings": ceilings.render,
     "fit": fit.render,
     "largest": largest.render,
+    "latency": latency.render,
     "editions": editions.render,
     "data": data.render,
+    "winoground": winoground.render,
 }
 
 

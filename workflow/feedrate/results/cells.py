@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from feedrate.config.plan import cell_name
+from feedrate.results import equal
 from feedrate.results.columns import CELLS, Column, with_factors
 from feedrate.results.recommend import recommend
 from feedrate.results.rows import factor_kinds
@@ -17,12 +18,14 @@ Row = dict[str, Any]
 MEDIANS = (
     "step_time_median_s",
     "step_time_p95_s",
+    "step_time_p99_s",
     "first_step_s",
     "data_wait_share",
     "mfu",
     "mfu_achievable",
     "tflops_per_device",
     "loss_last",
+    "loss_end",
     "trainer_samples_per_s",
     "loader_samples_per_s",
     "model_samples_per_s",
@@ -43,12 +46,22 @@ def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
     for run in runs:
         groups.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
     rates = {key: _rates(group) for key, group in groups.items()}
+    reference_of = {
+        (study, device, cell): (
+            study,
+            device,
+            cell_name(settings.studies[study].baseline_of(group[0])),
+        )
+        for (study, device, cell), group in groups.items()
+    }
+    shifts = equal.departures(groups, reference_of)
     by_study: dict[str, list[Row]] = {}
     for (study, device, cell), group in groups.items():
         facts = settings.studies[study]
         row = _cell(group, facts, rates[study, device, cell])
-        baseline = rates.get((study, device, cell_name(facts.baseline_of(row))), [])
+        baseline = rates.get(reference_of[study, device, cell], [])
         row |= _speedup(rates[study, device, cell], baseline, facts.thresholds.confidence)
+        row |= shifts[study, device, cell]
         row |= _verdict(row, group, facts, settings.memory_gib.get(device))
         by_study.setdefault(study, []).append(row)
     for study, rows in by_study.items():
@@ -64,7 +77,7 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
     spread_share = spread(rates) if rates else None
     row: Row = {
         **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
-        **{name: first.get(name) for name in ("world_size", "batch_size")},
+        **{name: first.get(name) for name in ("task", "world_size", "batch_size")},
         "status": status,
         "cause": next((r["cause"] for r in group if r["status"] == status and r["cause"]), ""),
         "runs": len(group) - count["unsupported"],
@@ -93,6 +106,8 @@ def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: fl
         found = out_of_memory(row["cause"])
     elif row["status"] != "ok":
         return {"verdict": "", "why": row["cause"]}
+    elif row["task"] == "inference":  # no loader runs beside, and nothing is measured alone
+        return {"verdict": "", "why": ""}
     else:
         found = verdict(
             Limits(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from feedrate.config.base import Strict
+from feedrate.config.inference import Task
 from feedrate.config.settings import RunSpec
 from feedrate.results.record import Check, Measurement
 
@@ -26,6 +27,7 @@ class Observed(Strict, kw_only=True):
     data_digests: list[str] = []
     data_digest_asked: str = ""
     losses: list[float] = []
+    answers_finite: list[bool] = []
     rank_samples: list[int] = []
     job_first_step: int = 1
     first_step: int | None = None
@@ -48,10 +50,12 @@ class Evidence(NamedTuple):
 
 
 def check_run(evidence: Evidence) -> list[Check]:
-    """Every check with its name, whether it is passed, and a sentence."""
+    """Every check of the run's task with its name, whether it is passed, and a sentence."""
+    task = evidence.spec.task
     return [
         Check(name=name, passed=passed, detail=detail)
         for name, check in CHECKS.items()
+        if ONLY_OF.get(name, task) == task
         for passed, detail in [check(evidence)]
     ]
 
@@ -120,6 +124,16 @@ def _loss(e: Evidence) -> tuple[bool, str]:
     if losses[-1] == 0:
         return False, "The last loss is exactly 0: the model learns nothing any more."
     return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
+
+
+def _answers(e: Evidence) -> tuple[bool, str]:
+    told, expected = e.observed.answers_finite, e.spec.protocol.steps * e.spec.count
+    if len(told) != expected:
+        return False, f"{len(told)} of {expected} forward passes told what they answered."
+    bad = told.count(False)
+    if bad:
+        return False, f"{bad} of {expected} answers are not finite."
+    return True, f"All {expected} answers are finite."
 
 
 def _mfu(e: Evidence) -> tuple[bool, str]:
@@ -195,6 +209,7 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
     "samples_identity": _samples,
     "step_times_sum": _step_sum,
     "loss_finite": _loss,
+    "answers_finite": _answers,
     "mfu_at_most_100_percent": _mfu,
     "device_model": _device_model,
     "decode_path": _decode,
@@ -203,6 +218,12 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
     "alone_on_host": _alone,
 }
 """By name, in the order in which they are reported."""
+ONLY_OF: dict[str, Task] = {
+    "loss_finite": "training",
+    "strategy": "training",
+    "answers_finite": "inference",
+}
+"""Checks of one task alone: forward passes have no loss, and their ranks exchange nothing."""
 
 
 def _list(values: object) -> str:

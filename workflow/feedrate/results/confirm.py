@@ -1,6 +1,7 @@
 """`python -m feedrate.results.confirm`: the exit code of the whole, after the report's pages.
 
-It ends with 1, and a short list, where a run failed or a check rejected its numbers. Out of memory
+It ends with 1, and a short list, where a run failed, a check rejected its numbers, or a model that
+was kept could not be scored. Out of memory
 and unsupported cells are results, not failures.
 """
 
@@ -9,18 +10,18 @@ import sys
 from pathlib import Path
 
 from feedrate.files import write_text
-from feedrate.results.columns import RUNS
+from feedrate.results.columns import QUALITY, RUNS
 from feedrate.results.tables import Row, read_rows
 
 BAD = ("failed", "invalid")
 LISTED = 20
 
 
-def problems(rows: list[Row]) -> list[str]:
-    """A line for each failed or invalid run: where it is, and why."""
+def problems(rows: list[Row], doing: str = "") -> list[str]:
+    """A line for each failed or invalid run: where it is, in `doing` what, and why."""
     return [
-        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {row['status']}: "
-        f"{row['cause']}"
+        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
+        f"{row['status']}: {row['cause']}"
         for row in rows
         if row["status"] in BAD
     ]
@@ -30,14 +31,18 @@ def main(arguments: list[str] | None = None) -> int:
     """0 and the file `--out` where all is well; 1 and a list where it is not."""
     parser = argparse.ArgumentParser(prog="feedrate.results.confirm", description=__doc__)
     parser.add_argument("--results", type=Path, required=True, help="results.csv")
+    parser.add_argument(
+        "--quality", type=Path, nargs="*", default=[], help="quality.csv of studies"
+    )
     parser.add_argument("--out", type=Path, required=True, help="written where nothing failed")
     options = parser.parse_args(arguments)
     try:
         rows = read_rows(options.results, RUNS)
+        scores = [row for file in options.quality for row in read_rows(file, QUALITY)]
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    lines = problems(rows)
+    lines = problems(rows) + problems(scores, "scoring ")
     if lines:
         more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
         print(

@@ -18,14 +18,15 @@ def recommend(cells: Iterable[Row], study: CollectStudy) -> None:
     workers are the smaller choice; in another all cells of a device (that no factor of `within`
     tells apart), and those that depart least from the baseline. A cell is within noise of the
     best where their intervals overlap; a cell of a single run has none, and is within noise
-    where it is slower by no more than the study's noise_share.
+    where it is slower by no more than the study's noise_share. In inference nothing is recommended:
+    throughput is not all that counts there.
     """
     workers = study.workers_factor
     apart = [f for f in study.factors if (f != workers if workers else f in study.within)]
     groups: dict[str, list[Row]] = {}
     for cell in cells:
         cell["recommended"], cell["recommendation"] = False, ""
-        if cell["status"] == "ok":
+        if cell["status"] == "ok" and cell.get("task") != "inference":
             others = {f: cell[f] for f in apart}
             groups.setdefault(f"{cell['device']}|{cell_name(others)}", []).append(cell)
     for group in groups.values():

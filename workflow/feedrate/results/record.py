@@ -24,17 +24,20 @@ class RecordError(Exception):
 class Measurement(Strict, kw_only=True):
     """What the meter saw in the timed window (warm-up steps left out, data loading inside).
 
+    In inference a step is a forward pass, and its time the latency of its answer.
+
     Over ranks: samples are summed, wall time is the slowest rank's.
     """
 
     samples_per_s: Annotated[float, Meta(description="Samples of all ranks over wall_s.")]
     samples: Annotated[int, Meta(description="Samples of all ranks in the window.")]
     wall_s: Annotated[float, Meta(description="Wall time of the slowest rank's window, s.")]
-    steps: Annotated[int, Meta(description="Optimizer steps in the window.")]
+    steps: Annotated[int, Meta(description="Optimizer steps, or passes, in the window.")]
     warmup_steps: int
     first_step_s: Annotated[float | None, Meta(description="The very first step, s.")] = None
     step_time_median_s: float
     step_time_p95_s: float
+    step_time_p99_s: float | None = None
     step_time_min_s: float
     step_time_max_s: float
     data_wait_s: Annotated[float, Meta(description="Wait for batches in the window, mean rank, s.")]
@@ -58,6 +61,10 @@ class Measurement(Strict, kw_only=True):
     ] = None
     loss_first: float | None = None
     loss_last: float | None = None
+    loss_end: Annotated[
+        float | None,
+        Meta(description="Mean of the last tenth of the losses reported, of five at least."),
+    ] = None
     mfu: Annotated[
         float | None, Meta(description="Model FLOPs over the data-sheet peak, share (0 to 1).")
     ] = None
@@ -129,6 +136,10 @@ class Provenance(Strict, kw_only=True):
     cores_of_host: int | None = None
     intraop_threads: int | None = None
     host_memory_gib: float | None = None
+    bf16_instructions: Annotated[
+        list[str],
+        Meta(description="Instructions for bf16 that the CPU has: amx_bf16, avx512_bf16."),
+    ] = []
     machine_before: Annotated[
         dict[str, Any], Meta(description="Load, clocks and the like before the run.")
     ] = {}
@@ -151,7 +162,11 @@ class Record(Strict, kw_only=True):
     spec: RunSpec | None = None
     model_parameters: int | None = None
     flops_per_sample: Annotated[
-        float | None, Meta(description="Forward + backward, 2 per multiply-add, no recomputation.")
+        float | None,
+        Meta(
+            description="Forward + backward (inference: forward), 2 per multiply-add, no "
+            "recomputation."
+        ),
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()

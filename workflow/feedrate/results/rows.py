@@ -65,11 +65,13 @@ def run_row(record: Record, path: str) -> Row:
         "record": path,
     }
     row |= {name: getattr(record.provenance, name) for name in _PROVEN}
+    row["bf16_instructions"] = ";".join(record.provenance.bf16_instructions)
     if record.measurement:
         row |= {name: getattr(record.measurement, name) for name in _MEASURED}
     if record.spec:
         train, model = record.spec.settings.train, record.spec.settings.model
         row |= {
+            "task": record.spec.task,
             "batch_size": train.batch_size,
             "gradient_accumulation": train.gradient_accumulation,
             "precision": train.precision,

@@ -17,18 +17,16 @@ from pathlib import Path
 
 from feedrate.config.load import ConfigError, convert, convert_text
 from feedrate.config.settings import RunSpec
+from feedrate.failure import LOST, classify
+from feedrate.secrets import Masker
 from feedrate.train.attend import FAULTS, Attendance
-from feedrate.train.failure import classify
-from feedrate.train.secrets import Masker
 from feedrate.train.supervise import Interrupted, Watch
 from feedrate.train.vigil import Claimed
 from feedrate.train.workspace import OUTCOME
 
-LOST = "FEEDRATE_LOST"
-"""Environment variable: a JSON file with a cause for each outcome that the workflow has given up,
-by its path. Where it is set, these causes are recorded, and nothing is trained."""
-PUSH_TO = "FEEDRATE_PUSH_TO"
-"""Environment variable: the driver's `push_to_hub`. No param, since it trains nothing anew."""
+KEEP_WEIGHTS = "FEEDRATE_KEEP_WEIGHTS"
+"""Environment variable: set where `push_to_hub` asks for models. No param, since it trains nothing
+anew."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,9 +67,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "last of them",
     )
     parser.add_argument(
-        "--push-to",
-        default=os.environ.get(PUSH_TO),
-        help="hub repository for the weights of repeat 1; needs HF_TOKEN",
+        "--keep-weights",
+        action="store_true",
+        default=bool(os.environ.get(KEEP_WEIGHTS)),
+        help="save the model of repeat 1 at the end, even where the protocol does not",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser.parse_args(arguments)

@@ -1,12 +1,9 @@
 """Settings of training that PyTorch has and Gaudi has not: precisions, compilation, optimizers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from feedrate.config.settings import RunSpec, TrainSettings
-from feedrate.devices.base import UnsupportedError
-
-if TYPE_CHECKING:
-    import torch
+from feedrate.devices.base import COMPILE_MODES, UnsupportedError, refuse_cuda_only
 
 ADAM: dict[str, dict[str, bool]] = {
     # torch itself decides (on CUDA: all tensors at once), unless it is told.
@@ -17,8 +14,6 @@ ADAM: dict[str, dict[str, bool]] = {
 
 FP16_EPSILON = 1e-4
 """Adam's epsilon where its states are fp16: the usual 1e-8 is zero there, and gives NaN."""
-
-COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 
 
 def further_arguments(spec: RunSpec) -> dict[str, Any]:
@@ -49,9 +44,7 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
             f"{asked}: on hpu these are settings of `hpu`, as hpu.mode, "
             "hpu.ddp_bucket_cap_mb or hpu.non_blocking_data_copy"
         )
-    if spec.kind != "cuda" and (train.precision == "fp16" or train.execution == "cuda_graphs"):
-        asked = "precision: fp16" if train.precision == "fp16" else "execution: cuda_graphs"
-        raise UnsupportedError(f"train.{asked} is for cuda devices, and this one is {spec.kind}")
+    refuse_cuda_only(spec.kind, train)
     return arguments
 
 
@@ -69,11 +62,3 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
 def trainer_optimizer(train: TrainSettings) -> str:
     """`optim` of TrainingArguments."""
     return "adamw_torch" if train.optimizer in ADAM else train.optimizer
-
-
-def cast(model: "torch.nn.Module", train: TrainSettings) -> "torch.nn.Module":
-    """The model with its weights, and so its gradients and states, in half precision if asked."""
-    import torch
-
-    halves = {"bf16_full": torch.bfloat16, "fp16_full": torch.float16}
-    return model.to(halves[train.precision]) if train.precision in halves else model

@@ -16,6 +16,7 @@ from feedrate.data.manifest import DataError, check_prepared
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
+from feedrate.secrets import Masker
 from feedrate.train import outcome as outcomes
 from feedrate.train.claim import Claim, LostClaim, history, newest, seize
 from feedrate.train.finished import adopt
@@ -25,7 +26,6 @@ from feedrate.train.judge import MachineFault, Status, judge
 from feedrate.train.ladder import pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
 from feedrate.train.progress import ProgressLine
-from feedrate.train.secrets import Masker
 from feedrate.train.supervise import Interrupted, Watch, run_processes
 from feedrate.train.vigil import take
 from feedrate.train.workspace import give_up, keep_log, open_attempt, publish
@@ -195,8 +195,8 @@ class Attendance:
         command += ["--data", str(options.data.parent)]
         if options.resume:
             command.append("--resume")
-        if options.push_to and self._spec.repeat == 1:
-            command += ["--push-to", options.push_to]
+        if options.keep_weights and self._spec.repeat == 1:
+            command.append("--keep-weights")
         return command
 
     def _tell(self, outcome: dict[str, Any]) -> None:

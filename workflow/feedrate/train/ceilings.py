@@ -10,9 +10,9 @@ from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.loading.path import LoadingPath
 from feedrate.devices.base import Adapter
+from feedrate.failure import classify
 from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
-from feedrate.train.failure import classify
 from feedrate.train.meter import batch_length
 
 WARMUP_STEPS = 2

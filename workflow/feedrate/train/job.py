@@ -1,52 +1,38 @@
 """One rank's job, from the spec to the last event."""
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 
-from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
-from feedrate.data.loading.distance import distance
-from feedrate.data.loading.pairs import PairDataset, collate, without_chance
-from feedrate.data.loading.path import LoadingPath
+from feedrate.data.loading.pairs import collate
 from feedrate.data.loading.registry import check_decode
-from feedrate.data.loading.store import store_folder
-from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.binding import Placement
 from feedrate.devices.expected import check_count, check_model
-from feedrate.devices.host import host_facts
-from feedrate.devices.launch import rank_from_environment, told_environment
-from feedrate.devices.topology import cpus_text
-from feedrate.files import digest_file
+from feedrate.devices.launch import rank_from_environment
 from feedrate.models.build import Built, build, build_bare
+from feedrate.models.layers import cast
 from feedrate.models.memory import check_fits
-from feedrate.train.arguments import cast
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
-from feedrate.train.hub import push_model, require_token
 from feedrate.train.memory_limit import limit_memory
 from feedrate.train.meter import Meter
+from feedrate.train.opening import (
+    Options,
+    check_rows,
+    make_dataset,
+    write_data,
+    write_model,
+    write_start,
+)
 from feedrate.train.strategy import check_strategy, describe, shared_by
 from feedrate.train.trainer import make_trainer
 
 TRAINER_FOLDER = "trainer"
 MODEL_FOLDER = "model"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a job does beyond its spec; none of it is part of the run's identity."""
-
-    resume: bool = False
-    push_to: str | None = None
-    measured: bool = True
-    """Off: no meter and no ceilings, the same training run bare."""
 
 
 def run_job(
@@ -60,11 +46,9 @@ def run_job(
     """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
 
     `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
-    DataError, DeviceError, ModelError, PushError or UnsupportedError for what cannot be done;
+    DataError, DeviceError, ModelError or UnsupportedError for what cannot be done;
     anything else that training raises passes through.
     """
-    if options.push_to:
-        require_token()
     _, world_size, local_rank, local_ranks = rank_from_environment()
     check_count(spec, world_size, local_ranks)
     device = adapter(spec.kind, local_rank, local_ranks)
@@ -95,7 +79,7 @@ def run_job(
     train(trainer, log, resume=options.resume)
     log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
-    if spec.protocol.save_checkpoints or options.push_to:
+    if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, weights)
     if spec.protocol.evaluate:
         for split in PREFIXES:
@@ -103,8 +87,6 @@ def run_job(
             evaluate(trainer, log, split, rows, built)
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
-    if options.push_to and log.rank == 0:
-        push_model(weights, options.push_to, f"{spec.study}/{spec.device}/{spec.cell}")
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
@@ -118,85 +100,6 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
         return
     model = build_bare(settings.model, settings.loader, prepared).model
     check_fits(model, settings.train, spec.count, capacity_gib)
-
-
-def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
-    """One split, as the model wants it."""
-    return PairDataset(
-        prepared,
-        split,
-        built.tokenizer,
-        max_tokens=spec.settings.loader.max_tokens,
-        image_px=built.image_px,
-        mean=built.mean,
-        std=built.std,
-        loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
-        column=built.column,
-        seed=spec.seed,
-        store=store_folder(spec.settings, prepared),
-    )
-
-
-def check_rows(spec: RunSpec, rows: int, world_size: int) -> None:
-    """Raise ConfigError where the training split does not fill one batch of every rank."""
-    needed = spec.settings.train.batch_size * world_size
-    if rows < needed:
-        raise ConfigError(
-            f"train.batch_size: {spec.settings.train.batch_size} on {world_size} rank(s) needs "
-            f"{needed} training rows, the dataset {spec.dataset} has {rows}"
-        )
-
-
-def write_start(log: EventLog, device: Adapter, world_size: int, placement: Placement) -> None:
-    """The `start` event: where and with what this rank runs."""
-    log.write(
-        "start",
-        world_size=world_size,
-        pid=os.getpid(),
-        device_model=device.device_model(),
-        driver=device.driver(),
-        cores_granted=placement.granted,
-        cores=cpus_text(placement.cpus),
-        intraop_threads=torch.get_num_threads(),
-        environment=told_environment(),
-        **host_facts(),
-    )
-
-
-def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
-    """The `model` event; only rank 0 counts FLOPs."""
-    log.write(
-        "model",
-        parameters=built.parameters,
-        flops_per_sample=built.count_flops() if log.rank == 0 else None,
-        attention=built.attention,
-        precision=spec.settings.train.precision,
-    )
-
-
-def write_data(
-    log: EventLog,
-    spec: RunSpec,
-    built: Built,
-    prepared: Path,
-    dataset: PairDataset,
-    path: LoadingPath,
-) -> None:
-    """The `data` event; `decode` is told by the path that makes all loaders of the run.
-
-    Rank 0 tells how far its pixels are from the reference's.
-    """
-    off = distance(dataset, path) if log.rank == 0 else None
-    log.write(
-        "data",
-        digest=digest_file(prepared / MANIFEST),
-        samples=len(dataset),
-        decode=path.decode,
-        pixel_mean_abs_diff=off.mean_abs_diff if off else None,
-        pixel_psnr_db=off.psnr_db if off else None,
-        image_px=built.image_px,
-        max_tokens=spec.settings.loader.max_tokens,
-    )
 
 
 def train(trainer: Any, log: EventLog, *, resume: bool) -> None:

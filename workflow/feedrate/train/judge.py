@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from feedrate.config.settings import RunSpec
+from feedrate.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
 from feedrate.train.events import Event, events_name, read_events
-from feedrate.train.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
 
 Status = Literal["ok", "out_of_memory", "failed"]
 
@@ -77,12 +77,12 @@ def judge(spec: RunSpec, run: Path, ending: Ending) -> Verdict:
 
 def results_are_out(spec: RunSpec, ranks: Sequence[Sequence[Event]]) -> bool:
     """Whether every rank wrote its window and rank 0 all that comes of training."""
+    if not all(_named(events, "window") for events in ranks):
+        return False
+    if spec.task == "inference":
+        return True
     evaluations = 2 if spec.protocol.evaluate else 0
-    return (
-        all(_named(events, "window") for events in ranks)
-        and bool(_named(ranks[0], "trainer"))
-        and len(_named(ranks[0], "evaluation")) >= evaluations
-    )
+    return bool(_named(ranks[0], "trainer")) and len(_named(ranks[0], "evaluation")) >= evaluations
 
 
 def _cause(spec: RunSpec, ending: Ending, errors: Sequence[Event]) -> str:

@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO
 
-from feedrate.train.secrets import Masker
+from feedrate.secrets import Masker
 
 TAIL_LINES = 400
 

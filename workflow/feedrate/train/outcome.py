@@ -11,9 +11,9 @@ import msgspec
 
 from feedrate.config.settings import RunSpec
 from feedrate.files import digest_file, digest_value
+from feedrate.secrets import Masker
 from feedrate.train.holder import Identity
 from feedrate.train.judge import Status
-from feedrate.train.secrets import Masker
 from feedrate.train.workspace import SPEC
 
 SCHEMA = 1

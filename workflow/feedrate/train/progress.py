@@ -42,7 +42,7 @@ class ProgressLine:
                     self._samples += int(event["samples"]) * self._spec.count
                     self._time_s += float(event["step_s"])
                 self._state = self._steps()
-            case "window":
+            case "window" if self._spec.task == "training":
                 self._state = "measuring loader and model alone"
 
     def _steps(self) -> str:

@@ -15,12 +15,12 @@ from typing import IO
 from feedrate.config.settings import RunSpec
 from feedrate.devices.host import oom_kills
 from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent, supervisor
+from feedrate.secrets import Masker
 from feedrate.train.events import EventTail, events_name
 from feedrate.train.judge import Ending
 from feedrate.train.log_pump import LogPump
 from feedrate.train.processes import MemorySampler, stop_descendants
 from feedrate.train.progress import ProgressLine
-from feedrate.train.secrets import Masker
 from feedrate.train.workspace import LOG
 
 DRIVER = "FEEDRATE_DRIVER_PID"

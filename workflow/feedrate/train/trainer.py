@@ -115,6 +115,7 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "per_device_eval_batch_size": train.eval_batch_size or train.batch_size,
         "gradient_accumulation_steps": train.gradient_accumulation,
         "learning_rate": train.learning_rate,
+        "warmup_steps": train.learning_rate_warmup_steps,
         "optim": trainer_optimizer(train),
         "seed": spec.seed,
         "data_seed": spec.seed,

@@ -6,6 +6,7 @@ The folder holds the job's `spec.json`; events and the Trainer's files go there.
 
 import argparse
 import contextlib
+import importlib
 import json
 import sys
 import traceback
@@ -17,9 +18,12 @@ from feedrate.devices.base import prepare_process
 from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.leash import die_with_supervisor
+from feedrate.failure import classify
+from feedrate.secrets import Masker
 from feedrate.train.events import EventLog
-from feedrate.train.failure import classify
-from feedrate.train.secrets import Masker
+
+JOBS = {"training": "feedrate.train.job", "inference": "feedrate.infer.job"}
+"""What a run of each task does; by name, since each imports what the other does without."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +50,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
     parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
     parser.add_argument("--resume", action="store_true", help="from the newest checkpoint in --run")
-    parser.add_argument("--push-to", help="hub repository for the weights; needs HF_TOKEN")
+    parser.add_argument("--keep-weights", action="store_true", help="save the model at the end")
     parser.add_argument("--bare", action="store_true", help="without meter and ceilings")
     return parser.parse_args(arguments)
 
@@ -72,10 +76,13 @@ def _run(options: argparse.Namespace, log: EventLog) -> None:
     placement = bind_rank(spec.kind, local_rank, local_ranks)
     prepare_process(spec, options.run)
     # Heavy, and only for a process that is where it stays; an error in it is an event too.
-    from feedrate.train.job import Options, run_job
+    job = importlib.import_module(JOBS[spec.task])
+    from feedrate.train.opening import Options
 
-    chosen = Options(resume=options.resume, push_to=options.push_to, measured=not options.bare)
-    run_job(spec, options.data, options.run, log, placement, chosen)
+    chosen = Options(
+        resume=options.resume, keep_weights=options.keep_weights, measured=not options.bare
+    )
+    job.run_job(spec, options.data, options.run, log, placement, chosen)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def drains(
     from feedrate.devices.base import adapter
     from feedrate.models.build import build_bare
     from feedrate.train.ceilings import drain
-    from feedrate.train.job import make_dataset
+    from feedrate.train.opening import make_dataset
 
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)

@@ -29,18 +29,19 @@ _QUESTIONS = (
 )
 _QUIPS = (
     "I asked for {thing}, but not {where}.",
-    "The advertisement said nothing about {thing}.",
-    "You should see what {figure} did with the last {noun}.",
-    "My therapist says I should talk to the {noun}.",
-    "It came with the {noun}, and the rent is still too high.",
-    "Fine, but you are the one who explains the {noun} to your mother.",
+    "The advertisement said {place}, and nothing about {thing}.",
+    "You should see what {figure} did {where} with the last {noun}.",
+    "My therapist says I should take the {noun} and spend a year {where}.",
+    "{Place} came with {thing}, and the rent is still too high.",
+    "Fine, but you are the one who explains the {noun} {where} to your mother.",
     "They told me that {place} was the last place without {thing}.",
-    "Every {who} has to start somewhere, and I started with {thing}.",
-    "Do not look now, but the {noun} is on the phone for you.",
-    "I would move, but where else would one park {thing}?",
+    "Every {who} has to start somewhere, and I started {where} with {thing}.",
+    "Do not look now, but the {noun} {where} is on the phone for you.",
+    "I would move away from {place}, but where else would one park {thing}?",
     "In my day {place} did not have a {noun}, and we were happy.",
-    "Careful, that {noun} belongs to the {who}.",
+    "Careful, that {noun} {where} belongs to the {who}.",
 )
+"""Each says where it is and with what: a reader of the five choices has two things to look for."""
 
 
 def _a(noun: str) -> str:

@@ -1,15 +1,16 @@
 """A dataset of the Hugging Face hub, at one revision; its encoded images become files."""
 
-import hashlib
 import os
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.load import ConfigError
 from feedrate.config.workflow import Hub
 from feedrate.data.manifest import DataError
-from feedrate.data.raw import MAX_FILE_BYTES, Fetched, LeftOut, RawFile
+from feedrate.data.raw import Fetched, LeftOut
 from feedrate.data.rows import OWN, SCHEMA, first_line
+from feedrate.data.sources.embedded import EmbeddedImages
 from feedrate.data.splits import split_named
 
 TIMEOUT_S = 20.0
@@ -36,7 +37,7 @@ def fetch_hub(name: str, settings: Hub, raw: Path) -> Fetched:
     """
     place = _find(settings)
     splits = _load(settings, place)
-    images = _Images(raw)
+    images = EmbeddedImages(raw)
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     for key, table in splits.items():
@@ -92,6 +93,43 @@ def refusal(what: str, revision: str, error: Exception) -> str:
             "HF_TOKEN to a token that may read it"
         )
     return ""
+
+
+def download(
+    what: str,
+    name: str,
+    revision: str,
+    patterns: Sequence[str],
+    advice: str,
+    repo_type: str = "model",
+) -> Path:
+    """The folder, in the hub's cache, of a repository's files that match `patterns`; without a
+    network, what is there already. The folder's name is the commit.
+
+    `what` names it in messages and `advice` ends the one for a hub that is not reached. Raises
+    DataError, in a sentence, where it cannot be had.
+    """
+    import huggingface_hub
+
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=list(patterns),
+                token=hub_token(),
+                etag_timeout=TIMEOUT_S,
+                repo_type=repo_type,
+            )
+        )
+    except Exception as error:  # each version of the client has network errors of its own
+        if refused := refusal(what, revision, error):
+            raise DataError(refused) from None
+        raise DataError(
+            f"{what} at {revision}: the hub cannot be reached ({first_line(error)}) and the local "
+            f"cache has no copy; give this machine network access (on a cluster: another "
+            f"partition, or on_driver: [short, downloads]), or {advice}"
+        ) from None
 
 
 def _cached(settings: Hub, unreachable: Exception) -> _Place:
@@ -161,44 +199,3 @@ def _undecoded(name: str, table: Any, column: str) -> Any:
             f"it holds {table.features[column]}"
         )
     return table.cast_column(column, datasets.Image(decode=False))
-
-
-class _Images:
-    """Encoded images as files named by their content, so that one picture is one file."""
-
-    def __init__(self, raw: Path) -> None:
-        self._raw = raw
-        self._files: dict[str, RawFile] = {}
-        (raw / "images").mkdir()
-
-    def write(self, image: dict[str, Any] | None) -> str | None:
-        """Write an image, if it is new; its path under raw/, or None where it cannot be used."""
-        data = _content(image or {})
-        if data is None:
-            return None
-        sha256 = hashlib.sha256(data).hexdigest()
-        if sha256 not in self._files:
-            path = f"images/{sha256[:16]}{_suffix((image or {}).get('path') or '')}"
-            (self._raw / path).write_bytes(data)
-            self._files[sha256] = RawFile(path=path, size=len(data), sha256=sha256)
-        return self._files[sha256].path
-
-    def written(self) -> list[RawFile]:
-        """All files, by path."""
-        return sorted(self._files.values(), key=lambda file: file.path)
-
-
-def _content(image: dict[str, Any]) -> bytes | None:
-    """The encoded bytes, from the table or from the file that it names."""
-    data: bytes | None = image.get("bytes")
-    if data is None and image.get("path"):
-        path = Path(image["path"])
-        if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-            data = path.read_bytes()
-    return data if data is not None and len(data) <= MAX_FILE_BYTES else None
-
-
-def _suffix(path: str) -> str:
-    """The ending of the file's first name, where it is a plain one."""
-    suffix = PurePosixPath(path).suffix.lower()
-    return suffix if suffix[1:].isalnum() and len(suffix) <= 6 and suffix.isascii() else ""

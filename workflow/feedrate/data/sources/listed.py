@@ -18,7 +18,7 @@ class ListedFiles:
 
     def __init__(self, root: Path) -> None:
         """`root` must be resolved."""
-        self._root = root
+        self.root = root
         self._seen: dict[str, RawFile | str] = {}
         self._lost: dict[str, int] = {}
 
@@ -58,7 +58,7 @@ class ListedFiles:
                 raise Unusable("not a regular file")
             if status.st_size > MAX_FILE_BYTES:
                 raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
-            relative = path.relative_to(self._root).as_posix()
+            relative = path.relative_to(self.root).as_posix()
             return RawFile(path=relative, size=status.st_size, sha256=digest_file(path))
         except OSError as error:
             raise Unusable(_reason(error)) from None
@@ -67,11 +67,11 @@ class ListedFiles:
 
     def _inside(self, named: str) -> Path:
         """The path of a name, which must not lead outside, be it by dots, a root or a link."""
-        path = Path(os.path.normpath(self._root / named))
+        path = Path(os.path.normpath(self.root / named))
         resolved = path.resolve()
-        if not resolved.is_relative_to(self._root):
+        if not resolved.is_relative_to(self.root):
             raise Unusable("outside the folder")
-        return path if path.is_relative_to(self._root) else resolved
+        return path if path.is_relative_to(self.root) else resolved
 
 
 def _reason(error: OSError) -> str:

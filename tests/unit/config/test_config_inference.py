@@ -1,0 +1,109 @@
+"""Inference in the configuration: the task, its settings, and cells for some devices alone."""
+
+import msgspec
+import pytest
+from inference_study import STUDY
+
+from feedrate.config.digest import CODE, PACKAGE, DigestCache, source_digest
+from feedrate.config.load import ConfigError
+from feedrate.config.plan import make_plan
+from feedrate.config.settings import RunSpec
+from feedrate.plan_inputs import Inputs
+
+
+def planned(copy, text=STUDY, **config):
+    copy.write("studies/answers.yaml", text)
+    return make_plan(copy.load(studies=["answers"], **config))
+
+
+def test_the_task_is_part_of_a_runs_identity(copy):
+    runs = planned(copy).runs.values()
+    assert {spec.task for spec in runs} == {"inference"}
+    assert msgspec.convert(msgspec.to_builtins(next(iter(runs))), RunSpec).task == "inference"
+
+
+def test_training_is_the_default(project):
+    runs = make_plan(project).runs.values()
+    assert {spec.task for spec in runs} == {"training"}
+    assert {spec.settings.inference.preprocessing for spec in runs} == {"out"}
+
+
+def test_cells_are_left_out_on_devices_that_lack_a_capability(copy):
+    plan = planned(copy, devices=["cpu", "h100"])
+    batches = {
+        device: {s.settings.train.batch_size for s in plan.runs.values() if s.device == device}
+        for device in ("cpu", "h100")
+    }
+    assert batches == {"cpu": {1}, "h100": {1, 64}}
+    assert all(cell.lacks != "large_models" for cell in plan.unsupported)
+
+
+def test_a_level_with_another_model_starts_from_weights_of_its_own(copy):
+    config = {"checkpoint": "some/weights", "checkpoint_revision": "abc"}
+    for chosen, expected in (
+        (None, {"bridgetower": "some/weights", "clip": None}),
+        ("bridgetower", {"bridgetower": "some/weights", "clip": None}),
+        ("clip", {"bridgetower": None, "clip": "some/weights"}),
+    ):
+        runs = planned(copy, **config, checkpoint_model=chosen).runs.values()
+        models = [spec.settings.model for spec in runs]
+        assert {model.name: model.checkpoint for model in models} == expected
+        assert all((model.revision == "abc") is bool(model.checkpoint) for model in models)
+
+
+WRONG = [
+    ("evaluate: false", "evaluate: true", "protocol.evaluate: True is for training"),
+    ("workers: 0", "workers: 2", "loader.workers: 2 is for training"),
+    ("decode: host", "decode: device", "loader.decode: device is for training"),
+    ("preprocessing: out}", "preprocessing: in}\n  loader: {decode: cache}", "decode: cache"),
+]
+
+
+@pytest.mark.parametrize(("text", "instead", "words"), WRONG)
+def test_what_only_training_has_is_refused_before_anything_starts(copy, text, instead, words):
+    wrong = STUDY.replace(text, instead)
+    if "\n  loader" in instead:
+        wrong = wrong.replace("  loader: {decode: host, workers: 0}\n", "")
+    with pytest.raises(ConfigError, match=r"config/studies/answers\.yaml: cell head=") as refusal:
+        planned(copy, wrong)
+    assert words in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_study_that_trains_has_no_factor_of_inference(copy):
+    copy.write("studies/answers.yaml", STUDY.replace("task: inference", "task: training"))
+    found = copy.error(studies=["answers"])
+    assert "config/studies/answers.yaml: factors.head: it sets what only `task: inference`" in found
+
+
+def test_an_unknown_task_or_capability_is_told(copy):
+    copy.write("studies/answers.yaml", STUDY.replace("task: inference", "task: guessing"))
+    assert "task: 'guessing' is not allowed" in copy.error(studies=["answers"])
+    wrong = STUDY.replace("unless_able: large_models", "unless_able: large_model")
+    copy.write("studies/answers.yaml", wrong)
+    found = copy.error(studies=["answers"])
+    assert (
+        "exclude[0].unless_able: 'large_model' is not allowed; did you mean large_models?" in found
+    )
+
+
+def files_of(name, tmp_path):
+    cache = DigestCache(tmp_path / "digests.json")
+    source_digest(cache, CODE[name])
+    return cache
+
+
+def test_training_does_not_rest_on_the_code_of_inference(tmp_path):
+    seen = {name: set(files_of(name, tmp_path / name)._known) for name in ("measured", "inferred")}
+    of_infer = {str(path) for path in (PACKAGE / "infer").glob("*.py")}
+    assert of_infer & seen["measured"] == set()
+    assert of_infer <= seen["inferred"] | {str(PACKAGE / "infer/__init__.py")}
+    assert str(PACKAGE / "train/job.py") in seen["measured"] - seen["inferred"]
+
+
+def test_a_loader_is_tuned_for_a_run_that_trains(copy):
+    copy.write("studies/answers.yaml", STUDY)
+    both = make_plan(copy.load(studies=["answers", "bridgetower-dataloading"]))
+    assert Inputs(both).first_run("cpu").study == "bridgetower-dataloading"
+    with pytest.raises(ConfigError, match=r"none of them trains on cpu.*name one that does"):
+        Inputs(make_plan(copy.load(studies=["answers"]))).first_run("cpu")

@@ -1,0 +1,395 @@
+"""Winoground fetched: drawn, from a table of this machine, or from the hub."""
+
+import http.server
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import huggingface_hub
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from drawings import drawing, encoded
+from huggingface_hub.errors import GatedRepoError
+from PIL import Image
+
+from feedrate.config.load import ConfigError
+from feedrate.config.winoground import GeneratedExamples, HubExamples, LocalExamples
+from feedrate.data.cartoon.pairs import invent_pair
+from feedrate.data.fetch_winoground import fetch_winoground, main
+from feedrate.data.manifest import DataError
+from feedrate.data.winoground import read_winoground
+
+TOKEN = "hf_secret_secret"
+CAPTIONS = ("the cat sees the dog", "the dog sees the cat")
+
+
+class Place:
+    """Where a copy is fetched to, and a folder of the user's."""
+
+    def __init__(self, root):
+        self.mine = root / "mine"
+        self.mine.mkdir()
+        self.out = root / "resources/winoground/mine/examples.json"
+
+    def fetch(self, **settings):
+        local = LocalExamples(path=str(settings.pop("path", self.mine)), **settings)
+        return fetch_winoground("mine", local, self.out, workers=1)
+
+    def row(self, number=0, **changes):
+        first, second = CAPTIONS
+        return {
+            "id": number,
+            "image_0": {"bytes": encoded(drawing(shade=number)), "path": f"ex_{number}_img_0.jpg"},
+            "image_1": {"bytes": encoded(drawing(shade=90 + number)), "path": None},
+            "caption_0": first,
+            "caption_1": second,
+            "tag": "Noun Phrase",
+            "secondary_tag": "",
+            "num_main_preds": 1,
+            "collapsed_tag": "Object",
+        } | changes
+
+    def parquet(self, rows, name="test-00000-of-00001.parquet"):
+        (self.mine / "data").mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), self.mine / "data" / name)
+
+    def listed(self, rows, images=True):
+        """The hub's first layout: examples.jsonl with names of files in images/."""
+        (self.mine / "images").mkdir()
+        for row in rows:
+            for which in (0, 1):
+                name = f"ex_{row['id']}_img_{which}"
+                row[f"image_{which}"] = name
+                if images:
+                    drawing(shade=90 * which).save(self.mine / f"images/{name}.png")
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (self.mine / "examples.jsonl").write_text(text)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def error_of(work):
+    with pytest.raises((DataError, ConfigError)) as error:
+        work()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+# The stand-in
+
+
+def test_the_stand_in_has_captions_of_the_same_words(tmp_path):
+    settings = GeneratedExamples(examples=12)
+    found = fetch_winoground("g", settings, tmp_path / "g/examples.json", workers=2)
+    assert [example.id for example in found.examples] == list(range(12))
+    for example in found.examples:
+        first, second = example.captions
+        assert first != second
+        assert sorted(first.split()) == sorted(second.split())
+        assert example.image_0 != example.image_1
+    assert {example.tag for example in found.examples} == {"sides", "middle"}
+    assert len({example.captions for example in found.examples}) == 12
+    assert found.source == "generated"
+    assert read_winoground(tmp_path / "g/examples.json") == found
+    assert sorted(p.name for p in (tmp_path / "g").iterdir()) == ["examples.json", "images"]
+
+
+def test_it_is_the_same_for_the_same_seed_and_longer_for_more_examples(tmp_path):
+    made = {
+        (seed, count): fetch_winoground(
+            "g",
+            GeneratedExamples(seed=seed, examples=count),
+            tmp_path / f"{seed}-{count}/examples.json",
+            workers=1 + seed % 2,
+        )
+        for seed, count in ((20, 3), (20, 4), (21, 3))
+    }
+    assert made[20, 3].examples == made[20, 4].examples[:3]
+    assert made[20, 3].sha256.items() <= made[20, 4].sha256.items()
+    assert made[20, 3].examples[0].captions != made[21, 3].examples[0].captions
+
+
+def test_the_two_drawings_show_the_same_but_for_who_stands_where():
+    for number in range(40):
+        first, second = invent_pair(20, number).scenes
+        changed = {
+            name
+            for name in first.__dataclass_fields__
+            if getattr(first, name) != getattr(second, name)
+        }
+        assert changed == ({"left"} if number % 2 == 0 else {"figure", "companion"})
+        assert {first.figure, first.companion} == {second.figure, second.companion}
+        assert first.left or number % 2
+
+
+def test_the_caption_says_what_the_drawing_shows():
+    for number in range(0, 40, 2):
+        pair = invent_pair(20, number)
+        for scene, caption in zip(pair.scenes, pair.captions, strict=True):
+            thing, figure = (
+                caption.index(f"the {scene.paint} {scene.thing}"),
+                caption.index(f"the {scene.figure}"),
+            )
+            left, right = caption.index("on the left"), caption.index("on the right")
+            assert (figure < thing) == ((left < right) == scene.left)
+
+
+# A table of this machine
+
+
+def test_parquet_with_images_in_it_is_read(place):
+    place.parquet([place.row(n) for n in range(3)])
+    found = place.fetch()
+    assert [example.id for example in found.examples] == [0, 1, 2]
+    assert found.examples[1].captions == CAPTIONS
+    assert (found.examples[1].tag, found.examples[1].num_main_preds) == ("Noun Phrase", 1)
+    assert found.source == "folder"
+    for example in found.examples:
+        for image in example.images:
+            with Image.open(place.out.parent / image) as opened:
+                assert opened.format == "JPEG"
+
+
+def test_a_table_alone_may_be_named(place):
+    place.parquet([place.row()], "mine.parquet")
+    place.parquet([place.row(1)], "other.parquet")
+    found = place.fetch(path=place.mine / "data/mine.parquet")
+    assert [example.id for example in found.examples] == [0]
+
+
+def test_the_hubs_first_layout_is_read_unpacked(place):
+    place.listed([place.row(7), place.row(8)])
+    found = place.fetch()
+    assert [example.id for example in found.examples] == [7, 8]
+    assert len(found.sha256) == 2  # the same two drawings in both
+
+
+def test_a_picture_that_is_missing_is_told(place):
+    place.listed([place.row(7)], images=False)
+    assert error_of(place.fetch).endswith("examples.jsonl, row 1: image 'ex_7_img_0': missing file")
+
+
+def test_a_picture_outside_the_folder_is_not_read(place, tmp_path):
+    drawing().save(tmp_path / "secret.png")
+    place.listed([place.row(7)])
+    table = place.mine / "examples.jsonl"
+    table.write_text(table.read_text().replace("ex_7_img_1", "../secret.png"))
+    assert "image '../secret.png': outside the folder" in error_of(place.fetch)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xd8 no picture", "not an image of the kinds"),
+        (b"", "empty file"),
+        (encoded(drawing())[:900], "cannot be decoded"),
+    ],
+)
+def test_a_picture_that_cannot_be_read_stops_it_in_one_sentence(place, data, reason):
+    place.parquet([place.row(0), place.row(1, image_1={"bytes": data, "path": None})])
+    said = error_of(place.fetch)
+    assert said.startswith("winoground_sets.mine: example 1: image_1: ")
+    assert reason in said
+    assert not place.out.exists()
+
+
+def test_a_bomb_is_refused_by_its_header(place):
+    stream = io.BytesIO()
+    Image.new("1", (9_000, 9_000)).save(stream, "PNG")
+    place.parquet([place.row(0, image_0={"bytes": stream.getvalue(), "path": None})])
+    assert "decompression bomb" in error_of(place.fetch)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"caption_1": "  "}, "example 1: a caption is empty"),
+        ({"caption_0": None}, "example 1: a caption is empty"),
+        ({"id": 0}, "example 1: its id 0 is no number, or stands twice"),
+        ({"image_0": None}, "row 2: no image, or one that is too large"),
+    ],
+)
+def test_a_row_of_no_use_stops_it(place, change, reason):
+    place.parquet([place.row(0), place.row(1, **change)])
+    assert reason in error_of(place.fetch)
+
+
+def test_a_missing_column_is_named_with_those_there_are(place):
+    row = place.row()
+    del row["caption_1"]
+    place.parquet([row])
+    said = error_of(place.fetch)
+    assert "caption_1 missing" in said
+    assert "caption_0" in said
+
+
+def test_a_wrong_path_names_the_key(place):
+    said = error_of(lambda: place.fetch(path="no/such"))
+    assert said == "winoground_sets.mine.path: there is no 'no/such'"
+    assert "images.zip of the hub's first layout must be unpacked" in error_of(place.fetch)
+
+
+def test_what_was_there_stays_where_fetching_fails(place):
+    place.parquet([place.row()])
+    before = place.fetch()
+    place.parquet([place.row(caption_0="")])
+    error_of(place.fetch)
+    assert read_winoground(place.out) == before
+
+
+# The hub
+
+
+@pytest.fixture
+def hub(monkeypatch, place):
+    """The hub's client, which gives the user's folder as its cache, or refuses."""
+    asked = []
+
+    def download(name, **options):
+        asked.append((name, options))
+        if isinstance(hub.answer, Exception):
+            raise hub.answer
+        return str(hub.answer)
+
+    hub = download
+    hub.answer = place.mine
+    hub.asked = asked
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return hub
+
+
+HUB = HubExamples(name="facebook/winoground", revision="main")
+
+
+def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    place.parquet([place.row(), place.row(1)])
+    hub.answer = place.mine.rename(place.mine.with_name(commit))
+    found = fetch_winoground("hub", HUB, place.out, workers=1)
+    assert (found.source, found.revision, len(found.examples)) == ("hub", commit, 2)
+    name, options = hub.asked[0]
+    assert (name, options["revision"]) == ("facebook/winoground", "main")
+    assert (options["repo_type"], options["token"]) == ("dataset", TOKEN)
+    assert options["allow_patterns"] == ["*.parquet"]
+    assert TOKEN not in place.out.read_text()
+
+
+def refused(kind):
+    response = SimpleNamespace(headers={}, request=None, status_code=403)
+    return kind(f"403 {TOKEN}", response=response)
+
+
+def test_a_gate_is_one_sentence_on_how_to_get_access(hub, place):
+    hub.answer = refused(GatedRepoError)
+    said = error_of(lambda: fetch_winoground("hub", HUB, place.out, workers=1))
+    assert said == (
+        "dataset facebook/winoground: its owner must grant access: accept the terms on its page "
+        "and set HF_TOKEN to a token of that account"
+    )
+
+
+class Gate(http.server.BaseHTTPRequestHandler):
+    """A hub that tells what a gated repository has, and gives none of it."""
+
+    def do_GET(self):
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        name = "data/test-00000-of-00001.parquet"
+        tree = [{"type": "file", "path": name, "oid": "0" * 40, "size": 10}]
+        about = {"id": "facebook/winoground", "sha": commit, "siblings": [{"rfilename": name}]}
+        if self.path.startswith("/api/"):
+            answer = tree if "/tree/" in self.path else about
+            self.answer(200, json.dumps(answer).encode())
+        else:
+            self.answer(403, b"")
+
+    def do_HEAD(self):
+        self.answer(403, b"")
+
+    def answer(self, status, body):
+        self.send_response(status)
+        if status != 200:
+            self.send_header("X-Error-Code", "GatedRepo")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gate) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_TOKEN": TOKEN,
+        }
+        settings = "{'source': 'hub', 'name': 'facebook/winoground', 'revision': 'main'}"
+        command = [sys.executable, "-m", "feedrate.data.fetch_winoground", "--name", "hub"]
+        done = subprocess.run(
+            [*command, "--settings", settings, "--out", str(tmp_path / "w/examples.json")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        server.shutdown()
+    assert (done.returncode, done.stdout) == (1, "")
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("dataset facebook/winoground: its owner must grant access")
+    assert TOKEN not in done.stderr
+    assert not (tmp_path / "w/examples.json").exists()
+
+
+def test_a_hub_out_of_reach_is_told_with_what_else_there_is(hub, place):
+    hub.answer = OSError("no route")
+    said = error_of(lambda: fetch_winoground("hub", HUB, place.out, workers=1))
+    assert said.startswith(
+        "dataset facebook/winoground at main: the hub cannot be reached (no route)"
+    )
+    assert said.endswith("set `winoground` to the generated one, a local copy or null")
+
+
+def test_a_revision_without_parquet_is_told(hub, place):
+    said = error_of(lambda: fetch_winoground("hub", HUB, place.out, workers=1))
+    assert said.endswith("at main has no Parquet file: take another revision")
+
+
+# As it lies there
+
+
+def test_the_command_ends_well_or_in_one_sentence(place, capsys):
+    arguments = ["--name", "mine", "--out", str(place.out), "--settings"]
+    assert main([*arguments, "{'source': 'generated', 'examples': 1}"]) == 0
+    assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
+    assert main([*arguments, "{'source': 'folder', 'path': 'no/such'}"]) == 1
+    assert capsys.readouterr().err == "winoground_sets.mine.path: there is no 'no/such'\n"
+    assert main([*arguments, "{'source': 'generated', 'examples': 0}"]) == 1
+    assert "winoground_sets.mine" in capsys.readouterr().err
+
+
+def test_a_copy_that_is_not_whole_is_told(place):
+    place.parquet([place.row()])
+    found = place.fetch()
+    image = place.out.parent / found.examples[0].image_0
+    image.unlink()
+    assert "No such file" in error_of(lambda: read_winoground(place.out))
+    place.out.write_text("{}")
+    assert "not of this version" in error_of(lambda: read_winoground(place.out))
+    shutil.rmtree(place.out.parent)
+    assert "has not been fetched" in error_of(lambda: read_winoground(place.out))

@@ -1,0 +1,191 @@
+"""The inference job: every head, precision and preprocessing, from the spec to checked numbers."""
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from inference_jobs import STEPS, WARMUP, make_spec
+
+from feedrate.config.load import ConfigError
+from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
+from feedrate.infer import passes
+from feedrate.infer.passes import time_passes
+from feedrate.logs.assemble import build_record
+from feedrate.models.bridgetower import count_flops, make_config
+from feedrate.models.build import Head, ModelError
+from feedrate.results.settings import DeviceFacts
+from feedrate.train.events import EventLog
+
+
+@pytest.mark.parametrize("preprocessing", ["out", "in"])
+@pytest.mark.parametrize(
+    ("model", "head"),
+    [("bridgetower", "contrastive"), ("bridgetower", "matching"), ("clip", "contrastive")],
+)
+def test_every_head_is_timed_with_and_without_preprocessing(infer, model, head, preprocessing):
+    events = infer(model=model, head=head, preprocessing=preprocessing)
+    steps = events.named("step")
+    assert [(s["step"], s["samples"], s["warmup"]) for s in steps] == [
+        (number, 2, number <= WARMUP) for number in range(1, STEPS + 1)
+    ]
+    assert all(step["finite"] is True and step["loss"] is None for step in steps)
+    window, inside = events.one("window"), steps[WARMUP:]
+    assert (window["first_step"], window["last_step"], window["steps"]) == (WARMUP + 1, STEPS, 3)
+    assert window["samples"] == 6
+    assert window["wall_s"] == pytest.approx(sum(step["step_s"] for step in inside))
+    assert window["data_wait_s"] == pytest.approx(sum(step["data_wait_s"] for step in inside))
+    assert window["paused_s"] > 0
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16_full"])
+@pytest.mark.parametrize("model", ["bridgetower", "clip"])
+def test_half_precision_answers_in_finite_numbers(infer, model, precision):
+    events = infer(model=model, precision=precision, preprocessing="in", loader={"decode": "host"})
+    assert [step["finite"] for step in events.named("step")] == [True] * STEPS
+    assert events.one("model")["precision"] == precision
+
+
+def test_flops_are_those_of_a_forward_pass(infer):
+    """About a third of a training step's, and half of what is left for the backward pass."""
+    whole = count_flops(make_config("tiny"), max_tokens=8)
+    forward = infer().one("model")["flops_per_sample"]
+    assert 0.32 * whole < forward < 0.36 * whole
+
+
+def test_the_cpus_instructions_for_bf16_are_told(infer):
+    told = infer().one("start")["bf16_instructions"]
+    flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    assert told == [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
+
+
+def test_the_same_seed_asks_for_the_same_and_another_for_others(infer, monkeypatch):
+    asked = []
+    original = passes._time_pass
+
+    def spy(device, model, head, requests, precision):
+        def taken():
+            batch = requests()
+            asked.append(batch["input_ids"].tolist())
+            return batch
+
+        return original(device, model, head, taken, precision)
+
+    monkeypatch.setattr(passes, "_time_pass", spy)
+    for seed in (7, 7, 8):
+        infer(msgspec.structs.replace(make_spec(), seed=seed))
+    first, again, other = asked[:STEPS], asked[STEPS : 2 * STEPS], asked[2 * STEPS :]
+    assert first == again
+    assert first != other
+
+
+def test_inputs_are_the_same_whether_they_lie_ready_or_not(infer, monkeypatch):
+    asked = {}
+    original = passes._time_pass
+
+    def spy(device, model, head, requests, precision):
+        def taken():
+            batch = requests()
+            asked.setdefault(name, []).append(batch["pixel_values"])
+            return batch
+
+        return original(device, model, head, taken, precision)
+
+    monkeypatch.setattr(passes, "_time_pass", spy)
+    for name in ("out", "in"):
+        infer(preprocessing=name)
+    for ready, prepared in zip(asked["out"][:4], asked["in"][:4], strict=True):
+        assert torch.equal(ready, prepared)
+    assert torch.equal(asked["out"][4], asked["out"][0]), "four lie ready, taken in turn"
+    assert not torch.equal(asked["in"][4], asked["in"][0])
+
+
+class Slow(torch.nn.Module):
+    """Answers after a known time, at the third call with what is not a number."""
+
+    calls = 0
+
+    def forward(self, x, **_):
+        self.calls += 1
+        time.sleep(0.02)
+        assert torch.is_inference_mode_enabled()
+        return {"answer": x / 0 if self.calls == 3 else x, "other": x}
+
+
+def test_a_pass_is_timed_from_request_to_answer(tmp_path):
+    def requests():
+        time.sleep(0.03)
+        return {"x": torch.ones(2)}
+
+    device, log = adapter("cpu"), EventLog(tmp_path, 0)
+    start_s = time.perf_counter()
+    time_passes(make_spec(), device, log, Slow(), Head(Slow, ("answer",)), requests)
+    whole_s = time.perf_counter() - start_s
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    steps = [e for e in events if e["event"] == "step"]
+    assert all(step["step_s"] >= 0.05 and step["data_wait_s"] >= 0.03 for step in steps)
+    assert sum(step["step_s"] for step in steps) < whole_s
+    assert [step["finite"] for step in steps] == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize("execution", ["eager", "compiled"])
+def test_the_model_is_compiled_where_it_is_asked_for(infer, monkeypatch, execution):
+    modes = []
+    monkeypatch.setattr(torch, "compile", lambda model, mode: modes.append(mode) or model)
+    infer(execution=execution)
+    assert modes == ([] if execution == "eager" else [COMPILE_MODES[execution]])
+
+
+REFUSED = [
+    ({"execution": "cuda_graphs"}, UnsupportedError, "cuda_graphs is for cuda devices.*cpu"),
+    ({"precision": "fp16"}, UnsupportedError, "precision: fp16 is for cuda devices"),
+    ({"model": "clip", "head": "matching"}, ModelError, "'matching': clip has contrastive"),
+    ({"model": "vit"}, ModelError, "'contrastive': vit has none"),
+    ({"gradient_accumulation": 2}, UnsupportedError, "gradient_accumulation: 2 .*leave it 1"),
+    ({"loader": {"workers": 1}}, UnsupportedError, "loader.workers: 1 is for training"),
+    ({"loader": {"random_flip": True}}, UnsupportedError, "loader.random_flip: True"),
+    ({"protocol": {"evaluate": True}}, UnsupportedError, "protocol.evaluate: True"),
+    ({"loader": {"decode": "cache"}, "preprocessing": "in"}, UnsupportedError, "decode: cache"),
+    ({"batch_size": 500}, ConfigError, "train.batch_size: 500 .*has 24"),
+]
+
+
+@pytest.mark.parametrize(("settings", "error", "words"), REFUSED)
+def test_what_cannot_be_timed_is_refused_in_a_sentence(infer, settings, error, words):
+    with pytest.raises(error, match=words) as refusal:
+        infer(**settings)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_run_becomes_a_checked_record(infer, tmp_path):
+    spec = make_spec(preprocessing="in")
+    events = infer(spec)
+    run = tmp_path / "run"
+    (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+    (run / "outcome.json").write_text(
+        json.dumps(
+            {
+                "schema": 1,
+                "status": "ok",
+                "attempt": 1,
+                "data_digest": events.one("data")["digest"],
+                "machine_before": {"other_training_jobs": 0},
+            }
+        )
+    )
+    record = build_record(run, DeviceFacts())
+    assert record.status == "ok", record.cause
+    assert [check.name for check in record.checks if not check.passed] == []
+    assert "answers_finite" in {check.name for check in record.checks}
+    assert "loss_finite" not in {check.name for check in record.checks}
+    measured = record.measurement
+    assert measured is not None
+    assert (measured.steps, measured.samples, measured.loss_last) == (3, 6, None)
+    assert measured.samples_per_s == pytest.approx(6 / measured.wall_s)
+    times = [step["step_s"] for step in events.named("step")[WARMUP:]]
+    assert measured.step_time_max_s == max(times)
+    assert sorted(times)[1] < measured.step_time_p95_s < measured.step_time_p99_s < max(times)
+    assert measured.first_step_s == events.named("step")[0]["step_s"]
+    assert record.provenance.bf16_instructions == events.one("start")["bf16_instructions"]

@@ -1,0 +1,66 @@
+"""Heads for inference: the library's class, what it answers, and the FLOPs of its forward pass."""
+
+import pytest
+import torch
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import ModelError, build, build_head
+from feedrate.models.flops import forward_flops, one_pair
+
+LOADER = LoaderSettings(max_tokens=8)
+
+
+def settings(name: str, **changes: str) -> ModelSettings:
+    return ModelSettings(name=name, size="tiny", **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "kind", "shapes"),
+    [
+        ("bridgetower", "contrastive", "BridgeTowerForContrastiveLearning", [(3, 128), (3, 128)]),
+        ("bridgetower", "matching", "BridgeTowerForImageAndTextRetrieval", [(3, 2)]),
+        ("clip", "contrastive", "Clip", [(3, 128), (3, 128)]),
+    ],
+)
+def test_a_head_answers_for_every_pair(tiny_prepared, name, head, kind, shapes):
+    built, found = build_head(settings(name), LOADER, tiny_prepared, head)
+    assert type(built.model).__name__ == kind
+    assert not built.model.training
+    assert not any(weight.requires_grad for weight in built.model.parameters())
+    side = built.image_px
+    batch = {k: v.expand(3, *v.shape[1:]) for k, v in one_pair(side, 8).items()}
+    with torch.inference_mode():
+        outputs = built.model(**batch, **found.arguments)
+    assert [tuple(outputs[answer].shape) for answer in found.answers] == shapes
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "words"),
+    [
+        ("clip", "matching", "inference.head: 'matching': clip has contrastive"),
+        ("flava", "contrastive", "inference.head: 'contrastive': flava has none"),
+        ("nobody", "contrastive", "model.name: 'nobody' is not one of"),
+    ],
+)
+def test_a_head_that_a_model_lacks_is_refused(tiny_prepared, name, head, words):
+    with pytest.raises(ModelError, match=words):
+        build_head(settings(name), LOADER, tiny_prepared, head)
+
+
+@pytest.mark.parametrize("name", ["bridgetower", "clip"])
+def test_a_forward_pass_is_about_a_third_of_a_step(tiny_prepared, name):
+    whole = build(settings(name), LOADER, tiny_prepared).count_flops()
+    eager, fused = (
+        build_head(settings(name, attention=attention), LOADER, tiny_prepared, "contrastive")[0]
+        for attention in ("eager", "sdpa")
+    )
+    assert 0.32 < eager.count_flops() / whole < 0.36
+    assert fused.count_flops() == eager.count_flops()
+
+
+def test_counting_leaves_the_model_as_it_is():
+    layer = torch.nn.Linear(64, 32)
+    before = layer.weight.clone()
+    assert forward_flops(layer, {"input": torch.ones(1, 64)}) == 2 * 64 * 32
+    assert torch.equal(layer.weight, before)
+    assert layer.weight.device == torch.device("cpu")

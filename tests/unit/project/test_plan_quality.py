@@ -1,0 +1,77 @@
+"""What is scored, and when it is scored again."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feedrate.config.digest import CODE
+from feedrate.config.plan import load_project
+from feedrate.plan_attempts import Attempts
+from feedrate.plan_view import PlanView
+
+ROOT = Path(__file__).resolve().parents[3]
+KEPT, OTHER = "bridgetower-quality", "bridgetower-dataloading"
+
+
+@pytest.fixture
+def view(tmp_path, monkeypatch):
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    project = load_project(ROOT, config | {"studies": [KEPT, OTHER]})
+    monkeypatch.chdir(tmp_path)  # where a plan looks for results, and keeps its own
+    return PlanView(project, ROOT)
+
+
+def test_models_that_are_kept_are_scored_and_no_others(view):
+    files = view.scored.files(KEPT)
+    assert len(files) == len(view.records(KEPT)) == len(set(files))
+    assert all(file.endswith("/quality.json") for file in files)
+    assert view.scored.table(KEPT) == [f"results/{KEPT}/quality.csv"]
+    assert view.scored.files(OTHER) == view.scored.table(OTHER) == []
+
+
+def test_every_file_is_told_which_run_it_is_of(view):
+    settings = view.scored.collecting(KEPT)["settings"]
+    assert [run["file"] for run in settings["runs"]] == view.scored.files(KEPT)
+    for run in settings["runs"]:
+        assert f"/{run['cell']}/rep{run['repeat']}/" in run["file"]
+        assert run["levels"].keys() == settings["factors"].keys()
+
+
+def test_params_hold_the_runs_settings_and_plain_values(view):
+    device, cell = view.scored.files(KEPT)[0].split("/")[2:4]
+    params = view.scored.scoring(KEPT, device, cell, "1")
+    assert params["settings"] == view.training(KEPT, device, cell, "1")["settings"]
+    assert params["source"] != view.training(KEPT, device, cell, "1")["source"]
+    assert params["attempt"] == 1
+    assert json.loads(json.dumps(params)) == params
+
+
+def test_scoring_is_no_part_of_what_makes_training_run_again():
+    assert "quality" not in CODE["measured"].rooms
+    assert "quality" in CODE["scored"].rooms
+    assert "train" not in CODE["scored"].rooms
+
+
+@pytest.mark.parametrize(
+    ("left", "number"),
+    [
+        ({"status": "ok", "attempt": 2}, 2),
+        ({"status": "no_model", "attempt": 2}, 2),
+        ({"status": "out_of_memory", "attempt": 1}, 1),
+        ({"status": "failed", "attempt": 2}, 3),
+        ({"status": "ok", "attempt": 1, "machine_before": {"other_training_jobs": [7]}}, 2),
+        ({"status": "ok", "attempt": 1, "machine_before": None}, 1),
+        ([], 1),
+        ({}, 1),
+    ],
+)
+def test_what_failed_is_tried_again(left, number, tmp_path):
+    file = tmp_path / "quality.json"
+    file.write_text(json.dumps(left))
+    attempts = Attempts()
+    assert attempts.next(str(file)) == number
+    file.write_text(json.dumps({"status": "failed", "attempt": 9}))
+    assert attempts.next(str(file)) == number  # once per plan
+    assert Attempts().next(str(tmp_path / "absent.json")) == 1

@@ -1,0 +1,170 @@
+"""Pushing to the hub, against a stand-in for it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import HfHubHTTPError
+from stand_in_hub import COMMIT, stand_in_hub
+
+from feedrate.quality.push import PushError, main, push_model, require_token
+
+TOKEN = "hf_secret_secret"
+
+
+class Hub:
+    """Notes what the client is asked."""
+
+    calls: list = []
+    refuse: Exception | None = None
+
+    def __init__(self, token):
+        self.calls.append(("token", token))
+
+    def create_repo(self, repository, **options):
+        if self.refuse:
+            raise self.refuse
+        self.calls.append(("create_repo", repository, options))
+
+    def upload_folder(self, **options):
+        files = sorted(path.name for path in Path(options["folder_path"]).iterdir())
+        self.calls.append(("upload_folder", options, files))
+        return SimpleNamespace(commit_url="https://hub.example/me/models/commit/1234")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    monkeypatch.setattr(Hub, "calls", [])
+    monkeypatch.setattr(Hub, "refuse", None)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return Hub
+
+
+def test_a_folder_is_pushed_privately_with_the_environments_token(hub, tmp_path, capsys):
+    push_model(tmp_path, "me/model", "study/cpu/workers=0")
+    assert hub.calls[0] == ("token", TOKEN)
+    assert hub.calls[1] == ("create_repo", "me/model", {"private": True, "exist_ok": True})
+    assert hub.calls[2][1]["folder_path"] == tmp_path
+    assert hub.calls[2][1]["path_in_repo"] == "study/cpu/workers=0"
+    assert TOKEN not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("token", [None, "", "  "])
+def test_without_a_token_it_is_refused_in_a_sentence(monkeypatch, token, tmp_path):
+    if token is None:
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+    else:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(PushError, match="needs a token in the environment variable HF_TOKEN"):
+        require_token()
+    with pytest.raises(PushError):
+        push_model(tmp_path, "me/model", "study/cpu/workers=0")
+
+
+def test_a_refusal_is_told_without_the_token(hub, monkeypatch, tmp_path):
+    response = SimpleNamespace(headers={}, request=None)
+    refusal = HfHubHTTPError(f"401 for {TOKEN}", response=response)
+    monkeypatch.setattr(hub, "refuse", refusal)
+    with pytest.raises(PushError) as error:
+        push_model(tmp_path, "me/model", "study/cpu/workers=0")
+    assert str(error.value) == "me/model: not pushed: 401 for ***"
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A kept model with its card."""
+    folder = tmp_path / "trainer/model"
+    folder.mkdir(parents=True)
+    for name in ("README.md", "config.json", "model.safetensors"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def command(model, out):
+    place = "study/cpu/workers=0"
+    where = ["--repository", "me/models", "--place", place, "--out", str(out)]
+    return main(["--model", str(model), *where])
+
+
+def test_a_model_goes_with_its_card(hub, model, tmp_path, capsys):
+    out = tmp_path / "pushed.json"
+    assert command(model, out) == 0
+    _, _, (_, options, files) = hub.calls
+    assert files == ["README.md", "config.json", "model.safetensors"]
+    assert options["path_in_repo"] == "study/cpu/workers=0"
+    told = json.loads(out.read_text())
+    assert told["commit"] == "https://hub.example/me/models/commit/1234"
+    assert (told["repository"], told["place"], told["cause"]) == (
+        "me/models",
+        "study/cpu/workers=0",
+        "",
+    )
+    assert TOKEN not in out.read_text() + "".join(capsys.readouterr())
+
+
+def test_a_run_without_a_model_has_nothing_to_push_and_is_no_error(hub, model, tmp_path):
+    (model / "model.safetensors").unlink()
+    out = tmp_path / "pushed.json"
+    assert command(model, out) == 0
+    assert hub.calls == []
+    told = json.loads(out.read_text())
+    assert (told["commit"], told["cause"]) == (None, "the run has kept no model")
+
+
+def test_a_hub_that_refuses_is_one_sentence_and_leaves_nothing(
+    hub, model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(hub, "refuse", OSError(f"no route; header Bearer {TOKEN}\nmore"))
+    out = tmp_path / "pushed.json"
+    assert command(model, out) == 1
+    assert not out.exists()
+    printed = capsys.readouterr()
+    assert printed.err == "me/models: not pushed: no route; header Bearer ***\n"
+    assert printed.out == ""
+
+
+def test_no_token_is_told_by_the_command_too(hub, model, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("HF_TOKEN")
+    assert command(model, tmp_path / "pushed.json") == 1
+    assert capsys.readouterr().err == (
+        "push_to_hub needs a token in the environment variable HF_TOKEN\n"
+    )
+    assert hub.calls == []
+
+
+def test_the_real_client_pushes_to_a_stand_in(model, tmp_path):
+    out = tmp_path / "pushed.json"
+    place = "study/cpu/workers=0~decode=host"
+    with stand_in_hub() as hub:
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": hub.address,
+            "HF_HOME": str(tmp_path / "home"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_TOKEN": TOKEN,
+        }
+        command = [sys.executable, "-m", "feedrate.quality.push", "--model", str(model)]
+        done = subprocess.run(
+            [*command, "--repository", "me/models", "--place", place, "--out", str(out)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    (commit,) = [asked for asked in hub.asked if "/commit/" in asked[0]]
+    assert commit[0].startswith("/api/models/me/models/commit/main")
+    assert commit[1] == f"Bearer {TOKEN}"
+    assert hub.files == {
+        f"{place}/{name}": name.encode()
+        for name in ("README.md", "config.json", "model.safetensors")
+    }
+    assert json.loads(out.read_text())["commit"] == COMMIT
+    assert TOKEN not in done.stdout + done.stderr + out.read_text()

@@ -1,0 +1,96 @@
+"""When a loss departs by more than seeds do."""
+
+import pytest
+
+from feedrate.results.equal import departures, trained_samples
+
+A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
+
+
+def runs(*losses, status="ok", **changes):
+    common = {
+        "status": status,
+        "steps": 10,
+        "warmup_steps": 2,
+        "batch_size": 4,
+        "gradient_accumulation": 1,
+        "world_size": 1,
+    }
+    return [
+        {**common, "repeat": k, "loss_end": loss, **changes} for k, loss in enumerate(losses, 1)
+    ]
+
+
+def departed(cells):
+    return departures(cells, dict.fromkeys(cells, A))
+
+
+def test_a_loss_beyond_what_seeds_do_departs():
+    found = departed({A: runs(1.0, 1.2), B: runs(1.5, 1.7)})[B]
+    assert found["loss_shift"] == pytest.approx(0.5)
+    assert found["loss_seeds"] == pytest.approx(0.2)
+    assert found["loss_departs"] is True
+
+
+def test_a_loss_within_what_seeds_do_does_not():
+    found = departed({A: runs(1.0, 1.2), B: runs(1.1, 1.3)})[B]
+    assert found["loss_shift"] == pytest.approx(0.1)
+    assert found["loss_departs"] is False
+
+
+def test_a_better_loss_departs_too():
+    found = departed({A: runs(1.0, 1.2), B: runs(0.5, 0.7)})[B]
+    assert (found["loss_departs"], found["loss_shift"]) == (True, pytest.approx(-0.5))
+
+
+def test_repeats_are_compared_by_their_seed():
+    found = departed({A: runs(1.0, 2.0, 3.0), B: runs(1.1, 2.1, status="ok")})[B]
+    assert found["loss_shift"] == pytest.approx(0.1)
+
+
+def test_a_reference_whose_seeds_happen_to_agree_flags_nobody():
+    cells = {A: runs(1.0, 1.001), B: runs(0.9, 1.1), C: runs(1.0, 1.25)}
+    found = departed(cells)
+    assert found[C]["loss_seeds"] == pytest.approx(0.2)
+    assert not found[B]["loss_departs"]
+    assert not found[C]["loss_departs"]
+
+
+def test_a_cell_that_runs_wild_does_not_hide_itself():
+    cells = {A: runs(1.0, 1.1), B: runs(1.0, 6.0), C: runs(1.0, 1.1)}
+    assert departed(cells)[B]["loss_departs"] is True
+
+
+def test_the_reference_is_not_compared_with_itself():
+    found = departed({A: runs(1.0, 1.2), B: runs(1.0, 1.2)})[A]
+    assert found == {"loss_shift": None, "loss_seeds": pytest.approx(0.2), "loss_departs": None}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {A: runs(1.0), B: runs(9.0)},
+        {A: runs(1.0, 1.2), B: runs(9.0)},
+        {A: runs(1.0, 1.2), B: runs(9.0, 9.0, status="failed")},
+        {A: runs(1.0, 1.2, status="invalid"), B: runs(9.0, 9.0)},
+        {A: runs(1.0, 1.2), B: runs(9.0, 9.0, batch_size=8)},
+        {A: runs(1.0, 1.2), B: runs(None, None)},
+        {B: runs(9.0, 9.0)},
+    ],
+    ids=[
+        "one seed",
+        "one in common",
+        "failed",
+        "no reference",
+        "other samples",
+        "no loss",
+        "absent",
+    ],
+)
+def test_what_cannot_be_compared_is_not_flagged(cells):
+    assert departed(cells)[B]["loss_departs"] is None
+
+
+def test_samples_count_warm_up_accumulation_and_ranks():
+    run = runs(1.0, batch_size=3, gradient_accumulation=2, world_size=4)[0]
+    assert trained_samples(run) == 12 * 3 * 2 * 4

@@ -1,0 +1,50 @@
+"""Inference in the result files: its columns, no verdict, no recommendation."""
+
+from msgspec.structs import replace
+from record_builder import collect_settings, make_record, make_spec, write_records
+
+from feedrate.config.settings import Settings
+from feedrate.results.cells import cell_rows
+from feedrate.results.collect import run_rows
+from feedrate.results.record import Provenance
+
+
+def rows_of(tmp_path, task, **measured):
+    records = []
+    for workers, rate in ((0, 10.0), (1, 30.0)):
+        for repeat in (1, 2):
+            spec = make_spec(workers, task=task, repeat=repeat)
+            record = make_record(rate * repeat, spec=spec, **measured)
+            flags = ["avx512_bf16", "amx_bf16"]
+            told = replace(record.provenance, bf16_instructions=flags)
+            records.append(replace(record, provenance=told))
+    settings = collect_settings(unsupported=[])
+    runs = run_rows(write_records(tmp_path, records), settings)
+    return runs, cell_rows(runs, settings)
+
+
+def test_percentiles_task_and_instructions_have_columns(tmp_path):
+    runs, cells = rows_of(tmp_path, "inference", step_time_p99_s=0.75)
+    assert {run["task"] for run in runs} == {cell["task"] for cell in cells} == {"inference"}
+    assert {run["step_time_p99_s"] for run in runs} == {0.75}
+    assert {cell["step_time_p99_s"] for cell in cells} == {0.75}
+    assert {run["bf16_instructions"] for run in runs} == {"avx512_bf16;amx_bf16"}
+
+
+def test_nothing_is_recommended_and_nothing_limits(tmp_path):
+    _, cells = rows_of(tmp_path, "inference")
+    assert [cell["speedup"] for cell in cells] == [1.0, 3.0]
+    assert {(cell["verdict"], cell["why"], cell["recommended"]) for cell in cells} == {
+        ("", "", False)
+    }
+
+
+def test_training_still_has_both(tmp_path):
+    _, cells = rows_of(tmp_path, "training")
+    assert any(cell["recommended"] for cell in cells)
+    assert all(cell["verdict"] and cell["why"] for cell in cells)
+
+
+def test_older_records_are_read():
+    assert Provenance().bf16_instructions == []
+    assert Settings.__struct_fields__.index("inference") > 0

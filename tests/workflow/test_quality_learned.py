@@ -1,0 +1,79 @@
+"""The recipe of the embedded default: a model of random weights learns the drawn cartoons."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from mini_project import ROOT
+
+from feedrate.config.plan import load_project, make_plan
+from feedrate.results.quality import Quality, read_quality
+
+CHANCE = 1 / 5
+STUDY = "bridgetower-quality"
+
+
+def python(*arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
+    """The study's first run as configured, on the configured data, trained and scored."""
+    folder: Path = tmp_path_factory.mktemp("learned")
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text()) | {"studies": [STUDY]}
+    project = load_project(ROOT, config)
+    spec = next(iter(make_plan(project).of_study(STUDY)))
+    settings = repr(msgspec.to_builtins(project.config.datasets[spec.dataset]))
+    index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
+    python("feedrate.data.fetch", "--name", spec.dataset, "--settings", settings, "--out", index)
+    python("feedrate.data.prepare", "--index", index, "--settings", settings, "--out", manifest)
+    run, given = folder / "run", repr(msgspec.to_builtins(spec))
+    python("feedrate.train", "--spec", given, "--data", manifest, "--out", run, "--quiet")
+    arguments = ("--outcome", run / "outcome.json", "--model", run / "trainer/model")
+    out = run / "quality.json"
+    python("feedrate.quality", "--spec", given, *arguments, "--data", manifest, "--out", out)
+    return read_quality(out)
+
+
+def accuracy(quality: Quality, moment: str, split: str):
+    return next(
+        score
+        for score in quality.scores
+        if (score.metric, score.moment, score.on) == ("matching_accuracy", moment, split)
+    )
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_right_caption_of_five_is_chosen_clearly_more_often_than_by_lot(scored, split):
+    assert scored.status == "ok", scored.cause
+    after = accuracy(scored, "after", split)
+    assert after.chance == CHANCE
+    assert after.low > CHANCE, after
+    assert after.value > accuracy(scored, "before", split).value + 0.1
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_before_training_it_is_chance(scored, split):
+    before = accuracy(scored, "before", split)
+    assert before.low <= CHANCE <= before.high, before
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_loss_on_unseen_pictures_falls(scored, split):
+    loss = {
+        score.moment: score.value
+        for score in scored.scores
+        if (score.metric, score.on) == ("contrastive_loss", split)
+    }
+    assert loss["after"] < loss["before"]

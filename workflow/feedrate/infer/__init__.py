@@ -1,0 +1,1 @@
+"""The inference job: forward passes alone, timed one by one."""

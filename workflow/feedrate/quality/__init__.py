@@ -1,0 +1,1 @@
+"""Quality: what a model scores before and after it was trained."""

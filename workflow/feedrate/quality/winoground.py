@@ -1,0 +1,162 @@
+"""Winoground: whether a model tells which caption belongs to which image.
+
+The three scores are those of its paper (Thrush et al. 2022, arXiv 2204.03162, section 3), of which
+an example gets 0 or 1 each. With s[c, i] the model's score of caption c and image i:
+
+- text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
+- image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
+- group: both.
+
+Equal scores are wrong: a model that cannot tell does not know.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from feedrate.config.settings import Settings
+from feedrate.data.loading.finish import Finish
+from feedrate.data.loading.pairs import tokenise
+from feedrate.data.loading.pixels import crop_centre, decode, resize
+from feedrate.data.winoground import Example, read_winoground
+from feedrate.models.build import Built
+from feedrate.quality.bootstrap import mean_interval
+from feedrate.quality.matching import (
+    HEADS,
+    NoHeadError,
+    contrastive_scores,
+    matching_head,
+    matching_scores,
+)
+
+CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+"""What scores drawn by lot come to: of the 24 orders of four scores, 6, 6 and 4 are right."""
+
+Hits = NDArray[np.bool_]
+Scorer = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+class WinogroundScore(NamedTuple):
+    """One score of one head; None, with the reason in `note`, where there is none."""
+
+    head: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    chance: float
+    seconds: float
+    """Of the head's forward passes, over all examples."""
+    note: str
+
+
+def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
+    """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
+    own = scores[:, (0, 1), (0, 1)]
+    # Of image 0 the other caption is 1, of image 1 it is 0; of captions and images likewise.
+    text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
+    image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
+    return {"text_score": text, "image_score": image, "group_score": text & image}
+
+
+def winoground_quality(
+    examples: Path,
+    built: Built,
+    settings: Settings,
+    device: torch.device,
+    *,
+    autocast: Context = nullcontext,
+    batch_size: int = 16,
+) -> list[WinogroundScore]:
+    """The scores of every head that a model has, three each.
+
+    `examples` is examples.json; `built` holds the model as it is to be scored, on `device`, and
+    `settings` what it was made with: the matching head is that of their checkpoint, whose trunk the
+    model has trained further. Pictures are read as in the published script, whatever the run's
+    loader did. Raises DataError where they are not as they were fetched.
+    """
+    found = read_winoground(examples).examples
+    scorers, lacking = _scorers(built, settings)
+    seconds = dict.fromkeys(scorers, 0.0)
+    scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
+    built.model.eval()
+    dtype = next(built.model.parameters()).dtype
+    for start in range(0, len(found), batch_size) if scorers else ():
+        batch = found[start : start + batch_size]
+        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
+        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
+        for head, score in scorers.items():
+            began = time.perf_counter()
+            with torch.inference_mode(), autocast():
+                scored[head].append(score(pixels, texts).cpu().numpy())
+            seconds[head] += time.perf_counter() - began
+    return [
+        *(
+            result
+            for head, parts in scored.items()
+            for result in _results(head, np.concatenate(parts), seconds[head])
+        ),
+        *(_without(head, metric, reason) for head, reason in lacking.items() for metric in CHANCE),
+    ]
+
+
+def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
+    """What scores a batch, by head; and why a head does not."""
+    scorers: dict[str, Scorer] = {}
+    lacking: dict[str, str] = {}
+    for head in HEADS.get(settings.model.name, ()):
+        try:
+            if head == "matching":
+                device = next(built.model.parameters()).device
+                layer = matching_head(settings.model).to(device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
+        except NoHeadError as reason:
+            lacking[head] = str(reason)
+    return scorers, lacking
+
+
+def _results(head: str, scores: NDArray[np.float32], seconds: float) -> list[WinogroundScore]:
+    if not np.isfinite(scores).all():
+        return [_without(head, metric, "some scores are not finite") for metric in CHANCE]
+    note = "the checkpoint's own head" if head == "matching" else ""
+    return [
+        WinogroundScore(
+            head, metric, *mean_interval(right), len(right), CHANCE[metric], seconds, note
+        )
+        for metric, right in hits(scores).items()
+    ]
+
+
+def _without(head: str, metric: str, reason: str) -> WinogroundScore:
+    return WinogroundScore(head, metric, None, None, None, 0, CHANCE[metric], 0.0, reason)
+
+
+def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
+    """(n, 2, 3, px, px), normalised fp32."""
+    side = built.image_px
+    crops = [
+        crop_centre(resize(decode(folder / image), side), side)
+        for example in batch
+        for image in example.images
+    ]
+    pixels = Finish(built.mean, built.std).pixels(torch.stack(crops))
+    return pixels.unflatten(0, (len(batch), 2))
+
+
+def _texts(batch: list[Example], built: Built, settings: Settings) -> dict[str, torch.Tensor]:
+    """input_ids and attention_mask, each (n, 2, tokens)."""
+    captions = [caption for example in batch for caption in example.captions]
+    tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)
+    names = ("input_ids", "attention_mask")
+    return {n: t.unflatten(0, (len(batch), 2)) for n, t in zip(names, tokens, strict=True)}

@@ -1,0 +1,240 @@
+"""`python -m feedrate.report.card --settings … --record … --quality … --out card.md`: a model card.
+
+It tells what the model is, how it was trained, how fast, and what it scores, before and after. A
+copy goes beside the weights, as README.md, which is what the hub shows.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from feedrate import __version__
+from feedrate.config.load import ConfigError
+from feedrate.config.settings import RunSpec
+from feedrate.files import write_text
+from feedrate.report import text
+from feedrate.report.card_settings import CardSettings
+from feedrate.report.card_text import bullets, code, fenced, plain, settings_table, table
+from feedrate.report.settings import from_param
+from feedrate.results.quality import Quality, QualityError, Score, read_quality
+from feedrate.results.record import Record, RecordError, read_record
+
+README = "README.md"
+TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"}
+"""The hub's word for what a model does, where it has one."""
+WINOGROUND = "facebook/winoground"
+
+
+def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality) -> str:
+    """The card's text: metadata in YAML, then Markdown."""
+    from huggingface_hub import ModelCardData  # slow: not for who only asks for help
+
+    model = spec.settings.model.name
+    data = ModelCardData(
+        base_model=settings.base_model,
+        datasets=[settings.dataset] if settings.dataset else None,
+        library_name="transformers",
+        pipeline_tag=TASKS.get(model),
+        tags=["feedrate", model],
+        model_name=f"{spec.study}: {spec.cell}",
+        eval_results=list(_results(settings, spec, quality)) or None,
+    )
+    parts = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {plain(model)}, {plain(spec.study)}",
+        _opening(settings, spec, record),
+        "## What it scores",
+        _scores(quality),
+        "## How fast it was trained",
+        _speed(settings, record),
+        "## How to load it",
+        _loading(settings, spec),
+        "## How it was trained",
+        settings_table(spec),
+        "## Where it comes from",
+        _provenance(settings, spec, record),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m feedrate.report.card", description=__doc__)
+    parser.add_argument("--settings", required=True, help="a mapping, as Snakemake prints it")
+    parser.add_argument("--record", required=True, type=Path, help="record.json of the run")
+    parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
+    parser.add_argument("--model", required=True, type=Path, help="folder of the kept model")
+    parser.add_argument("--out", required=True, type=Path, help="card.md")
+    options = parser.parse_args(arguments)
+    try:
+        settings = from_param(options.settings, CardSettings)
+        record, quality = read_record(options.record), read_quality(options.quality)
+        if record.spec and any(options.model.glob("*.safetensors")):
+            written = card(settings, record.spec, record, quality)
+            write_text(options.model / README, written)
+        else:
+            written = without_model(record, quality)
+        write_text(options.out, written)
+    except (ConfigError, RecordError, QualityError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def without_model(record: Record, quality: Quality) -> str:
+    """What stands in the card's place where a run has left no model."""
+    why = record.cause or quality.cause or "its weights were not kept"
+    return f"No model ({text.STATUS_WORDS[record.status]}): {plain(why)}\n"
+
+
+def _opening(settings: CardSettings, spec: RunSpec, record: Record) -> str:
+    model = spec.settings.model
+    parameters = f", {record.model_parameters:,} parameters" if record.model_parameters else ""
+    start = f"local weights, {code(Path(model.checkpoint).name)}," if model.checkpoint else ""
+    if settings.base_model:
+        start = code(settings.base_model)
+    return (
+        f"{plain(model.name)} ({plain(model.size)}{parameters}), trained from "
+        f"{start or 'random weights'} on {plain(settings.device)}. A run of "
+        f"*{plain(settings.title)}* with feedrate, a suite that measures how fast devices are fed "
+        "and trained: its purpose was the measurement, and it was tried on nothing but what stands "
+        "below."
+    )
+
+
+def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterator[Any]:
+    """The scores after training, as the hub's metadata have them."""
+    from huggingface_hub import EvalResult
+
+    name = spec.settings.model.name
+    task = "image-classification" if name == "vit" else "image-text-retrieval"
+    for score in quality.scores:
+        if score.moment != "after" or score.value is None:
+            continue
+        wino = score.on == "winoground"
+        data = _winoground(quality) if wino else settings.dataset or spec.dataset
+        yield EvalResult(
+            task_type=task,
+            dataset_type=data,
+            dataset_name=data,
+            dataset_split="test" if wino else score.on,
+            dataset_revision=None if wino else settings.dataset_revision,
+            metric_type=score.metric,
+            metric_name=f"{score.metric}, {score.head} head" if score.head else score.metric,
+            metric_value=score.value,
+        )
+
+
+def _winoground(quality: Quality) -> str:
+    """The hub's name of the real one, where it was that."""
+    return WINOGROUND if quality.winoground.startswith("hub") else "winoground-stand-in"
+
+
+def _scores(quality: Quality) -> str:
+    if quality.status != "ok":
+        return f"Not scored: {plain(quality.cause)}"
+    rows: dict[tuple[str, str, str], dict[str, Score]] = {}
+    for score in quality.scores:
+        rows.setdefault((score.on, score.metric, score.head), {})[score.moment] = score
+    lines = [
+        [plain(on), _metric(metric, head), _value(pair.get("before")), _value(pair.get("after"))]
+        for (on, metric, head), pair in rows.items()
+    ]
+    data = f" Winoground: {plain(quality.winoground)}." if quality.winoground else ""
+    said = f"With 95% bootstrap intervals; before is the model that training started from.{data}"
+    return f"{said}\n\n{table(['On', 'Figure', 'Before', 'After'], lines)}"
+
+
+def _metric(metric: str, head: str) -> str:
+    words = plain(metric.replace("_", " "))
+    return f"{words}, {plain(head)} head" if head else words
+
+
+def _value(score: Score | None) -> str:
+    if score is None:
+        return text.DASH
+    if score.value is None:
+        return plain(f"not scored: {score.note}")
+    interval = text.interval(score.low, score.high)
+    return f"{text.number(score.value)}{f' ({interval})' if interval else ''}"
+
+
+def _speed(settings: CardSettings, record: Record) -> str:
+    found = record.measurement
+    if found is None:
+        return f"Not measured: {plain(record.cause or record.status)}"
+    warning = "" if record.status == "ok" else f"Rejected by a check: {plain(record.cause)}\n\n"
+    rows = [
+        ["Device", plain(f"{settings.device} ({record.provenance.device_model})")],
+        ["Samples/s", text.number(found.samples_per_s)],
+        ["Step, median", text.seconds(found.step_time_median_s)],
+        ["Share of the time spent waiting for data", text.share(found.data_wait_share)],
+        ["Peak memory, GiB", text.number(found.peak_memory_gib, 3)],
+        ["Model FLOPs over the device's peak (MFU)", text.share(found.mfu)],
+        ["Measured over", f"{found.steps} steps after {found.warmup_steps} of warm-up"],
+        ["First loss", text.number(found.loss_first)],
+        ["Last loss", text.number(found.loss_last)],
+    ]
+    return warning + table(["What", "Measured"], rows)
+
+
+def _loading(settings: CardSettings, spec: RunSpec) -> str:
+    """Code that loads the model: with the suite, and where its class is plain, without."""
+    model, loader = spec.settings.model, spec.settings.loader
+    lines = []
+    if settings.repository:
+        lines += [
+            "from huggingface_hub import snapshot_download",
+            "",
+            f"repository = snapshot_download({settings.repository!r})",
+            f'folder = f"{{repository}}/{settings.place}"',
+        ]
+    else:
+        lines += ['folder = "the folder of this card"']
+    lines += [
+        "",
+        "# With feedrate, which knows the model's tokens and pixels:",
+        "from pathlib import Path",
+        "from feedrate.config.settings import LoaderSettings, ModelSettings",
+        "from feedrate.models.build import build",
+        "",
+        f"settings = ModelSettings(name={model.name!r}, size={model.size!r}, checkpoint=folder)",
+        f"built = build(settings, LoaderSettings(max_tokens={loader.max_tokens}), Path())",
+        "model, tokenizer = built.model, built.tokenizer",
+    ]
+    if model.name == "bridgetower":
+        lines += [
+            "",
+            "# With the library alone:",
+            "from transformers import AutoTokenizer, BridgeTowerForContrastiveLearning",
+            "",
+            "model = BridgeTowerForContrastiveLearning.from_pretrained(folder)",
+            "tokenizer = AutoTokenizer.from_pretrained(folder)",
+        ]
+    return fenced("python", lines)
+
+
+def _provenance(settings: CardSettings, spec: RunSpec, record: Record) -> str:
+    known = record.provenance
+    packages = ", ".join(
+        f"{name} {known.packages[name]}"
+        for name in ("torch", "transformers", "optimum-habana")
+        if name in known.packages
+    )
+    said = {
+        "Suite": f"feedrate {__version__}, commit {known.commit or 'unknown'}",
+        "Code of the measured work": code(known.source_digest),
+        "Data": code(settings.dataset or spec.dataset),
+        "Data manifest, SHA-256": code(known.data_digest),
+        "Settings, SHA-256": code(known.spec_digest),
+        "Run": code(f"{settings.place}, repeat {spec.repeat}"),
+        "Trained": f"{known.started_at} to {known.ended_at}" if known.started_at else "",
+        "Software": plain(f"{packages}, Python {known.python}") if packages else "",
+    }
+    return bullets({name: value for name, value in said.items() if value})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

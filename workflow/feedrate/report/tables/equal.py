@@ -1,0 +1,49 @@
+"""Whether a faster setting teaches the model as much: loss at the end against the reference's."""
+
+from feedrate.report import text
+from feedrate.report.cell import loss_shift, speed, without_numbers
+from feedrate.report.grid import factor_label
+from feedrate.report.markup import Markup, group_row, join, row, small, table
+from feedrate.report.rows import CellRow, Inputs
+from feedrate.report.settings import TableSettings
+
+_HEADS = (
+    "Throughput (samples/s)",
+    "Over the baseline",
+    "Loss at the end",
+    "Off the baseline's",
+    "What seeds do",
+    "Quality",
+)
+
+
+def render(settings: TableSettings, inputs: Inputs) -> Markup:
+    """A row a cell that was tried, in groups by device."""
+    heads = [", ".join(factor_label(settings, name) for name in settings.factors), *_HEADS]
+    cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
+    rows: list[Markup] = []
+    for device in settings.measured:
+        rows.append(group_row(settings.label(device), len(heads)))
+        rows += [_row(cell, len(heads)) for cell in cells if cell.device == device]
+    return table(heads, rows, "last-text")
+
+
+def _row(cell: CellRow, width: int) -> Markup:
+    if cell.samples_per_s is None:
+        return without_numbers(cell, width)
+    return row(
+        [
+            text.values_text(cell.levels),
+            *speed(cell),
+            join(text.number(cell.loss_end, 4), small(text.count(cell.ok_runs, "repeat"))),
+            text.DASH if cell.loss_shift is None else f"{cell.loss_shift:+.3f}",
+            text.DASH if cell.loss_seeds is None else f"{cell.loss_seeds:.3f}",
+            _verdict(cell),
+        ]
+    )
+
+
+def _verdict(cell: CellRow) -> str:
+    if cell.loss_shift is None:
+        return "the baseline" if cell.speedup == 1.0 else "not known: it takes two repeats of each"
+    return loss_shift(cell) or "as the baseline's, as far as seeds tell"

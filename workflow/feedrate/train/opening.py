@@ -1,0 +1,113 @@
+"""What every job does before its first step: its data opened, and told where and what it is."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from feedrate.config.load import ConfigError
+from feedrate.config.settings import RunSpec
+from feedrate.data.loading.distance import distance
+from feedrate.data.loading.pairs import PairDataset, without_chance
+from feedrate.data.loading.path import LoadingPath
+from feedrate.data.loading.store import store_folder
+from feedrate.data.manifest import MANIFEST
+from feedrate.devices.base import Adapter
+from feedrate.devices.binding import Placement
+from feedrate.devices.host import host_facts
+from feedrate.devices.launch import told_environment
+from feedrate.devices.topology import cpus_text
+from feedrate.files import digest_file
+from feedrate.models.build import Built
+from feedrate.train.events import EventLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a job does beyond its spec; none of it is part of the run's identity."""
+
+    resume: bool = False
+    keep_weights: bool = False
+    """Save the model even where the protocol does not."""
+    measured: bool = True
+    """Off: no meter and no ceilings, the same training run bare."""
+
+
+def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
+    """One split, as the model wants it."""
+    return PairDataset(
+        prepared,
+        split,
+        built.tokenizer,
+        max_tokens=spec.settings.loader.max_tokens,
+        image_px=built.image_px,
+        mean=built.mean,
+        std=built.std,
+        loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
+        column=built.column,
+        seed=spec.seed,
+        store=store_folder(spec.settings, prepared),
+    )
+
+
+def check_rows(spec: RunSpec, rows: int, world_size: int) -> None:
+    """Raise ConfigError where the training split does not fill one batch of every rank."""
+    needed = spec.settings.train.batch_size * world_size
+    if rows < needed:
+        raise ConfigError(
+            f"train.batch_size: {spec.settings.train.batch_size} on {world_size} rank(s) needs "
+            f"{needed} training rows, the dataset {spec.dataset} has {rows}"
+        )
+
+
+def write_start(log: EventLog, device: Adapter, world_size: int, placement: Placement) -> None:
+    """The `start` event: where and with what this rank runs."""
+    log.write(
+        "start",
+        world_size=world_size,
+        pid=os.getpid(),
+        device_model=device.device_model(),
+        driver=device.driver(),
+        cores_granted=placement.granted,
+        cores=cpus_text(placement.cpus),
+        intraop_threads=torch.get_num_threads(),
+        environment=told_environment(),
+        **host_facts(),
+    )
+
+
+def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
+    """The `model` event; only rank 0 counts FLOPs."""
+    log.write(
+        "model",
+        parameters=built.parameters,
+        flops_per_sample=built.count_flops() if log.rank == 0 else None,
+        attention=built.attention,
+        precision=spec.settings.train.precision,
+    )
+
+
+def write_data(
+    log: EventLog,
+    spec: RunSpec,
+    built: Built,
+    prepared: Path,
+    dataset: PairDataset,
+    path: LoadingPath,
+) -> None:
+    """The `data` event; `decode` is told by the path that makes all loaders of the run.
+
+    Rank 0 tells how far its pixels are from the reference's.
+    """
+    off = distance(dataset, path) if log.rank == 0 else None
+    log.write(
+        "data",
+        digest=digest_file(prepared / MANIFEST),
+        samples=len(dataset),
+        decode=path.decode,
+        pixel_mean_abs_diff=off.mean_abs_diff if off else None,
+        pixel_psnr_db=off.psnr_db if off else None,
+        image_px=built.image_px,
+        max_tokens=spec.settings.loader.max_tokens,
+    )

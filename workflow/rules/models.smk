@@ -1,0 +1,40 @@
+"""Kept models: each gets a card, and where `push_to_hub` asks for it, goes to the hub."""
+
+
+rule write_card:
+    """Tell of a kept model what it is, how it was trained, how fast, and what it scores."""
+    input:
+        record=paths.RECORD,
+        quality=paths.QUALITY,
+    output:
+        paths.CARD,
+    log:
+        f"{paths.RUN}/card.log",
+    localrule: SHORT_IS_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        card=lambda wc: VIEW.card(wc.study, wc.device, wc.cell, wc.repeat),
+    shell:
+        "python -m feedrate.report.card --settings {params.card[settings]:q} "
+        "--record {input.record:q} --quality {input.quality:q} --model {params.card[model]:q} "
+        "--out {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule push_model:
+    """Upload a kept model and its card to the hub."""
+    input:
+        paths.CARD,
+    output:
+        paths.PUSHED,
+    log:
+        f"{paths.RUN}/push.log",
+    localrule: DOWNLOADS_ARE_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        push=lambda wc: VIEW.pushing(wc.study, wc.device, wc.cell, wc.repeat),
+    shell:
+        "python -m feedrate.quality.push --model {params.push[model]:q} "
+        "--repository {params.push[settings][repository]:q} "
+        "--place {params.push[settings][place]:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -1,0 +1,54 @@
+"""Quality: every model that a run keeps is scored, as it was built and as training left it."""
+
+WINOGROUND = PROJECT.config.winoground
+EXAMPLES = paths.WINOGROUND.format(winoground=WINOGROUND) if WINOGROUND else []
+
+for device, entry in VIEW.devices():
+
+    rule:
+        name:
+            f"evaluate_{device.replace('-', '_').replace('.', '_')}"
+        input:
+            outcome=paths.OUTCOME.replace("{device}", device),
+            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            weights=VIEW.inputs.checkpoints(device),
+            winoground=EXAMPLES,
+        output:
+            paths.QUALITY.replace("{device}", device),
+        log:
+            f"{paths.RUN}/quality.log".replace("{device}", device),
+        conda:
+            f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
+        # All cores: no training job is measured while a model is scored.
+        threads: entry.threads or CORES
+        resources:
+            **VIEW.resources.training(device),
+        params:
+            score=lambda wc, device=device: VIEW.scored.scoring(
+                wc.study, device, wc.cell, wc.repeat
+            ),
+            winoground=f"--winoground {EXAMPLES}" if EXAMPLES else "",
+        shell:
+            "python -m feedrate.quality --spec {params.score[settings]:q} "
+            "--outcome {input.outcome:q} --model {params.score[model]:q} --data {input.data:q} "
+            "{params.winoground} --attempt {params.score[attempt]} --out {output:q} "
+            "2> >(tee {log:q} >&2)"
+
+
+rule collect_quality:
+    """Put what the models of a study score into one tidy table."""
+    input:
+        lambda wc: VIEW.scored.files(wc.study),
+    output:
+        paths.QUALITY_CSV,
+    log:
+        f"{paths.LOGS}/collect_quality/{{study}}.log",
+    localrule: SHORT_IS_LOCAL
+    conda:
+        "../../envs/report.yaml"
+    params:
+        collect=lambda wc: VIEW.scored.collecting(wc.study),
+        arguments=lambda wc: VIEW.quality_arguments(wc.study),
+    shell:
+        "python -m feedrate.results.qualities @{params.arguments:q} --out {output:q} "
+        "2> >(tee {log:q} >&2)"
