@@ -45,5 +45,5 @@ def _row(cell: CellRow, width: int) -> Markup:
 
 def _verdict(cell: CellRow) -> str:
     if cell.loss_shift is None:
-        return "the baseline" if cell.speedup == 1.0 else "not known: it takes two repeats of each"
+        return "the baseline" if cell.speedup == 1.0 else "not known: it takes two repeats of each, and equal samples"
     return loss_shift(cell) or "as the baseline's, as far as seeds tell"
