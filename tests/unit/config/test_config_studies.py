@@ -55,4 +55,4 @@ def test_the_small_form_is_small(study):
     runs = [s for s in make_plan(project_of(study)).runs.values() if s.device == "cpu"]
     assert runs
     assert {spec.settings.model.size for spec in runs} == {"tiny"}
-    assert sum(spec.protocol.steps for spec in runs) < 1700
+    assert sum(spec.protocol.steps for spec in runs) < 800

@@ -32,7 +32,8 @@ TABLES = (
     "data",
 )
 FIGURES = (
-    *("answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps"),
+    *("answer", "ladder", "throughput", "reach", "step_time", "speedup", "fit", "loss"),
+    "steps",
     "warmup",
 )
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"

@@ -16,7 +16,7 @@ from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
-from feedrate.config.study_checks import check_study
+from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.workflow import WorkflowConfig
 
 Devices = dict[Name, Device]
@@ -83,6 +83,7 @@ def load_project(
         studies[name] = load(folder / f"studies/{name}.yaml", Study, origin)
         _raise_for(check_study(origin, studies[name], devices, files))
         published[name] = _published(folder, studies[name], devices)
+    _raise_for(check_captions(studies))
     return Project(config=workflow, devices=devices, studies=studies, published=published)
 
 
@@ -140,7 +141,9 @@ def _cells(
             unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
         else:
             settings = _with_levels(common.settings, changes, levels)
-            cells.append(_replace(common, cell=cell, levels=levels, settings=settings))
+            launcher = _launcher(device, settings)
+            made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
+            cells.append(_replace(common, **made))
     return cells, unsupported
 
 
@@ -163,31 +166,32 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         revision = config.checkpoint_revision
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
     origin = f"config/studies/{name}.yaml, adapted for {device}"
+    whole = convert(settings, Settings, origin)
     return RunSpec(
         study=name,
         device=device,
         kind=entry.kind,
         count=entry.count,
         nodes=entry.nodes,
-        launcher=_launcher(entry),
+        launcher=_launcher(entry, whole),
         software=entry.software,
         cell="",
         levels={},
         repeat=1,
         seed=protocol.seed,
         dataset=config.dataset,
-        settings=convert(settings, Settings, origin),
+        settings=whole,
         protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )
 
 
-def _launcher(entry: Device) -> Launcher:
-    """The launcher of a device that names none."""
+def _launcher(entry: Device, settings: Settings) -> Launcher:
+    """The launcher of a device that names none. Sharding is told its ranks even where it is one."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
         return "srun"
-    return "single" if entry.count == 1 else "torchrun"
+    return "single" if entry.count == 1 and settings.train.strategy != "fsdp" else "torchrun"
 
 
 _Changes = dict[tuple[str, Level], list[tuple[str, str, Any]]]

@@ -115,7 +115,16 @@ class Figure(Strict, kw_only=True):
 
     name: Name
     kind: Literal[
-        "answer", "ladder", "throughput", "step_time", "speedup", "fit", "loss", "steps", "warmup"
+        "answer",
+        "ladder",
+        "throughput",
+        "reach",
+        "step_time",
+        "speedup",
+        "fit",
+        "loss",
+        "steps",
+        "warmup",
     ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]

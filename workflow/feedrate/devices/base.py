@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 
+BF16_AUTOCAST = ("bf16", "fp8")
+"""Precisions whose operations run in bf16 by autocast."""
+
 
 class DeviceError(Exception):
     """The machine lacks the device that was asked for; nothing else is taken in its place."""

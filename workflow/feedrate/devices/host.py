@@ -13,7 +13,8 @@ from feedrate.devices.base import GIB
 PACKAGES = (
     "feedrate", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy",
     "pillow", "pyarrow", "tensorboard", "msgspec", "optimum-habana", "optimum",
-    "habana-torch-plugin", "habana-media-loader", "nvidia-cudnn-cu12", "nvidia-nccl-cu12",
+    "habana-torch-plugin", "habana-media-loader", "torchao", "torchvision", "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
 )  # fmt: skip
 """Packages whose version may change a measurement."""
 
@@ -51,6 +52,12 @@ def memory_gib(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
         if line.startswith("MemTotal:"):
             limits.append(int(line.split()[1]) * 1024)
     return min(limits) / GIB if limits else None
+
+
+def memory_share_gib(ranks: int) -> float | None:
+    """Memory that each of `ranks` processes on this host may use; None where it cannot be read."""
+    total_gib = memory_gib()
+    return None if total_gib is None else total_gib / ranks
 
 
 def cpu_mhz(proc: Path = PROC) -> float | None:
@@ -137,7 +144,9 @@ def _quota(folder: Path) -> float:
     if not text:
         text = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
     parts = text.split()
-    if len(parts) != 2 or not parts[0].isdigit():  # v1 says -1 for "no quota"
+    if len(parts) != 2 or not all(part.isdecimal() and part.isascii() for part in parts):
+        return math.inf  # v1 says -1 for "no quota", v2 max
+    if not int(parts[1]):
         return math.inf
     return int(parts[0]) / int(parts[1])
 

@@ -14,6 +14,7 @@ from feedrate.report.figures import (
     fit,
     ladder,
     loss,
+    reach,
     speedup,
     step_time,
     steps,
@@ -31,6 +32,7 @@ KINDS: dict[str, Callable[[FigureSettings, Inputs], Figure]] = {
     "fit": fit.draw,
     "loss": loss.draw,
     "ladder": ladder.draw,
+    "reach": reach.draw,
     "steps": steps.draw,
     "warmup": warmup.draw,
 }

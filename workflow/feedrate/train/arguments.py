@@ -1,5 +1,6 @@
 """Settings of training that PyTorch has and Gaudi has not: precisions, compilation, optimizers."""
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from feedrate.config.settings import RunSpec, TrainSettings
@@ -17,6 +18,9 @@ ADAM: dict[str, dict[str, bool]] = {
 
 FP16_EPSILON = 1e-4
 """Adam's epsilon where its states are fp16: the usual 1e-8 is zero there, and gives NaN."""
+
+TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
+"""Those of the Trainer's names that are torchao's."""
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 
@@ -52,7 +56,23 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
     if spec.kind != "cuda" and (train.precision == "fp16" or train.execution == "cuda_graphs"):
         asked = "precision: fp16" if train.precision == "fp16" else "execution: cuda_graphs"
         raise UnsupportedError(f"train.{asked} is for cuda devices, and this one is {spec.kind}")
+    if spec.kind == "cpu" and train.precision == "fp8":
+        raise UnsupportedError("train.precision: fp8 is for cuda and hpu devices, and not for cpu")
     return arguments
+
+
+def check_packages(spec: RunSpec) -> None:
+    """Raise UnsupportedError where a package is missing that is installed beside torch by hand."""
+    train = spec.settings.train
+    wanted = {
+        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
+        "train.precision: fp8": train.precision == "fp8" and spec.kind == "cuda",
+    }
+    for setting, needed in wanted.items():
+        if needed and importlib.util.find_spec("torchao") is None:
+            raise UnsupportedError(
+                f"{setting} needs the package torchao beside torch, and it is not installed here"
+            )
 
 
 def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
@@ -71,9 +91,17 @@ def trainer_optimizer(train: TrainSettings) -> str:
     return "adamw_torch" if train.optimizer in ADAM else train.optimizer
 
 
-def cast(model: "torch.nn.Module", train: TrainSettings) -> "torch.nn.Module":
-    """The model with its weights, and so its gradients and states, in half precision if asked."""
+def cast(
+    model: "torch.nn.Module", spec: RunSpec, layers: "tuple[type[torch.nn.Module], ...]"
+) -> "torch.nn.Module":
+    """The model with its weights, and so its gradients and states, in half precision if asked, or
+    with the multiplications of its `layers` in fp8 (Gaudi's software does that itself)."""
     import torch
 
+    from feedrate.models.float8 import use_float8
+
+    precision = spec.settings.train.precision
     halves = {"bf16_full": torch.bfloat16, "fp16_full": torch.float16}
-    return model.to(halves[train.precision]) if train.precision in halves else model
+    if precision == "fp8" and spec.kind == "cuda":
+        use_float8(model, layers)
+    return model.to(halves[precision]) if precision in halves else model

@@ -14,18 +14,18 @@ from feedrate.data.loading.distance import distance
 from feedrate.data.loading.pairs import PairDataset, collate, without_chance
 from feedrate.data.loading.path import LoadingPath
 from feedrate.data.loading.registry import check_decode
-from feedrate.data.loading.store import store_folder
 from feedrate.data.manifest import MANIFEST
+from feedrate.data.stored import store_folder
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.binding import Placement
 from feedrate.devices.expected import check_count, check_model
-from feedrate.devices.host import host_facts
+from feedrate.devices.host import host_facts, memory_share_gib
 from feedrate.devices.launch import rank_from_environment, told_environment
 from feedrate.devices.topology import cpus_text
 from feedrate.files import digest_file
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.memory import check_fits
-from feedrate.train.arguments import cast
+from feedrate.train.arguments import cast, check_packages
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
@@ -72,11 +72,12 @@ def run_job(
     check_model(spec, device.device_model())
     check_decode(device, spec.settings.loader)
     check_strategy(spec)
+    check_packages(spec)
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
-    cast(built.model, spec.settings.train)
+    cast(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
@@ -113,7 +114,9 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     A checkpoint's is not: it is loaded before anything else can be said of it.
     """
     settings = spec.settings
-    capacity_gib = settings.train.memory_gib or device.capacity_gib()
+    on_host = settings.train.cpu_offload
+    has_gib = memory_share_gib(device.local_ranks) if on_host else device.capacity_gib()
+    capacity_gib = settings.train.memory_gib or has_gib
     if capacity_gib is None or settings.model.checkpoint is not None:
         return
     model = build_bare(settings.model, settings.loader, prepared).model
