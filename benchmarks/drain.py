@@ -28,8 +28,8 @@ from feedrate.data.loading.fast_pixels import read_pixels
 from feedrate.data.loading.host import HostPath
 from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.pixels import crop_centre, resized_size
-from feedrate.data.loading.store import INDEX, store_folder
 from feedrate.data.store_writer import write_store
+from feedrate.data.stored import INDEX, store_folder
 
 BATCH, PX, TOKENS = 48, 294, 128
 """Of the published study."""

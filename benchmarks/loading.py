@@ -138,7 +138,7 @@ def input_share(folder: Path, prepared: Path) -> Figure:
     """Waiting for data in a job of the default study, at the best setting: the cache in process."""
     from feedrate.config.load import convert
     from feedrate.config.settings import RunSpec
-    from feedrate.data.loading.store import INDEX, store_folder
+    from feedrate.data.stored import INDEX, store_folder
 
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}

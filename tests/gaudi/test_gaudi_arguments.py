@@ -23,10 +23,7 @@ CHANGES = {
     "ddp_bucket_cap_mb": [{"ddp_bucket_cap_mb": 25}],
     "autocast_bf16_ops": [{"autocast_bf16_ops": ["linear"], "autocast_fp32_ops": ["softmax"]}],
     "autocast_fp32_ops": [{"autocast_bf16_ops": ["linear"], "autocast_fp32_ops": ["gelu"]}],
-    "fp8": [{"fp8": True}],
-    "minimize_memory": [{"minimize_memory": True, "fp8": True}],
-    "attn_implementation": [{"attn_implementation": "sdpa"},
-                            {"attn_implementation": "gaudi_fused_sdpa"}],
+    "minimize_memory": [{"minimize_memory": True}],
     "sdp_on_bf16": [{"sdp_on_bf16": True}],
     "use_compiled_autograd": [{"use_compiled_autograd": True, "mode": "compile"}],
     "use_regional_compilation": [{"use_regional_compilation": True, "mode": "compile"}],
@@ -41,6 +38,7 @@ CHANGES = {
 """Every setting of `hpu`, as it differs from its default, with what it needs beside it."""
 
 BASE = make_spec(train={"precision": "bf16"})
+FP8 = make_spec(train={"precision": "fp8"}, model={"attention": "sdpa"})
 UNKNOWN = make_spec(train={"optimizer": "adam9"}, hpu={"fused_adam": False})
 LIBRARYS_NAME = {
     "hpu_graphs_for_training": "use_hpu_graphs_for_training",
@@ -49,8 +47,8 @@ LIBRARYS_NAME = {
 
 
 def with_hpu(**changes):
-    hpu = HpuSettings(**changes)
-    return replace(BASE, settings=replace(BASE.settings, hpu=hpu))
+    base = FP8 if "minimize_memory" in changes else BASE
+    return replace(base, settings=replace(base.settings, hpu=HpuSettings(**changes)))
 
 
 def study_specs():
@@ -71,7 +69,7 @@ def parsed():
     """What the library makes of each change, by setting (None: of no change), of each cell of the
     studies, by study, device and cell, and of an optimizer that it does not know."""
     specs = {(s.study, s.device, s.cell): s for s in study_specs()}
-    specs |= {(None, 0): BASE, "unknown": UNKNOWN}
+    specs |= {(None, 0): BASE, "fp8": FP8, "unknown": UNKNOWN}
     for name, changes in CHANGES.items():
         specs |= {(name, i): with_hpu(**change) for i, change in enumerate(changes)}
     answers = run_inside("parse_arguments.py", lines=map(msgspec.to_builtins, specs.values()))
@@ -91,8 +89,11 @@ def test_every_cell_of_every_study_is_taken(parsed):
         assert arguments["dataloader_num_workers"] == settings.loader.workers
         assert arguments["distribution_strategy"] == settings.train.strategy
         assert arguments["per_device_train_batch_size"] == settings.train.batch_size
-        assert arguments["bf16"] == (settings.train.precision == "bf16")
-        assert answer["config"]["use_torch_autocast"] == (settings.train.precision == "bf16")
+        autocast = settings.train.precision in ("bf16", "fp8")
+        assert arguments["bf16"] == autocast
+        assert answer["config"]["use_torch_autocast"] == autocast
+        assert arguments["fp8"] == (settings.train.precision == "fp8")
+        assert arguments["attn_implementation"] == settings.model.attention
 
 
 def test_every_setting_of_hpu_is_tried():
@@ -110,6 +111,12 @@ def test_a_setting_is_taken_and_changes_what_the_library_gets(parsed, name):
         field = LIBRARYS_NAME.get(name, name)
         if field in answer["arguments"]:
             assert answer["arguments"][field] == change[name]
+
+
+def test_precision_and_attention_are_told_as_on_other_devices(parsed):
+    plain, other = parsed[None, 0]["arguments"], parsed["fp8"]["arguments"]
+    assert (plain["fp8"], plain["attn_implementation"]) == (False, "eager")
+    assert (other["fp8"], other["bf16"], other["attn_implementation"]) == (True, True, "sdpa")
 
 
 def test_the_default_is_the_published_command_without_what_costs_memory(parsed):

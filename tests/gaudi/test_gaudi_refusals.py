@@ -43,7 +43,7 @@ def test_a_rank_more_than_there_are_devices_is_told(prepared, tmp_path):
 @pytest.mark.parametrize(
     ("hpu", "sentence"),
     [
-        ({"attn_implementation": "sdpa"}, "hpu.attn_implementation: sdpa is not for this model"),
+        ({"minimize_memory": True}, "needs train.precision: fp8, not fp32"),
         ({"mode": "eager", "pipelining_fwd_bwd": True}, "needs hpu.mode: lazy, not eager"),
     ],
 )

@@ -12,3 +12,9 @@ def test_the_advice_is_measured_on_data_and_store_of_its_own(project):
 
 def test_nobody_else_gets_it(project):
     assert not [rule for rule in project.planned() if rule.startswith("tune")]
+
+
+def test_it_is_a_target_of_snakemake_too(project):
+    planned = project.planned("tune", "--config", "devices=[cpu]")
+    assert (planned["tune"], planned["tune_cpu"], planned["store_dataset"]) == (1, 1, 1)
+    assert not [rule for rule in planned if rule.startswith("train")]

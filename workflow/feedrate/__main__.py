@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate.commands import cancel, plan, run, tune
+from feedrate.commands.snakemake import wrong_option
 
 COMMANDS = {"run": run, "plan": plan, "tune": tune, "cancel": cancel}
 
@@ -19,10 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         module.add_options(command)
     options, unknown = parser.parse_known_args(arguments)
-    if wrong := _what_is_wrong(options):
+    passed_on = [word for word in unknown if word != "--"]
+    if wrong := _what_is_wrong(options) or wrong_option(passed_on):
         print(f"feedrate: {wrong}", file=sys.stderr)
         return 2
-    return COMMANDS[options.command].run(options, [word for word in unknown if word != "--"])
+    return COMMANDS[options.command].run(options, passed_on)
 
 
 def _what_is_wrong(options: argparse.Namespace) -> str:

@@ -16,6 +16,8 @@ OUT_OF_MEMORY = re.compile(
     r"|Cannot allocate memory",  # ENOMEM
     re.IGNORECASE,
 )
+_ALLOCATOR = re.compile(r"^\[enforce fail at [^\]]*\](?: \S+ == \S+)?\.? *")
+"""Where in torch's code the CPU's allocator gave up; what it wanted comes after."""
 DISK_FULL = re.compile(
     r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
 )
@@ -91,5 +93,5 @@ def first_sentence(text: str) -> str:
         if said := pattern.match(text):
             return sentence.format(said[1])
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
-    line = lines[-1] if _LOADER.match(lines[0]) else lines[0]
+    line = lines[-1] if _LOADER.match(lines[0]) else _ALLOCATOR.sub("", lines[0])
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -38,7 +38,7 @@ class Failures:
         self._first: dict[tuple[str, str], str] = {}
 
     def line(self, record: Mapping[str, Any], label: str) -> str:
-        """`train_h100 workers=0 rep 1 failed: why (log)`; empty where enough were told.
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty where enough were told.
 
         A job on this host has said by itself why it failed.
         """

@@ -75,7 +75,7 @@ class Inputs:
     def of_tuning(self, device: str) -> list[str]:
         """What the choice of a loader reads: the run's checkpoint, and the store of `cache`."""
         spec = self.first_run(device)
-        loader = msgspec.structs.replace(spec.settings.loader, decode="cache")
+        loader = msgspec.structs.replace(spec.settings.loader, decode="cache", scaled_decode=False)
         cached = msgspec.structs.replace(spec.settings, loader=loader)
         return [
             *self._fetched(spec.settings.model),

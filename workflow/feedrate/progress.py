@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from feedrate.config.base import BETWEEN_LEVELS
 from feedrate.paths import TRAIN_RULE
 
 SPEAKS_FOR_ITSELF = {"plan"}
@@ -35,10 +36,11 @@ class Job:
 
     @property
     def label(self) -> str:
-        """`workers=2~decode=host rep 1` for a training job, else the wildcards' values."""
+        """`workers=2, decode=host, repeat 1` for a training job, else the wildcards' values."""
         values = dict(self.wildcards)
         if "cell" in values:
-            return f"{values['cell']} rep {values.get('repeat', '?')}"
+            levels = values["cell"].replace(BETWEEN_LEVELS, ", ")
+            return f"{levels}, repeat {values.get('repeat', '?')}"
         return " ".join(map(str, values.values()))
 
     def step(self) -> str:

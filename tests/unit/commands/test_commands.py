@@ -200,21 +200,30 @@ def test_a_configfile_that_is_not_there_is_told_before_anything_starts(
     assert snakemake == []
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        (
-            "print('usage: [-h] a hundred options\\n__main__.py: error: unknown: --x', file=err)",
-            "snakemake: unknown: --x\n",
-        ),
-        ("print('Using profile gaudi for setting\\nwhat is wrong', file=err)", "what is wrong\n"),
-    ],
-)
-def test_of_what_snakemake_says_the_sentence_is_shown(monkeypatch, tmp_path, capsys, script, said):
+@pytest.mark.parametrize("command", ["run", "plan", "tune"])
+@pytest.mark.parametrize("wrong", [["--unknown"], ["--retries", "often"]])
+def test_an_option_that_nobody_takes_is_told_before_anything_starts(
+    root, snakemake, command, wrong, capsys
+):
+    assert entry.main([command, *wrong]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("feedrate: ")
+    assert wrong[0] in said[0]
+    assert snakemake == []
+
+
+def test_options_of_snakemake_pass(root, snakemake):
+    assert entry.main(["run", "--retries", "2", "some_target"]) == 0
+    assert snakemake[0][0][2:5] == ["--retries", "2", "some_target"]
+
+
+def test_of_what_snakemake_says_the_sentence_is_shown(monkeypatch, tmp_path, capsys):
     package = tmp_path / "snakemake"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text(f"import sys\nerr = sys.stderr\n{script}\nsys.exit(2)\n")
+    said = "print('Using profile gaudi for setting\\nwhat is wrong', file=sys.stderr)"
+    (package / "__main__.py").write_text(f"import sys\n{said}\nsys.exit(2)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert run_snakemake([], held_back=True) == 2
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == "what is wrong\n"

@@ -378,6 +378,18 @@ def test_wrong_rows_are_listed_together(copy):
     assert [line.split(": ")[0][-6:] for line in error.splitlines()] == ["line 2", "line 3"]
 
 
+def test_a_page_of_one_name_has_one_caption_in_all_studies(copy):
+    copy.edit(
+        "studies/flava-scaling.yaml",
+        ("{name: sizes, kind: throughput", "{name: reach, kind: throughput"),
+    )
+    copy.load(studies=["flava-scaling"])
+    assert copy.error(studies=["flava-batch-search", "flava-scaling"]) == (
+        "config/studies/flava-scaling.yaml: figures[0].name: 'reach' is not allowed with the "
+        "caption figure_sizes; the study flava-batch-search has it with figure_reach"
+    )
+
+
 def test_a_long_list_is_cut(copy):
     path = copy.root / "config" / PUBLISHED
     path.write_text(path.read_text(encoding="utf-8").replace("samples/s,48", "samples/s,many"))

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from feedrate.config.base import level_text
 from feedrate.config.device import Device
 from feedrate.config.plan import Project, cell_name, make_plan
-from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, StudyProtocol
+from feedrate.config.settings import (
+    LoaderSettings,
+    ModelSettings,
+    Settings,
+    StudyProtocol,
+    TrainSettings,
+)
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.workflow import Generated, WorkflowConfig
@@ -228,6 +234,31 @@ def test_devices_are_launched_as_the_registry_says(small):
         "single",
         "mpirun",
     ]
+
+
+def test_sharding_in_one_process_is_told_its_rank(small):
+    """FSDP needs a process group, and `single` makes none."""
+    train = msgspec.structs.replace(TrainSettings(), strategy="fsdp", cpu_offload=True)
+    study = msgspec.structs.replace(
+        small.studies["s"],
+        factors={
+            "way": Factor(
+                bundles={
+                    "ddp": {},
+                    "offload": {"train.strategy": "fsdp", "train.cpu_offload": True},
+                },
+                levels=["ddp", "offload"],
+            )
+        },
+        baseline={"way": "ddp"},
+    )
+    plan = make_plan(msgspec.structs.replace(small, studies={"s": study}))
+    on_cpu = {s.levels["way"]: s for s in plan.runs.values() if s.device == "cpu"}
+    assert on_cpu["offload"].settings.train == train
+    assert {way: s.launcher for way, s in on_cpu.items()} == {
+        "ddp": "single",
+        "offload": "torchrun",
+    }
 
 
 def test_repeats_and_checkpoint_of_the_workflow_go_over_those_of_the_study(small):

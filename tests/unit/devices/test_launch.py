@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from job_specs import make_job
+from msgspec.structs import replace
 
 from feedrate.config.settings import Launcher
 from feedrate.devices import launch
@@ -139,6 +140,14 @@ def test_threads_on_a_cpu_wait_without_spinning_unless_the_user_says_so():
     user = {"OMP_WAIT_POLICY": "ACTIVE"}
     assert launch.launch_environment(make_job(), user)["OMP_WAIT_POLICY"] == "ACTIVE"
     assert "OMP_WAIT_POLICY" not in launch.launch_environment(make_job(kind="cuda"), {})
+
+
+def test_a_limit_on_addresses_is_no_limit_on_threads():
+    job = make_job()
+    train = replace(job.settings.train, memory_gib=1.5)
+    limited = replace(job, settings=replace(job.settings, train=train))
+    assert launch.launch_environment(limited, {})["MALLOC_ARENA_MAX"] == "1"
+    assert "MALLOC_ARENA_MAX" not in launch.launch_environment(job, {})
 
 
 @pytest.mark.parametrize(

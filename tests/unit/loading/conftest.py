@@ -1,7 +1,9 @@
 """Datasets of all levels from the same files, and a Gaudi that is the CPU with a stand-in."""
 
 import sys
+import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +13,8 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.store import store_spec
 from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.registry import open_path
-from feedrate.data.loading.store import store_folder
 from feedrate.data.store_writer import write_store
+from feedrate.data.stored import store_folder
 from feedrate.devices import cpu
 
 PX, TOKENS = 32, 10
@@ -87,6 +89,50 @@ class Gaudi(cpu.DeviceAdapter):
 @pytest.fixture
 def gaudi():
     return Gaudi(0, 1)
+
+
+class Cuda(cpu.DeviceAdapter):
+    """The CPU under another name."""
+
+    kind = "cuda"
+
+
+@pytest.fixture
+def cuda():
+    return Cuda(0, 1)
+
+
+@pytest.fixture
+def decode_with(monkeypatch):
+    """Install a torchvision whose `decode_jpeg` is the function given."""
+
+    def _install(decode_jpeg):
+        module = ModuleType("torchvision.io")
+        module.decode_jpeg, module.ImageReadMode = decode_jpeg, SimpleNamespace(RGB="RGB")
+        monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
+        monkeypatch.setitem(sys.modules, "torchvision.io", module)
+
+    return _install
+
+
+@pytest.fixture
+def calls(decode_with):
+    """A torchvision whose decoder runs on the CPU; what it was called with."""
+    import simplejpeg
+
+    made = []
+
+    def decode_jpeg(files, mode, device):
+        assert mode == "RGB"
+        made.append((len(files), str(device), threading.current_thread().name))
+        try:
+            decoded = [simplejpeg.decode_jpeg(file.numpy().tobytes(), "RGB") for file in files]
+        except ValueError as error:
+            raise RuntimeError(f"nvjpeg: {error}") from None
+        return [torch.from_numpy(levels).permute(2, 0, 1) for levels in decoded]
+
+    decode_with(decode_jpeg)
+    return made
 
 
 def vendor_modules():

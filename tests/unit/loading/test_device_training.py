@@ -19,7 +19,7 @@ from feedrate.config.settings import (
 from feedrate.config.store import store_spec
 from feedrate.data.loading import registry
 from feedrate.data.loading.distance import Distance
-from feedrate.data.loading.store import store_folder
+from feedrate.data.stored import store_folder
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.binding import Placement
 from feedrate.models import bridgetower

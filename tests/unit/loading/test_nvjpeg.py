@@ -3,9 +3,7 @@
 It shows what goes in and out; streams and nvJPEG itself need a GPU.
 """
 
-import sys
 import threading
-from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -14,38 +12,8 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.distance import distance
 from feedrate.data.loading.registry import open_path
 from feedrate.data.manifest import DataError
-from feedrate.devices import cpu
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
-
-
-class Cuda(cpu.DeviceAdapter):
-    """The CPU under another name."""
-
-    kind = "cuda"
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """A torchvision whose decoder runs on the CPU; what it was called with."""
-    import simplejpeg
-
-    made = []
-
-    def decode_jpeg(files, mode, device):
-        assert mode == "RGB"
-        made.append((len(files), str(device), threading.current_thread().name))
-        try:
-            decoded = [simplejpeg.decode_jpeg(file.numpy().tobytes(), "RGB") for file in files]
-        except ValueError as error:
-            raise RuntimeError(f"nvjpeg: {error}") from None
-        return [torch.from_numpy(levels).permute(2, 0, 1) for levels in decoded]
-
-    module = ModuleType("torchvision.io")
-    module.decode_jpeg, module.ImageReadMode = decode_jpeg, SimpleNamespace(RGB="RGB")
-    monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
-    monkeypatch.setitem(sys.modules, "torchvision.io", module)
-    return made
 
 
 class Rows(list):
@@ -55,12 +23,14 @@ class Rows(list):
 ORDER = Rows([[0, 1, 2, 3], [7, 5, 20, 11], [22, 23]])
 
 
-def path(**settings):
-    return open_path(Cuda(0, 1), LoaderSettings(decode="device", **settings))
+@pytest.fixture
+def path(calls, cuda):
+    """Opens the path on the stand-in."""
+    return lambda **settings: open_path(cuda, LoaderSettings(decode="device", **settings))
 
 
 @pytest.mark.parametrize("augmentation", [{}, AUGMENTED])
-def test_batches_are_those_of_the_reference(calls, make_pairs, augmentation):
+def test_batches_are_those_of_the_reference(calls, path, make_pairs, augmentation):
     order = Rows([[number + 24 for number in numbers] for numbers in ORDER])
     loaded = list(path(workers=2).batches(make_pairs(decode="device", **augmentation), order))
     reference = make_pairs(decode="reference", **augmentation)
@@ -75,7 +45,7 @@ def test_batches_are_those_of_the_reference(calls, make_pairs, augmentation):
     assert {(device, thread) for _, device, thread in calls} == {("cpu", "decode_0")}
 
 
-def test_whole_batches_are_decoded_a_few_ahead(calls, make_pairs):
+def test_whole_batches_are_decoded_a_few_ahead(calls, path, make_pairs):
     batches = path().batches(make_pairs(decode="device"), Rows([[0, 1, 2, 3]] * 50))
     for _ in range(3):
         next(batches)
@@ -85,13 +55,13 @@ def test_whole_batches_are_decoded_a_few_ahead(calls, make_pairs):
     assert not [t for t in threading.enumerate() if t.name.startswith(("decode", "read"))]
 
 
-def test_the_distance_of_its_pixels_is_told(calls, make_pairs):
+def test_the_distance_of_its_pixels_is_told(path, make_pairs):
     found = distance(make_pairs(decode="device", **AUGMENTED), path())
     assert found.mean_abs_diff < 1e-3
 
 
 @pytest.mark.parametrize("contents", [b"nothing", None])
-def test_a_bad_file_is_named(calls, make_pairs, tmp_path, contents):
+def test_a_bad_file_is_named(path, make_pairs, tmp_path, contents):
     dataset = make_pairs(decode="device")
     dataset.paths[5] = tmp_path / "bad.jpg"
     if contents:

@@ -67,9 +67,12 @@ def test_workers_fill_the_same_slots_again_and_again(make_pairs):
     loader = HostPath(settings, pin_memory=False).adopt(loader)
     addresses = set()
     for batch in loader:
+        # Few and large: one of all pixels, two of all tokens.
+        assert sum(torch.is_tensor(value) for value in batch.values()) == 3
         addresses.add(batch["pixel_values"].data_ptr())
         del batch
     slots = loader.worker_init_fn.slots
+    assert slots.batches.is_shared()
     first, size = slots.batches.data_ptr(), slots.batches.nbytes
     assert all(first <= address < first + size for address in addresses)
     assert len(addresses) < 15

@@ -14,9 +14,10 @@ from feedrate.config.store import store_spec
 from feedrate.data import store_writer
 from feedrate.data.loading.augment import NOTHING, Augmentation
 from feedrate.data.loading.fast_pixels import read_pixels
-from feedrate.data.loading.store import INDEX, PIXELS, Store, read_index, store_folder
+from feedrate.data.loading.store import Store
 from feedrate.data.manifest import DataError
 from feedrate.data.store_writer import write_store
+from feedrate.data.stored import INDEX, PIXELS, check_store, read_index, store_folder
 from feedrate.files import digest_file
 
 SETTINGS = Settings(
@@ -118,6 +119,21 @@ def test_a_missing_a_foreign_and_a_cut_store_are_refused(own, tokenizer, tmp_pat
     (folder / INDEX).write_text('{"version": 9}')
     with pytest.raises(DataError, match="not a store of this version"):
         read_index(folder)
+
+
+def test_checksums_find_a_changed_and_a_missing_file(own, tokenizer):
+    folder = make(own, tokenizer)
+    check_store(folder)
+    pixels = np.load(folder / PIXELS)
+    pixels[1000] ^= 1  # the size stays: only the checksum sees it
+    np.save(folder / PIXELS, pixels)
+    Store(folder, "train")
+    told = r"pixels\.npy has other contents than recorded: delete the folder .* and run again"
+    with pytest.raises(DataError, match=told):
+        check_store(folder)
+    (folder / PIXELS).unlink()
+    with pytest.raises(DataError, match=r"pixels\.npy cannot be read \(No such file"):
+        check_store(folder)
 
 
 def test_a_picture_that_cannot_be_decoded_leaves_no_store(own, tokenizer):

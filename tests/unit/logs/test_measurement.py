@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from run_folder import make_spec, rank_events, write_run
 
 from feedrate.config.device import Peak
-from feedrate.config.hpu import HpuSettings
+from feedrate.config.settings import TrainSettings
 from feedrate.logs.events import Step, read_run_events
 from feedrate.logs.measurement import ceilings, measure, quantile, step_sum
 
@@ -57,14 +57,15 @@ def test_the_first_step_stands_apart(ranks):
 
 def test_fp8_has_a_peak_of_its_own(ranks):
     spec = make_spec(kind="hpu")
-    fast = replace(spec, settings=replace(spec.settings, hpu=HpuSettings(fp8=True)))
+    fast = replace(spec, settings=replace(spec.settings, train=TrainSettings(precision="fp8")))
     m = measure(ranks, fast, PEAKS, None)
     assert m is not None
     assert m.mfu is None
     m = measure(ranks, fast, [*PEAKS, Peak(precision="fp8", datasheet_tflops=80, source="x")], None)
     assert m is not None
     assert m.mfu == pytest.approx(10 / 80)
-    assert measure(ranks, replace(fast, kind="cuda"), PEAKS, None).mfu == pytest.approx(10 / 40)
+    half = replace(fast, settings=replace(fast.settings, train=TrainSettings(precision="bf16")))
+    assert measure(ranks, half, PEAKS, None).mfu == pytest.approx(10 / 40)
 
 
 def test_mfu_is_over_all_devices_at_the_precision(ranks):

@@ -121,6 +121,25 @@ def test_the_codebook_is_frozen_and_sees_every_patch(make):
     assert int(words.max()) < built.model.config.image_config.vocab_size
 
 
+def test_loaded_from_a_folder_it_is_the_same_model(make, tmp_path):
+    """The library loses what is frozen, and what is no weight."""
+    built = make("flava")
+    built.model.save_pretrained(tmp_path)
+    built.tokenizer.save_pretrained(tmp_path)
+    loaded = make("flava", checkpoint=str(tmp_path))
+    ours, theirs = (
+        {name: value.requires_grad for name, value in each.model.named_parameters()}
+        for each in (built, loaded)
+    )
+    assert theirs == ours
+    assert not all(ours.values())
+    found = dict(loaded.model.named_buffers())
+    for name, value in built.model.named_buffers():
+        assert torch.equal(found[name], value), name
+    pixels = batch(built)["pixel_values"]
+    assert torch.equal(loaded.model.visual_words(pixels), built.model.visual_words(pixels))
+
+
 def test_a_tokenizer_that_cannot_mask_is_told(tiny_prepared):
     from feedrate.config.settings import LoaderSettings, ModelSettings
     from feedrate.models.build import build

@@ -9,7 +9,7 @@ import torch
 from feedrate.config.settings import LoaderSettings, ModelSettings, Protocol, RunSpec, Settings
 from feedrate.config.store import store_spec
 from feedrate.data.loading.registry import open_path
-from feedrate.data.loading.store import store_folder
+from feedrate.data.stored import store_folder
 from feedrate.devices.base import adapter
 from feedrate.models.build import BUILDERS, build_bare
 from feedrate.models.tokenizers import UNKNOWN

@@ -49,8 +49,8 @@ def test_each_rule_has_its_bar_and_each_training_its_line(progress, start):
     train, parse, first, second, clock = picture(progress)
     assert train.split() == ["train_cpu", "━" * 24, "1/4"]
     assert parse.split() == ["parse_log", "━" * 24, "0/4"], "what is done needs no bar"
-    assert first == "cpu w=1 rep 1: step 7, 16.0 samples/s a rank"
-    assert second == "cpu w=2 rep 1: starting"
+    assert first == "cpu w=1, repeat 1: step 7, 16.0 samples/s a rank"
+    assert second == "cpu w=2, repeat 1: starting"
     assert clock.startswith("0 s so far")
 
 
@@ -65,5 +65,5 @@ def test_jobs_in_a_queue_are_counted_and_have_no_line(progress, start):
     h100, gaudi2, *lines, _ = picture(progress)
     assert h100.split()[2:] == ["0/12", "10", "running,", "0", "submitted"]
     assert gaudi2.split()[2:] == ["0/2", "0", "running,", "1", "submitted"]
-    assert lines[0].startswith("h100 w=0 rep 1: step 1, ")
+    assert lines[0].startswith("h100 w=0, repeat 1: step 1, ")
     assert lines[SHOWN:] == ["… and 2 more"]

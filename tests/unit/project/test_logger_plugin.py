@@ -94,7 +94,7 @@ def test_a_run_is_told_line_by_line(handler, capsys):
     made.close()
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("2 jobs: train_cpu 2")
-    assert "train_cpu 1/2  w=0 rep 1" in second
+    assert "train_cpu 1/2  w=0, repeat 1" in second
 
 
 def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler, capsys):
@@ -106,8 +106,8 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
     made.emit(record("Trying to restart job 1.", logging.INFO))
     made.close()
     assert capsys.readouterr().err.splitlines() == [
-        "train_cpu w=0 rep 1 failed: the job could not be sent to Slurm: no route",
-        "train_cpu w=0 rep 1: trying again",
+        "train_cpu w=0, repeat 1 failed: the job could not be sent to Slurm: no route",
+        "train_cpu w=0, repeat 1: trying again",
     ]
 
 

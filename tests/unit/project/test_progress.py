@@ -24,7 +24,7 @@ def test_counts_by_rule_and_says_what_is_left(monkeypatch):
     started(progress, 1, "train_cpu", cell="workers=0", repeat="1")
     clock[0] = 10.0
     progress.update("job_finished", record(job_id=1))
-    assert progress.latest.startswith("train_cpu 1/4  workers=0 rep 1  10 s; about 30 s left")
+    assert progress.latest.startswith("train_cpu 1/4  workers=0, repeat 1  10 s; about 30 s left")
     assert progress.left_s() == 30.0
     started(progress, 2, "train_cpu", cell="workers=1", repeat="1")
     clock[0] = 14.0
@@ -78,7 +78,7 @@ def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     for job_id in (1, 2, 3, 4):
         started(progress, job_id, "train_h100", cell=f"workers={job_id}", repeat="1")
     progress.sent(3, "812")
-    assert progress.latest == "train_h100  workers=3 rep 1: submitted (Slurm job 812)"
+    assert progress.latest == "train_h100  workers=3, repeat 1: submitted (Slurm job 812)"
     started(progress, 9, "parse_log", cell="c", repeat="1")
     progress.sent(9, "813")
     progress.sent(77, "814")
@@ -88,7 +88,7 @@ def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     progress.update("job_finished", record(job_id=2))
     assert progress.left_s() == 100.0, "two in 100 s, and two to go: side by side, not in turn"
     assert progress.latest.startswith(
-        "train_h100 2/4  workers=2 rep 1  after 1:40; about 1:40 left"
+        "train_h100 2/4  workers=2, repeat 1  after 1:40; about 1:40 left"
     )
 
 

@@ -38,8 +38,8 @@ TABLES = (
     "equal",
 )
 FIGURES = (
-    *("answer", "ladder", "latency", "throughput", "step_time", "speedup", "fit", "loss", "steps"),
-    *("warmup", "gain"),
+    *("answer", "ladder", "latency", "throughput", "reach", "step_time", "speedup", "fit"),
+    *("loss", "steps", "warmup", "gain"),
 )
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
 """A text that must come out as it is, as text."""

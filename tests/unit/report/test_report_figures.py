@@ -8,7 +8,7 @@ from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_resu
 
 from feedrate.logs.events import Step
 from feedrate.report import figure, settings, text
-from feedrate.report.figures import canvas, warmup
+from feedrate.report.figures import canvas, step_time, warmup
 from feedrate.report.grid import Line, Spot
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
@@ -117,6 +117,25 @@ def test_step_time_shows_the_wait_and_its_unit(project, inputs, texts):
     assert "time of an optimizer step (ms)" in words
     assert any(re.fullmatch(r"7\d\d ms, waits 24%", word) for word in words)
     assert "waits for data" in words
+
+
+@pytest.mark.parametrize("letters", [1, 30, 48])
+def test_what_stands_behind_a_bar_stays_in_the_picture(project, inputs, letters, monkeypatch):
+    monkeypatch.setattr(
+        step_time, "short_names", lambda cells: {cell.cell: "n" * letters for cell in cells}
+    )
+    shown = settings.from_param(
+        repr(settings.figure_settings(project, STUDY, "step_time")), FigureSettings
+    )
+    with canvas.theme():
+        figure = step_time.draw(shown, inputs)
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        ends = [said.get_window_extent().x1 for said in axes.texts]
+    assert len(ends) == len(RATES)
+    assert max(ends) <= figure.bbox.x1
+    # And the bars keep a fair share of the room.
+    assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * figure.bbox.width
 
 
 def test_speedups_bear_their_numbers(project, inputs, texts):

@@ -86,6 +86,25 @@ def test_cells_without_a_recommendation_have_their_rates_told(tmp_path, project)
     assert "workers = 2: 14.30 samples/s" in answer.detail
 
 
+def test_where_there_is_one_setting_none_is_advised(tmp_path, project):
+    inputs = Inputs(write_results(tmp_path, project, recommended=None))
+    cells = [
+        cell
+        for cell in inputs.cells(STUDY)
+        if cell.levels["workers"] == 0 or cell.status == "unsupported"
+    ]
+    answer = findings.answer(shown(project), cells, "cpu")
+    assert answer.found
+    assert answer.headline == "CPU trains 11.20 samples/s."
+    assert answer.detail == (
+        "workers = 0, decode = host is the only setting, so there is none to choose. "
+        "It is input-bound there: loading holds it back."
+    )
+    found = findings.points(shown(project), cells, [], [])
+    assert "Why this one" not in [point.lead for point in found]
+    assert "use" not in " ".join(point.said for point in found).split()
+
+
 def test_runs_that_do_not_count_are_told(project, inputs):
     cells = [msgspec.structs.replace(c, ok_runs=2) for c in inputs.cells(STUDY)[:1]]
     assert findings.failures(shown(project), cells) == [

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from report_samples import STUDY, make_project, write_results
 
@@ -42,6 +43,18 @@ def test_names_of_cells_tell_only_what_differs(inputs):
     assert grid.short_names(cells)["workers=2~decode=host"] == "workers = 2"
     assert grid.short_names(cells[:1]) == {"workers=0~decode=host": "workers = 0, decode = host"}
     assert grid.short_names([]) == {}
+
+
+def test_what_is_off_is_not_in_a_cells_name(inputs):
+    (first, *_) = inputs.cells(STUDY)
+    names = ["decode=host~scaled=false", "decode=host~scaled=true", "decode=cache~scaled=false"]
+    cells = [msgspec.structs.replace(first, cell=name) for name in names]
+    assert list(grid.short_names(cells).values()) == [
+        "decode = host",
+        "decode = host, scaled = true",
+        "decode = cache",
+    ]
+    assert grid.short_names(cells[:2])[names[0]] == "decode = host, scaled = false"
 
 
 def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):

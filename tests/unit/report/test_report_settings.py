@@ -89,7 +89,7 @@ def test_another_published_number_touches_only_what_shows_it(project):
         != settings.figure_settings(other, STUDY, name)
     ]
     assert tables == ["published", "speedup", "editions"]
-    assert figures == ["throughput", "speedup"]
+    assert figures == ["throughput", "reach", "speedup"]
 
 
 def test_a_price_or_peak_touches_no_page(project):

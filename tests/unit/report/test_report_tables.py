@@ -156,10 +156,10 @@ def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     files = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
     page = rendered(project, Inputs(files), "largest")
     ours = page[page.index("Gaudi2") :]
-    cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:7]]
+    cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:8]]
     assert cells[0] == "2"  # the largest that fits
-    assert cells[3] == "2"  # which is the fastest too
-    assert cells[5] == "16"
+    assert cells[4] == "2"  # which is the fastest too
+    assert cells[6] == "16"
     assert "Not tried: less was too much." in ours
     assert "none" in page[page.index("CPU") : page.index("Gaudi2")]
 
@@ -172,6 +172,20 @@ def test_training_tells_efficiency_learning_and_the_time_of_an_epoch(project, in
     page = rendered(msgspec.structs.replace(project, studies={STUDY: study}), inputs, "training")
     assert "Epoch of 1,281,167 samples" in page
     assert f"{1_281_167 / 14.3 / 3600:.2f} h" in page
+
+
+def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, inputs):
+    assert "Allocator retries" not in rendered(project, inputs, "training")
+    path = inputs.path("cells.csv")
+    lines = path.read_text().splitlines()
+    place = lines[0].split(",").index("allocator_retries")
+    first = lines[1].split(",")
+    assert first[place] == ""
+    first[place] = "31"
+    path.write_text("\n".join([lines[0], ",".join(first), *lines[2:]]) + "\n")
+    page = rendered(project, inputs, "training")
+    assert "Allocator retries" in page
+    assert "<td>31</td>" in page
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,12 @@ def spec_sharing(strategy, count=2, checkpointing=False):
         ("fast_ddp", False, {"strategy": "ddp", "layers": 4}, "ddp was run"),
         ("ddp", True, {"strategy": "ddp", "layers": 4}, "0 of 4 layers were checkpointed"),
         (
+            "fsdp",
+            False,
+            {"strategy": "fsdp", "layers": 4, "sharded_layers": 4, "offloaded_layers": 4},
+            "4 of 4 layers were offloaded, asked for 0",
+        ),
+        (
             "ddp",
             False,
             {"strategy": "ddp", "layers": 4, "checkpointed_layers": 4},
@@ -153,6 +159,20 @@ def test_another_strategy_than_asked_for_is_told(strategy, checkpointing, seen, 
 def test_the_strategy_asked_for_passes(strategy, checkpointing, seen):
     spec = spec_sharing(strategy, checkpointing=checkpointing)
     assert "strategy" not in failed(spec=spec, **seen)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_offloading_asked_for_is_seen(count):
+    spec = spec_sharing("fsdp", count=count)
+    train = msgspec.structs.replace(spec.settings.train, cpu_offload=True)
+    spec = msgspec.structs.replace(
+        spec, settings=msgspec.structs.replace(spec.settings, train=train)
+    )
+    seen = {"strategy": "fsdp", "layers": 4, "sharded_layers": 4}
+    words = failed(spec=spec, **seen)["strategy"]
+    assert words == "0 of 4 layers were offloaded, asked for 4."
+    assert "strategy" not in failed(spec=spec, **seen, offloaded_layers=4)
+    assert "fsdp was asked for" in failed(spec=spec, strategy="alone", layers=4)["strategy"]
 
 
 def test_a_kept_last_batch_may_be_smaller_and_not_larger():

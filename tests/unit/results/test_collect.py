@@ -176,6 +176,44 @@ def test_failed_cells_are_never_recommended(tmp_path):
     assert "the only setting with data" in cells[W0]["recommendation"]
 
 
+def test_of_several_ways_with_workers_one_is_recommended(tmp_path):
+    ways = [("host", 0, [10.0, 10.1]), ("host", 2, [20.0, 20.3]), ("device", 0, [20.1, 20.4])]
+    records = [
+        make_record(rate, spec=make_spec(workers, decode, repeat=repeat))
+        for decode, workers, rates in ways
+        for repeat, rate in enumerate(rates, start=1)
+    ]
+    cells = cells_of(tmp_path, records, unsupported=[])
+    # Both are within noise; the one whose workers alone differ is the smaller change.
+    assert [c for c, row in cells.items() if row["recommended"]] == [W2]
+    assert cells[W2]["recommendation"].startswith(
+        "Use 2 workers a rank: 20.15 samples/s, within noise of the best "
+        "(20.25 with decode = device, no worker); "
+    )
+
+
+def test_where_there_is_one_setting_there_is_no_choice(tmp_path):
+    cells = cells_of(tmp_path, runs_of(0, [10.0, 10.1]))
+    assert [row["status"] for row in cells.values()] == ["ok", "unsupported"]
+    assert not any(row["recommended"] for row in cells.values())
+    assert cells[W0]["recommendation"] == ""
+
+
+def test_a_number_of_workers_that_does_not_vary_is_not_what_is_chosen(tmp_path):
+    study = collect_study(
+        factors={
+            "workers": Factor(sets="loader.workers", levels=[0]),
+            "decode": Factor(sets="loader.decode", levels=["host", "device"]),
+        }
+    )
+    records = [*runs_of(0, [10.0]), make_record(20.0, spec=make_spec(0, "device"))]
+    cells = cells_of(tmp_path, records, studies={"loading": study}, unsupported=[])
+    (chosen,) = [row for row in cells.values() if row["recommended"]]
+    assert chosen["recommendation"] == (
+        "Use decode = device: 20 samples/s, the best of 2 settings."
+    )
+
+
 def test_without_workers_the_smallest_change_within_noise_is_recommended(tmp_path):
     study = collect_study(
         factors={

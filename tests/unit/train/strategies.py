@@ -1,11 +1,13 @@
-"""Run by torchrun from test_strategies.py: trains FLAVA or ViT by a strategy, and saves it.
+"""Run by torchrun from test_strategies.py: trains a tiny FLAVA by a strategy, and saves it.
 
-`strategies.py <prepared> <out> <model> <strategy> <checkpointing>`. Each rank leaves its events;
-rank 0 leaves the weights, in the folder `model`.
+`strategies.py <prepared> <out> <settings of the model> <settings of training>`, both as JSON. Each
+rank leaves its events; rank 0 leaves the weights, in the folder `model`.
 """
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -26,15 +28,15 @@ from feedrate.train.trainer import make_trainer
 STEPS = 4
 
 
-def main(prepared: Path, out: Path, name: str, strategy: str, checkpointing: bool) -> None:
+def main(prepared: Path, out: Path, model: dict[str, Any], train: dict[str, Any]) -> None:
     """Train four steps without dropout."""
     rank, world_size, local_rank, local_ranks = rank_from_environment()
     torch.set_num_threads(1)
     spec = make_spec(count=world_size, steps=STEPS, warmup_steps=1)
     settings = msgspec.structs.replace(
         spec.settings,
-        model=ModelSettings(name=name, size="tiny", checkpointing=checkpointing),
-        train=TrainSettings(batch_size=4, precision="fp32", strategy=strategy, learning_rate=1e-3),
+        model=ModelSettings(name="flava", size="tiny", **model),
+        train=TrainSettings(batch_size=4, precision="fp32", learning_rate=1e-3, **train),
     )
     spec = msgspec.structs.replace(spec, settings=settings)
     set_seed(spec.seed)
@@ -63,4 +65,4 @@ def main(prepared: Path, out: Path, name: str, strategy: str, checkpointing: boo
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:5], sys.argv[5] == "true")
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(json.loads, sys.argv[3:]))

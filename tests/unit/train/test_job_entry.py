@@ -229,6 +229,17 @@ def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
     assert not out.exists()
 
 
+def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
+    spec = msgspec.to_builtins(make_spec())
+    spec["settings"]["loader"] |= {"decode": "cache", "max_tokens": 7}
+    arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
+    assert main(["--spec", repr(spec), *arguments]) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert "index.json: no such file; decode: cache needs the store" in stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_specs_are_read_from_files_and_from_text(tmp_path):
     spec = make_spec()
     run = write_spec(tmp_path, spec)

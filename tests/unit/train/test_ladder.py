@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from training_jobs import Job, make_spec
 
-from feedrate.train.ladder import LADDERS, pruned_by
+from feedrate.train.ladder import LADDERS, NOT_TRIED, pruned_by
 
-ORDER = {"study": {"size": ["tiny", "350M", "900M"], "batch": ["8", "16", "32"]}}
+ORDER = {"study": {"size": ["tiny", "350M", "900M"], "batch": ["8", "16", "32", "128"]}}
 ENVIRONMENT = {LADDERS: json.dumps(ORDER)}
 
 
@@ -21,10 +21,10 @@ def device(tmp_path):
     """Leaves outcomes of cells, and asks what shows that another would run out of memory."""
 
     class Device:
-        def ended(self, cell, status, repeat=1):
+        def ended(self, cell, status, repeat=1, cause=""):
             folder = tmp_path / cell / f"rep{repeat}"
             folder.mkdir(parents=True)
-            (folder / "outcome.json").write_text(json.dumps({"status": status}))
+            (folder / "outcome.json").write_text(json.dumps({"status": status, "cause": cause}))
 
         def asked(self, size, batch, strategy="ddp", environment=ENVIRONMENT):
             levels = {"size": size, "strategy": strategy, "batch": batch}
@@ -49,6 +49,12 @@ def test_what_asks_for_more_is_not_tried(device, size, batch):
 def test_what_asks_for_less_of_anything_or_shares_otherwise_is_tried(device, size, batch, strategy):
     device.ended(name("350M", 16), "out_of_memory")
     assert device.asked(size, batch, strategy) is None
+
+
+def test_the_cell_that_was_tried_is_named_and_not_one_that_it_pruned(device):
+    device.ended(name("350M", 32), "out_of_memory")
+    device.ended(name("350M", 128), "out_of_memory", cause=f"{NOT_TRIED}{name('350M', 32)} ran")
+    assert device.asked("900M", 128) == name("350M", 32)
 
 
 @pytest.mark.parametrize("status", ["ok", "failed"])

@@ -1,7 +1,9 @@
 """Two processes on gloo share the work in several ways: same losses, same weights, no pretence."""
 
+import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -21,12 +23,22 @@ from feedrate.train.strategy import check_strategy, sharding
 SCRIPT = Path(__file__).with_name("strategies.py")
 
 
-def run(prepared, out, name, strategy, checkpointing):
+WAYS = {
+    "ddp": {},
+    "fsdp": {"strategy": "fsdp"},
+    "fsdp-ac": {"strategy": "fsdp", "checkpointing": True},
+    "fsdp-offload": {"strategy": "fsdp", "cpu_offload": True},
+}
+
+
+def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, **train):
+    """Four steps by torchrun, from the weights in `checkpoint` where it is given."""
     out.mkdir()
-    command = launch_command(make_spec(count=2), [])
-    command = [part for part in command if part not in ("--module", "-m", "--")]
+    spec = msgspec.structs.replace(make_spec(count=count), launcher="torchrun")
+    command = [part for part in launch_command(spec, []) if part not in ("--module", "-m", "--")]
     command.insert(1, "-m")
-    arguments = [str(prepared), str(out), name, strategy, str(checkpointing).lower()]
+    model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
+    arguments = [str(prepared), str(out), json.dumps(model), json.dumps(train)]
     ended = subprocess.run(
         [*command, str(SCRIPT), *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
@@ -43,8 +55,7 @@ def run(prepared, out, name, strategy, checkpointing):
 def flava(labelled, tmp_path_factory):
     """The folder of a run of FLAVA by each strategy."""
     folder = tmp_path_factory.mktemp("flava")
-    ways = {"ddp": ("ddp", False), "fsdp": ("fsdp", False), "fsdp-ac": ("fsdp", True)}
-    return {way: run(labelled, folder / way, "flava", *choice) for way, choice in ways.items()}
+    return {way: run(labelled, folder / way, **choice) for way, choice in WAYS.items()}
 
 
 def losses(folder):
@@ -54,7 +65,7 @@ def losses(folder):
     ]
 
 
-@pytest.mark.parametrize("way", ["fsdp", "fsdp-ac"])
+@pytest.mark.parametrize("way", ["fsdp", "fsdp-ac", "fsdp-offload"])
 def test_losses_are_those_of_ddp(flava, way):
     expected, found = losses(flava["ddp"]), losses(flava[way])
     assert len(expected[0]) == 4
@@ -65,29 +76,70 @@ def test_losses_are_those_of_ddp(flava, way):
 
 
 @pytest.mark.parametrize(
-    ("way", "name", "sharded", "checkpointed"),
-    [("ddp", "ddp", 0, 0), ("fsdp", "fsdp", 10, 0), ("fsdp-ac", "fsdp", 10, 10)],
+    ("way", "name", "sharded", "checkpointed", "offloaded"),
+    [
+        ("ddp", "ddp", 0, 0, 0),
+        ("fsdp", "fsdp", 10, 0, 0),
+        ("fsdp-ac", "fsdp", 10, 10, 0),
+        ("fsdp-offload", "fsdp", 10, 0, 10),
+    ],
 )
-def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, checkpointed):
+def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, checkpointed, offloaded):
     for file in ("events.jsonl", "events.rank1.jsonl"):
         (told,) = named(read_events(flava[way] / file), "strategy")
         assert told["name"] == name
         assert told["layers"] == 10
         assert told["sharded_layers"] == sharded
         assert told["checkpointed_layers"] == checkpointed
+        assert told["offloaded_layers"] == offloaded
+
+
+def test_one_process_offloads_too(labelled, tmp_path):
+    way = {**WAYS["fsdp-offload"], "checkpointing": True}
+    alone = run(labelled, tmp_path / "alone", count=1, **way)
+    events = read_events(alone / "events.jsonl")
+    (told,) = named(events, "strategy")
+    assert (told["name"], told["sharded_layers"], told["offloaded_layers"]) == ("fsdp", 10, 10)
+    seen = [event["loss"] for event in named(events, "step")]
+    assert len(seen) == 4
+    assert seen[-1] < seen[0]
 
 
 def test_a_saved_model_is_the_same_and_loads_whatever_the_strategy(flava, labelled):
     weights = {way: load_file(folder / "model/model.safetensors") for way, folder in flava.items()}
-    for way in ("fsdp", "fsdp-ac"):
-        assert weights[way].keys() >= weights["ddp"].keys()  # shared biases bear two names there
+    for way in ("fsdp", "fsdp-ac", "fsdp-offload"):
+        assert weights[way].keys() >= weights["ddp"].keys()
         for name, tensor in weights["ddp"].items():
             assert weights[way][name].shape == tensor.shape, name
             assert torch.allclose(weights[way][name], tensor, atol=2e-4), name
     settings = ModelSettings(name="flava", size="tiny", checkpoint=str(flava["fsdp"] / "model"))
     loaded = build(settings, LoaderSettings(max_tokens=8), labelled)
     state = loaded.model.state_dict()
+    places = Counter(tensor.data_ptr() for tensor in state.values())
+    shared = {name for name, tensor in state.items() if places[tensor.data_ptr()] > 1}
+    # What is sharded is saved under each of its names, and nothing else is added.
+    assert weights["fsdp"].keys() - weights["ddp"].keys() <= shared
     assert all(torch.equal(state[name], tensor) for name, tensor in weights["fsdp"].items())
+
+
+def test_training_goes_on_by_another_strategy_from_saved_weights(flava, labelled, tmp_path):
+    """Sharded from whole and whole from sharded, and each as if the strategy had not changed."""
+    steps = {
+        (before, after): losses(
+            run(
+                labelled,
+                tmp_path / f"{before}-{after}",
+                checkpoint=flava[before] / "model",
+                strategy=after,
+            )
+        )
+        for before, after in [("ddp", "ddp"), ("ddp", "fsdp"), ("fsdp", "ddp")]
+    }
+    expected = steps["ddp", "ddp"]
+    assert expected[0][0] < losses(flava["ddp"])[0][0] - 1e-3  # it starts where training ended
+    for way in [("ddp", "fsdp"), ("fsdp", "ddp")]:
+        for ours, theirs in zip(steps[way], expected, strict=True):
+            assert ours == pytest.approx(theirs, abs=2e-3)
 
 
 def test_parameters_without_a_dimension_get_one(labelled):
@@ -102,10 +154,17 @@ def test_parameters_without_a_dimension_get_one(labelled):
 @pytest.mark.parametrize(
     ("kind", "count", "train", "message"),
     [
-        ("cpu", 1, {"strategy": "fsdp"}, "needs several devices; the job has 1"),
+        ("cpu", 1, {"strategy": "fsdp"}, "needs several devices, or train.cpu_offload"),
         ("hpu", 8, {"strategy": "fsdp"}, "not available yet on hpu"),
         ("cpu", 2, {"strategy": "fsdp", "limit_all_gathers": True}, "does not run on a cpu"),
         ("cuda", 2, {"limit_all_gathers": False}, "a choice of fsdp, not of ddp"),
+        ("cuda", 2, {"cpu_offload": True}, "train.cpu_offload: it is a choice of fsdp, not of ddp"),
+        (
+            "cuda",
+            2,
+            {"strategy": "fsdp", "cpu_offload": True, "limit_all_gathers": True},
+            "train.cpu_offload: it is done by PyTorch's second FSDP",
+        ),
     ],
 )
 def test_what_a_device_cannot_do_is_refused(kind, count, train, message):

@@ -9,7 +9,15 @@ from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings, fit_settings
 from feedrate.tuning import say
 from feedrate.tuning.__main__ import printed
-from feedrate.tuning.advice import Loader, Refused, Run, choose, expected, overlap
+from feedrate.tuning.advice import (
+    Loader,
+    Refused,
+    Run,
+    choose,
+    expected,
+    overlap,
+    with_other_pixels,
+)
 
 RATES = st.floats(0.1, 1e5)
 LOADERS = st.builds(
@@ -66,13 +74,43 @@ def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     loaders = [loader("reference", 0, 50.0), loader("host", 0, 200.0), loader("host", 1, 190.0)]
     refused = [Refused("device", "a cpu has no JPEG decoder")]
     choice = choose(loaders, 100.0)
-    text = "\n".join(say.advice("cpu", loaders, refused, 100.0, choice, Run(95.0, 100.0)))
+    text = "\n".join(say.advice(loaders, refused, 100.0, choice, Run(95.0, 100.0)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert "it loads 1.9 times what the model takes, so the model alone decides" in text
     assert "x3.00 against the published script's loading without workers" in text
     assert "Expect: 100 samples/s. A real run made 95: the expectation was +5.3% off" in text
     assert "90% of loading and computing overlapped" in text
-    assert "device: not here: a cpu has no JPEG decoder" in text
+    assert "device: cannot be used: a cpu has no JPEG decoder" in text
+
+
+def scaled(workers, rate):
+    return Loader("host", workers, rate, 0.1, scaled=True, psnr_db=28.2)
+
+
+def test_other_pixels_are_never_chosen_but_told_where_they_gain():
+    plain = [loader("host", 1, 50.0), loader("cache", 0, 70.0)]
+    many = [*plain, scaled(0, 90.0), scaled(1, 80.0)]
+    choice = choose(many, 100.0)
+    assert choice.loader is plain[0]
+    other = with_other_pixels(many, 100.0, choice)
+    assert other.loader.name == "decode: host, scaled_decode: true, workers: 1"
+    assert other.expected == pytest.approx(80.0)
+    assert with_other_pixels(plain, 100.0, choice) is None
+    # Where the model alone decides, nothing is gained.
+    assert with_other_pixels([*plain, scaled(1, 80.0)], 10.0, choose(plain, 10.0)) is None
+    text = "\n".join(say.advice(many, [], 100.0, choice, Run(50.0, 100.0)))
+    assert "Use loader: {decode: host, workers: 1}" in text
+    assert (
+        "Not chosen: {decode: host, scaled_decode: true, workers: 1} would make 80 samples/s, with "
+        "pixels 28 dB from the published script's, so another workload." in text
+    )
+    assert text.count("host scaled") == 2
+
+
+def test_what_the_model_takes_is_told_with_how_it_is_known():
+    assert say.model("cpu", 43.71, sharded=False).endswith("model alone takes 43.71 samples/s.")
+    assert "sharded ranks cannot compute apart" in say.model("h100", 12345.6, sharded=True)
+    assert "12,346 samples/s" in say.model("h100", 12345.6, sharded=True)
 
 
 @pytest.mark.parametrize(
@@ -92,5 +130,6 @@ def test_published_rates_give_predictions_for_devices_without_a_number(project):
     assert len(lines) == 2
     h100 = next(line for line in lines if "8 x h100 " in line)
     assert h100.startswith("Prediction, not a measurement: 8 x h100 with decode: device would make")
-    assert "591 samples/s, x0.98 of its best published 2023-08 rate (2 workers)" in h100
+    assert "591 samples/s, x0.98 its best published 2023-08 rate (2 workers)" in h100
+    assert h100.endswith("the model's fit is up to 1.9% off.")
     assert "gaudi2" not in "".join(lines)

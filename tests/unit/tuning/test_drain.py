@@ -42,23 +42,48 @@ SPEC = RunSpec(
 def test_no_more_workers_than_cores_are_tried(cores):
     tried = list(drain.candidates(cores))
     assert len(set(tried)) == len(tried)
-    assert max(workers for _, workers in tried) <= max(1, cores)
-    assert {decode for decode, _ in tried} == {"reference", "host", "cache", "device"}
-    assert ("host", 0) in tried
+    assert max(one.workers for one in tried) <= max(1, cores)
+    assert {one.decode for one in tried} == {"reference", "host", "cache", "device"}
+    assert {one.decode for one in tried if one.scaled} == {"host"}
+    plain, scaled = (
+        [one.workers for one in tried if (one.decode, one.scaled) == ("host", is_scaled)]
+        for is_scaled in (False, True)
+    )
+    assert plain == scaled
+    assert plain[0] == 0
 
 
 def test_loaders_are_drained_or_refused(tiny_prepared, monkeypatch):
     monkeypatch.setattr(drain, "DRAIN_S", 0.02)
-    monkeypatch.setattr(
-        drain, "candidates", lambda _: iter([("reference", 0), ("host", 1), ("device", 1)])
-    )
-    first, second, third = drain.drains(SPEC, tiny_prepared, 0, 1, cores=2)
-    assert (first.decode, first.workers) == ("reference", 0)
-    assert (second.decode, second.workers) == ("host", 1)
+    tried = [
+        drain.Candidate("reference", 0),
+        drain.Candidate("host", 1),
+        drain.Candidate("host", 0, scaled=True),
+        drain.Candidate("device", 1),
+        drain.Candidate("device", 2),
+    ]
+    monkeypatch.setattr(drain, "candidates", lambda _: iter(tried))
+    first, second, third, fourth = drain.drains(SPEC, tiny_prepared, 0, 1, cores=2)
+    assert (first.decode, first.workers, first.psnr_db) == ("reference", 0, None)
+    assert (second.decode, second.workers, second.scaled) == ("host", 1, False)
+    assert (third.decode, third.workers, third.scaled) == ("host", 0, True)
     assert first.samples_per_s > 0 < second.startup_s
-    assert third == Refused(
+    # So small pictures are never decoded at a smaller scale.
+    assert 15 < third.psnr_db == second.psnr_db < 80
+    assert fourth == Refused(
         "device", "loader.decode: device: a cpu has no JPEG decoder; use host or cache"
     )
+
+
+def test_a_level_that_fails_is_told_once_and_the_others_are_measured(tiny_prepared, monkeypatch):
+    monkeypatch.setattr(drain, "DRAIN_S", 0.02)
+    tried = [drain.Candidate("cache", n) for n in (0, 1)] + [drain.Candidate("host", 0)]
+    monkeypatch.setattr(drain, "candidates", lambda _: iter(tried))
+    unmade = drain.with_loader(SPEC, max_tokens=7)  # nobody has made a store for this
+    refused, measured = drain.drains(unmade, tiny_prepared, 0, 1, cores=2)
+    assert refused.decode == "cache"
+    assert "decode: cache needs the store" in refused.why
+    assert measured.decode == "host"
 
 
 def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
@@ -77,7 +102,7 @@ def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
 
 
 def test_the_runs_are_short():
-    protocol = tuning.short(SPEC).protocol
+    protocol = tuning.short(drain.with_loader(SPEC, scaled_decode=True)).protocol
     assert (protocol.steps, protocol.warmup_steps) == (36, 6)
     assert not protocol.evaluate
     changed = drain.with_loader(SPEC, decode="cache", workers=2)
@@ -98,6 +123,59 @@ def test_rates_of_all_ranks_are_read_from_a_run(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(tuning.TuningError, match="no timed steps"):
         tuning.read_run(tmp_path / "empty")
+
+
+def test_sharded_ranks_have_the_rate_of_their_steps_without_the_wait(tmp_path):
+    for name, wait_s in (("events.jsonl", 0.5), ("events.rank1.jsonl", 0.2)):
+        window = {"event": "window", "samples": 60, "wall_s": 2.5, "data_wait_s": wait_s}
+        (tmp_path / name).write_text(json.dumps(window) + "\n")
+    assert tuning.read_run(tmp_path) == tuning.Run(48.0, None)
+    assert tuning.read_run(tmp_path, sharded=True) == tuning.Run(48.0, 60.0)
+
+
+@pytest.fixture
+def stood_in(monkeypatch):
+    """Runs and drains that cost nothing; the runs that were asked for."""
+    runs = []
+
+    def train(spec, manifest, folder):
+        runs.append(spec)
+        return tuning.Run(90.0, 100.0)
+
+    drained = [Loader("host", 1, 200.0, 0.1), Loader("host", 0, 150.0, 0.1)]
+    monkeypatch.setattr(tuning, "train", train)
+    monkeypatch.setattr(tuning, "drain", lambda *_: (drained, []))
+    return runs
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("ddp", 0), ("fsdp", 2)])
+def test_the_advice_on_a_run_of_any_strategy(stood_in, tmp_path, strategy, workers):
+    train = msgspec.structs.replace(SPEC.settings.train, strategy=strategy)
+    settings = msgspec.structs.replace(SPEC.settings, train=train)
+    spec = tuning.short(msgspec.structs.replace(SPEC, settings=settings, count=2))
+    lines, numbers = tuning.tune(spec, tmp_path / "manifest.json", tmp_path)
+    first, check = (run.settings.loader for run in stood_in)
+    assert (first.decode, first.workers) == ("host", workers)
+    assert (check.decode, check.workers) == ("host", 1)
+    assert ("sharded" in lines[0]) == (strategy == "fsdp")
+    assert "the expectation was +11.1% off" in "\n".join(lines)
+    assert numbers["use"] == {"decode": "host", "workers": 1}
+    assert numbers["error"] == pytest.approx(100 / 90 - 1)
+
+
+def test_no_loader_at_all_is_told(stood_in, tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "drain", lambda *_: ([], [Refused("host", "no libjpeg")]))
+    with pytest.raises(tuning.TuningError, match="no loader could be measured: no libjpeg"):
+        tuning.tune(SPEC, tmp_path / "manifest.json", tmp_path)
+
+
+def test_a_drain_that_fails_is_told_in_a_sentence(tiny_prepared, tmp_path, monkeypatch):
+    def fail(command, **_options):
+        raise tuning.subprocess.CalledProcessError(3, command)
+
+    monkeypatch.setattr(tuning.subprocess, "run", fail)
+    with pytest.raises(tuning.TuningError, match=r"could not be measured \(exit code 3; the cause"):
+        tuning.drain(SPEC, tiny_prepared / "manifest.json", tmp_path / "loaders")
 
 
 def test_a_run_that_fails_is_told_with_its_cause(tiny_prepared, tmp_path, capfd):

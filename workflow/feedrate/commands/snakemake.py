@@ -1,6 +1,7 @@
 """Snakemake as a child of a command: one way to start it, to stop it, and to show what it says."""
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -51,14 +52,25 @@ def run_snakemake(
     if stopped:
         return STOPPED
     if errors and process.returncode:
-        print(_without_usage(errors), file=sys.stderr)
+        print(_news(errors), file=sys.stderr)
     return process.returncode
 
 
-def _without_usage(errors: str) -> str:
-    """What Snakemake says; of a wrong option that alone, and not the list of all that there are."""
-    _, _, wrong_option = errors.rpartition("__main__.py: error: ")
-    if wrong_option != errors:
-        return f"snakemake: {wrong_option.strip()}"
-    lines = [line for line in errors.splitlines() if not line.startswith("Using profile")]
-    return "\n".join(lines)
+def wrong_option(arguments: Sequence[str]) -> str:
+    """What Snakemake would not take of `arguments`, before it starts; empty where it takes all."""
+    if not arguments:
+        return ""
+    from snakemake.cli import parse_args  # heavy, and seldom needed
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            parse_args(list(arguments))
+    except SystemExit:
+        return said.getvalue().rpartition(": error: ")[2].strip()
+    return ""
+
+
+def _news(errors: str) -> str:
+    """What Snakemake says, without the line that every call begins with."""
+    return "\n".join(line for line in errors.splitlines() if not line.startswith("Using profile"))

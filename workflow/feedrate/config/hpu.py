@@ -51,15 +51,12 @@ class HpuSettings(Strict, kw_only=True):
     autocast_fp32_ops: Annotated[
         list[str], Meta(description="Operations that stay in fp32; given with the other list.")
     ] = []
-    fp8: Annotated[bool, Meta(description="Linear layers in fp8 (train.precision: bf16).")] = False
     minimize_memory: Annotated[
-        bool, Meta(description="Less memory for more time in fp8 (fp8: true).")
+        bool, Meta(description="Less memory for more time (train.precision: fp8).")
     ] = False
-    attn_implementation: Annotated[
-        Literal["eager", "sdpa", "gaudi_fused_sdpa"],
-        Meta(description="Attention; a model that knows only eager refuses the others."),
-    ] = "eager"
-    sdp_on_bf16: Annotated[bool, Meta(description="Attention (sdpa) reduces in bf16.")] = False
+    sdp_on_bf16: Annotated[
+        bool, Meta(description="Attention reduces in bf16 (model.attention: sdpa).")
+    ] = False
     use_compiled_autograd: Annotated[
         bool, Meta(description="Compile the backward pass too (mode: compile).")
     ] = False

@@ -40,6 +40,7 @@ def inference_faults(spec: "RunSpec") -> Iterator[str]:
     asked = {
         "train.gradient_accumulation": (train.gradient_accumulation, 1),
         "train.strategy": (train.strategy, "ddp"),
+        "train.cpu_offload": (train.cpu_offload, False),
         "model.checkpointing": (settings.model.checkpointing, False),
         "loader.workers": (loader.workers, 0),
         "loader.random_crop": (loader.random_crop, 0),
@@ -51,6 +52,8 @@ def inference_faults(spec: "RunSpec") -> Iterator[str]:
     for key, (value, allowed) in asked.items():
         if value != allowed:
             yield f"{key}: {value} is for training, and this is inference; leave it {allowed}"
+    if train.precision == "fp8":
+        yield "train.precision: fp8 is for training, and this is inference; use bf16"
     decodes = ("reference", "host")
     if settings.inference.preprocessing == "in" and loader.decode not in decodes:
         yield (

@@ -25,7 +25,7 @@ from feedrate.config.settings import (
     StudyProtocol,
 )
 from feedrate.config.study import Study
-from feedrate.config.study_checks import check_study
+from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.workflow import WorkflowConfig
 
 Devices = dict[Name, Device]
@@ -100,6 +100,7 @@ def load_project(
             for file in studies[name].published_scores
             for row in read_scores(folder / "published" / file, f"config/published/{file}")
         ]
+    _raise_for(check_captions(studies))
     return Project(
         config=workflow, devices=devices, studies=studies, published=published, scores=scores
     )
@@ -167,7 +168,9 @@ def _cells(
             unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
         else:
             settings = set_by.settings(common.settings, levels)
-            cells.append(_replace(common, cell=cell, levels=levels, settings=settings))
+            launcher = _launcher(device, settings)
+            made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
+            cells.append(_replace(common, **made))
     if study.task == "inference":
         _raise_for([_fault(spec, fault) for spec in cells for fault in inference_faults(spec)][:1])
     return cells, unsupported
@@ -196,6 +199,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         revision = config.checkpoint_revision
         settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
     origin = f"config/studies/{name}.yaml, adapted for {device}"
+    whole = convert(settings, Settings, origin)
     return RunSpec(
         task=study.task,
         study=name,
@@ -203,25 +207,25 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         kind=entry.kind,
         count=entry.count,
         nodes=entry.nodes,
-        launcher=_launcher(entry),
+        launcher=_launcher(entry, whole),
         software=entry.software,
         cell="",
         levels={},
         repeat=1,
         seed=protocol.seed,
         dataset=config.dataset,
-        settings=convert(settings, Settings, origin),
+        settings=whole,
         protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )
 
 
-def _launcher(entry: Device) -> Launcher:
-    """The launcher of a device that names none."""
+def _launcher(entry: Device, settings: Settings) -> Launcher:
+    """The launcher of a device that names none. Sharding is told its ranks even where it is one."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
         return "srun"
-    return "single" if entry.count == 1 else "torchrun"
+    return "single" if entry.count == 1 and settings.train.strategy != "fsdp" else "torchrun"
 
 
 def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:

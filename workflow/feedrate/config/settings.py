@@ -129,7 +129,8 @@ class LoaderSettings(Strict, kw_only=True):
         ),
     ] = False
     timeout_s: Annotated[
-        Positive, Meta(description="A worker that makes no batch for so long is reported as hung.")
+        Positive,
+        Meta(description="A worker or a device's decoder that makes no batch for so long hangs."),
     ] = 600.0
     last_batch: Annotated[
         Literal["drop", "keep"],
@@ -154,10 +155,11 @@ class TrainSettings(Strict, kw_only=True):
         Meta(description="Memory that a rank on a cpu may take beyond its programs; null: all."),
     ] = None
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "bf16_full", "fp16_full"],
+        Literal["fp32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
         Meta(
-            description="bf16 and fp16 are autocast with fp32 master weights; _full: weights, "
-            "gradients and optimizer states too."
+            description="bf16 and fp16 are autocast with fp32 master weights; fp8: bf16 with the "
+            "layers' matrix multiplications in fp8; _full: weights, gradients and optimizer "
+            "states too."
         ),
     ] = "bf16"
     execution: Annotated[
@@ -171,6 +173,13 @@ class TrainSettings(Strict, kw_only=True):
         bool | None,
         Meta(description="Of PyTorch's first FSDP; null: the second, which has no such choice."),
     ] = None
+    cpu_offload: Annotated[
+        bool,
+        Meta(
+            description="fsdp: weights, gradients and optimizer states rest in the host's memory, "
+            "and the optimizer steps there; for one device too."
+        ),
+    ] = False
     learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
     learning_rate_warmup_steps: Annotated[
         Natural,

@@ -129,6 +129,7 @@ class Figure(Strict, kw_only=True):
         "ladder",
         "latency",
         "throughput",
+        "reach",
         "step_time",
         "speedup",
         "fit",

@@ -1,7 +1,7 @@
 """References inside a study, and from it to devices and files: what the types cannot see."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from feedrate.config.base import Level, level_text
@@ -16,7 +16,7 @@ from feedrate.config.resolve import (
     setting_type,
 )
 from feedrate.config.settings import Settings, StudyProtocol
-from feedrate.config.study import Bundle, Factor, Study
+from feedrate.config.study import Bundle, Factor, Figure, Study, Table
 
 KINDS = ("cpu", "cuda", "hpu")
 TAKEN = (
@@ -72,6 +72,25 @@ def check_study(
             editions = study.source.editions
             found.known(f"claims[{number}].edition", claim.edition, editions, "source.editions")
     return found
+
+
+def check_captions(studies: Mapping[str, Study]) -> list[str]:
+    """Pages of one name in several studies have one caption, since they are made by one rule."""
+    wrong: list[str] = []
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for name, study in studies.items():
+        parts: dict[str, Sequence[Table | Figure]]
+        parts = {"tables": study.tables, "figures": study.figures}
+        for part, pages in parts.items():
+            for number, page in enumerate(pages):
+                other, caption = first.setdefault((part, page.name), (name, page.caption))
+                if page.caption != caption:
+                    wrong.append(
+                        f"config/studies/{name}.yaml: {part}[{number}].name: {page.name!r} is not "
+                        f"allowed with the caption {page.caption}; the study {other} has it with "
+                        f"{caption}"
+                    )
+    return wrong
 
 
 def _check_factors(

@@ -1,4 +1,4 @@
-"""Makes the store of the level `cache` (data/loading/store.py) from a prepared dataset."""
+"""Makes the store of the level `cache` (data/stored.py) from a prepared dataset."""
 
 import os
 import sys
@@ -19,8 +19,8 @@ from feedrate.config.store import StoreSpec
 from feedrate.data.loading.fast_pixels import read_levels
 from feedrate.data.loading.pairs import Tokenizer, read_split, tokenise
 from feedrate.data.loading.pixels import crop_centre, resize_to, resized_size
-from feedrate.data.loading.store import INDEX, PICTURES, PIXELS, StoreIndex
 from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
+from feedrate.data.stored import INDEX, PICTURES, PIXELS, StoreIndex
 from feedrate.data.swap import replaced_folder
 from feedrate.files import digest_file, write_json
 

@@ -15,6 +15,8 @@ GIB = 2**30
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
+BF16_AUTOCAST = ("bf16", "fp8")
+"""Precisions whose operations run in bf16 by autocast."""
 
 
 class DeviceError(Exception):
@@ -124,7 +126,7 @@ class Adapter(ABC):
         that leaves the weights as they are."""
         import torch
 
-        halves = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
         if precision not in halves:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=halves[precision])

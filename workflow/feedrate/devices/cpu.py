@@ -8,7 +8,7 @@ import torch
 
 from feedrate.config.settings import Settings
 from feedrate.devices.base import GIB, Adapter, Memory, refuse_fast_ddp
-from feedrate.devices.host import memory_gib
+from feedrate.devices.host import memory_share_gib
 
 
 class Known:
@@ -52,8 +52,7 @@ class DeviceAdapter(Adapter):
 
     def capacity_gib(self) -> float | None:
         """This rank's part of the host's memory."""
-        total_gib = memory_gib()
-        return None if total_gib is None else total_gib / self.local_ranks
+        return memory_share_gib(self.local_ranks)
 
     def defer(self, value: torch.Tensor) -> Known:
         """The number itself."""
@@ -81,7 +80,7 @@ class DeviceAdapter(Adapter):
             **{**common, "dataloader_pin_memory": False},
             use_cpu=True,
             bf16=settings.train.precision == "bf16",
-            ddp_backend="gloo" if self.local_ranks > 1 else None,
+            ddp_backend="gloo" if self.local_ranks > 1 or settings.train.cpu_offload else None,
             ddp_find_unused_parameters=False,
         )
 

@@ -6,8 +6,15 @@ from typing import Any
 
 import torch
 
-from feedrate.config.settings import Settings
-from feedrate.devices.base import GIB, Adapter, DeviceError, Memory, refuse_fast_ddp
+from feedrate.config.settings import Settings, TrainSettings
+from feedrate.devices.base import (
+    BF16_AUTOCAST,
+    GIB,
+    Adapter,
+    DeviceError,
+    Memory,
+    refuse_fast_ddp,
+)
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
@@ -112,10 +119,16 @@ class DeviceAdapter(Adapter):
             )
         return TrainingArguments(
             **common,
-            bf16=settings.train.precision == "bf16",
-            ddp_backend="nccl" if self.local_ranks > 1 else None,
+            bf16=settings.train.precision in BF16_AUTOCAST,
+            ddp_backend=self._backend(settings.train),
             ddp_find_unused_parameters=False,
         )
+
+    def _backend(self, train: TrainSettings) -> str | None:
+        """What joins the ranks; gradients that rest on the host need a backend there too."""
+        if train.cpu_offload:
+            return "cuda:nccl,cpu:gloo"
+        return "nccl" if self.local_ranks > 1 else None
 
 
 def read_driver(path: Path) -> str:

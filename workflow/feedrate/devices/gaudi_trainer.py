@@ -8,8 +8,6 @@ import torch
 from optimum.habana import GaudiTrainer
 from optimum.habana.transformers import trainer as library
 
-from feedrate.devices.base import UnsupportedError
-
 _PROFILE = library.HabanaProfile
 
 
@@ -17,13 +15,7 @@ class JobTrainer(GaudiTrainer):
     """GaudiTrainer for a training job."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Raise UnsupportedError where the model does not know the attention asked for."""
         super().__init__(*args, **kwargs)
-        asked, used = self.args.attn_implementation, self.model.config._attn_implementation
-        if asked != used:
-            raise UnsupportedError(
-                f"hpu.attn_implementation: {asked} is not for this model; use {used}"
-            )
         if self.args.use_compiled_autograd:  # the library hands it to DeepSpeed alone
             torch._dynamo.config.compiled_autograd = True
         # As delivered, traces of all runs fall into one folder below the working folder.

@@ -14,7 +14,8 @@ from feedrate.devices.base import GIB
 PACKAGES = (
     "feedrate", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy",
     "pillow", "pyarrow", "tensorboard", "msgspec", "optimum-habana", "optimum",
-    "habana-torch-plugin", "habana-media-loader", "nvidia-cudnn-cu12", "nvidia-nccl-cu12",
+    "habana-torch-plugin", "habana-media-loader", "torchao", "torchvision", "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
 )  # fmt: skip
 """Packages whose version may change a measurement."""
 
@@ -55,6 +56,12 @@ def memory_gib(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
         if line.startswith("MemTotal:"):
             limits.append(int(line.split()[1]) * 1024)
     return min(limits) / GIB if limits else None
+
+
+def memory_share_gib(ranks: int) -> float | None:
+    """Memory that each of `ranks` processes on this host may use; None where it cannot be read."""
+    total_gib = memory_gib()
+    return None if total_gib is None else total_gib / ranks
 
 
 def cpu_mhz(proc: Path = PROC) -> float | None:

@@ -9,7 +9,14 @@ from typing import Any
 import torch
 
 from feedrate.config.settings import Settings
-from feedrate.devices.base import GIB, Adapter, DeviceError, Memory, UnsupportedError
+from feedrate.devices.base import (
+    BF16_AUTOCAST,
+    GIB,
+    Adapter,
+    DeviceError,
+    Memory,
+    UnsupportedError,
+)
 from feedrate.devices.hpu_mode import graphs_for_inference, lazy_mode
 from feedrate.files import write_json
 
@@ -17,9 +24,9 @@ STEPS_BEHIND = 2
 """A loss this many steps old has left the queue, so that reading it costs no wait."""
 
 SAME_NAME = (
-    "pipelining_fwd_bwd", "non_blocking_data_copy", "adam_epsilon", "ddp_bucket_cap_mb", "fp8",
-    "minimize_memory", "attn_implementation", "sdp_on_bf16", "use_compiled_autograd",
-    "use_regional_compilation", "adjust_throughput", "profiling_warmup_steps", "profiling_steps",
+    "pipelining_fwd_bwd", "non_blocking_data_copy", "adam_epsilon", "ddp_bucket_cap_mb",
+    "minimize_memory", "sdp_on_bf16", "use_compiled_autograd", "use_regional_compilation",
+    "adjust_throughput", "profiling_warmup_steps", "profiling_steps",
     "profiling_warmup_steps_eval", "profiling_steps_eval", "profiling_record_shapes",
     "profiling_with_stack",
 )  # fmt: skip
@@ -186,7 +193,9 @@ def arguments_of(settings: Settings) -> dict[str, Any]:
         "use_lazy_mode": hpu.mode == "lazy",
         "torch_compile": compiled,
         "torch_compile_backend": "hpu_backend" if compiled else None,
-        "bf16": train.precision == "bf16",
+        "bf16": train.precision in BF16_AUTOCAST,
+        "fp8": train.precision == "fp8",
+        "attn_implementation": settings.model.attention,
         "distribution_strategy": train.strategy,
         "ddp_find_unused_parameters": False,
         "use_hpu_graphs_for_training": hpu.hpu_graphs_for_training,
@@ -203,7 +212,7 @@ def gaudi_config(settings: Settings) -> dict[str, bool]:
     return {
         "use_fused_adam": hpu.fused_adam,
         "use_fused_clip_norm": hpu.fused_clip_norm,
-        "use_torch_autocast": settings.train.precision == "bf16",
+        "use_torch_autocast": settings.train.precision in BF16_AUTOCAST,
         "use_dynamic_shapes": hpu.use_dynamic_shapes,
     }
 

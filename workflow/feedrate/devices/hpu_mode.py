@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import RunSpec
-from feedrate.devices.base import UnsupportedError
+from feedrate.devices.base import BF16_AUTOCAST, UnsupportedError
 from feedrate.files import write_text
 
 LAZY_MODE = "PT_HPU_LAZY_MODE"
@@ -76,11 +76,10 @@ def _conflicts(spec: RunSpec) -> Iterator[str]:
         )
     if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
         yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops are given together, or neither is"
-    if train.precision != "bf16" and (hpu.fp8 or hpu.autocast_bf16_ops):
-        which = "fp8: true" if hpu.fp8 else "autocast_bf16_ops"
-        yield f"hpu.{which} needs train.precision: bf16, not {train.precision}"
-    if hpu.minimize_memory and not hpu.fp8:
-        yield "hpu.minimize_memory: true has no effect without hpu.fp8: true"
+    if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
+        yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
+    if hpu.minimize_memory and train.precision != "fp8":
+        yield f"hpu.minimize_memory: true needs train.precision: fp8, not {train.precision}"
 
 
 def _wrong_mode(spec: RunSpec) -> Iterator[str]:

@@ -153,6 +153,9 @@ def _needed(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
         # Data-loader workers take cores from the model's threads, and a thread that spins at a
         # barrier keeps the one it waits for from running: on two cores a step took 25 times longer.
         needed["OMP_WAIT_POLICY"] = environment.get("OMP_WAIT_POLICY", "PASSIVE")
+        if spec.settings.train.memory_gib is not None:
+            # Else each thread reserves addresses for a heap of its own, more with every core.
+            needed["MALLOC_ARENA_MAX"] = "1"
     if spec.kind == "cuda":
         needed["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # so that a GPU's number tells where it is
         if spec.nodes == 1:  # on several, srun tells each node its own

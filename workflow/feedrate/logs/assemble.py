@@ -171,6 +171,7 @@ def _strategy(first: RankEvents) -> dict[str, Any]:
         "strategy": told.name,
         "layers": told.layers,
         "sharded_layers": told.sharded_layers,
+        "offloaded_layers": told.offloaded_layers,
         "checkpointed_layers": told.checkpointed_layers,
     }
 

@@ -92,6 +92,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     name: str
     layers: int = 0
     sharded_layers: int = 0
+    offloaded_layers: int = 0
     checkpointed_layers: int = 0
 
 

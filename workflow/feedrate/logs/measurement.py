@@ -30,7 +30,7 @@ def measure(
     wall_s = max(w.wall_s for w in windows)
     flops = flops_per_sample(ranks)
     flops_per_s = None if flops is None else flops * samples / wall_s / spec.count
-    sheet, achievable = _peak_flops(peaks, precision_of(spec))
+    sheet, achievable = _peak_flops(peaks, spec.settings.train.precision)
     losses = finite(losses_of(ranks))
     return Measurement(
         samples_per_s=samples / wall_s,
@@ -105,12 +105,6 @@ def flops_per_sample(ranks: Ranks) -> float | None:
     forward alone."""
     known = (events.model.flops_per_sample for events in ranks.values() if events.model)
     return next((flops for flops in known if flops), None)
-
-
-def precision_of(spec: RunSpec) -> str:
-    """The precision of a run's matrix multiplications, which decides on its peak."""
-    fp8 = spec.kind == "hpu" and spec.settings.hpu.fp8
-    return "fp8" if fp8 else spec.settings.train.precision
 
 
 def quantile(values: Sequence[float], share: float) -> float:

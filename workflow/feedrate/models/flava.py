@@ -83,18 +83,9 @@ class Flava(FlavaForPreTraining):
     def __init__(self, config: FlavaConfig) -> None:
         super().__init__(config)
         self.global_contrastive_head = ContrastiveHead(config)
-        flava = self.flava
-        for unused in (
-            *(self.mim_head, self.mlm_head),
-            *(part.pooler for part in (flava.image_model, flava.text_model)),
-            flava.multimodal_model.pooler,
-        ):
-            unused.requires_grad_(False)
         image = config.image_config
         self.patches = (image.image_size // image.patch_size) ** 2
-        for name, values in CLIP._asdict().items():
-            value = torch.tensor(values).view(3, 1, 1)
-            self.register_buffer(f"pixel_{name}", value, persistent=False)
+        self.settle()
 
     def forward(
         self,
@@ -127,6 +118,22 @@ class Flava(FlavaForPreTraining):
         if self.training:
             return {"loss": output.loss}
         return {"loss": output.loss, **self.embeddings(output)}
+
+    def settle(self) -> None:
+        """Freeze the codebook and what pairs do not need, and know the pixels' statistics.
+
+        The library's loading of weights undoes both: it makes the model on the meta device first.
+        """
+        for name, values in CLIP._asdict().items():
+            value = torch.tensor(values).view(3, 1, 1)
+            self.register_buffer(f"pixel_{name}", value, persistent=False)
+        flava = self.flava
+        for unused in (
+            *(self.mim_head, self.mlm_head, self.image_codebook),
+            *(part.pooler for part in (flava.image_model, flava.text_model)),
+            flava.multimodal_model.pooler,
+        ):
+            unused.requires_grad_(False)
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """The words' embeddings; the library leaves it open, and sharding asks for it."""
@@ -176,6 +183,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     else:
         config = load_config(FlavaConfig, settings)
         model = load_part(Flava, settings, config=config, use_safetensors=True).float()
+        model.settle()
         tokenizer = load_tokenizer(settings)
     if tokenizer.mask_token_id is None:
         raise ModelError("flava masks words, and the tokenizer has no mask token")

@@ -18,8 +18,9 @@ class DoesNotFitError(MemoryError):
 def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
     """Weights, gradients and optimizer states of one of `count` devices, GiB; no activations.
 
-    A lower bound: buffers of the exchange, cached half-precision weights, fragments and the whole
-    layers that sharding gathers come on top. The model may stand on the meta device.
+    With `cpu_offload` they lie in the host's memory, its share for one device. A lower bound:
+    buffers of the exchange, cached half-precision weights, fragments and the whole layers that
+    sharding gathers come on top. The model may stand on the meta device.
     """
     weight = 2 if train.precision.endswith("_full") else 4
     state = STATES * (1 if train.optimizer in EIGHT_BIT else weight)
@@ -30,10 +31,11 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
 
 
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
-    """Raise DoesNotFitError where the states alone are more than a device's `has_gib`."""
+    """Raise DoesNotFitError where the states alone are more than what a device has for them."""
     needed = state_gib(model, train, count)
     if needed > has_gib:
+        has = "for which the host has" if train.cpu_offload else "which has"
         raise DoesNotFitError(
             f"out of memory before the first batch: weights, gradients and optimizer states take "
-            f"{needed:.3g} GiB a device, which has {has_gib:.3g}"
+            f"{needed:.3g} GiB a device, {has} {has_gib:.3g}"
         )

@@ -16,6 +16,7 @@ from feedrate.report.figures import (
     ladder,
     latency,
     loss,
+    reach,
     speedup,
     step_time,
     steps,
@@ -35,6 +36,7 @@ KINDS: dict[str, Callable[[FigureSettings, Inputs], Figure]] = {
     "loss": loss.draw,
     "ladder": ladder.draw,
     "latency": latency.draw,
+    "reach": reach.draw,
     "steps": steps.draw,
     "warmup": warmup.draw,
 }

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 from feedrate.config.base import level_text
 from feedrate.report import qualities, text
+from feedrate.report.alone import loaders_alone
 from feedrate.report.beside import beside_published
+from feedrate.report.climbs import elsewhere, ran_out, reached
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
 from feedrate.report.latencies import quickest_and_busiest
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
 from feedrate.report.settings import StudySettings
 from feedrate.results.loader_model import POOR_FIT
+from feedrate.results.settings import WORKERS
 
 
 @dataclass(frozen=True)
@@ -48,22 +51,40 @@ def answer(
     """Which setting to use on a device, and what it gains; in a study of quality, what training
     adds."""
     label = settings.label(device)
+    if climbed := _climbed(settings):
+        headline, detail = reached(settings, cells, climbed, device)
+        return Answer(f"{label}: {headline}", detail, bool(detail))
+    mine = [c for c in cells if c.device == device and c.status != "unsupported"]
+    good = [c for c in mine if c.status == "ok"]
     gained = qualities.headline(scores, device) if _asks_for_quality(settings) else ""
     if gained:
-        good = [c for c in cells if c.device == device and c.status == "ok"]
         return Answer(f"{label}: {gained}.", _rates(settings, good), True)
     best = _recommended(settings, cells, device)
     if best is None:
-        good = [c for c in cells if c.device == device and c.status == "ok"]
         if good and settings.task == "inference":
             headline, detail = quickest_and_busiest(settings, good)
             return Answer(f"{label}: {headline}.", detail, True)
+        if len(mine) == len(good) == 1:
+            return _only(settings, good[0])
         if good:
             return Answer(f"{label}: no setting is recommended.", _rates(settings, good), True)
         return Answer(f"{label}: no answer yet.", _no_answer(cells, device), False)
     labels = {name: factor_label(settings, name) for name in settings.factors}
     use = text.levels_text(told(settings, best.levels), labels)
     return Answer(f"{label}: use {use}.", _detail(settings, best), True)
+
+
+def _only(settings: StudySettings, cell: CellRow) -> Answer:
+    """Of a device with one setting only: its rate, since there is nothing to choose."""
+    said = f"{text.levels_text(cell.levels)} is the only setting, so there is none to choose."
+    headline = f"{settings.label(cell.device)} trains {text.rate(cell.samples_per_s)}."
+    return Answer(headline, f"{said} {_MEANING.get(cell.verdict, '')}".strip(), True)
+
+
+def _climbed(settings: StudySettings) -> str | None:
+    """The factor whose largest level is the study's question; None where it asks another."""
+    tables = [table.factor for table in settings.tables if table.kind == "largest"]
+    return next((factor for factor in tables if factor in settings.ladder), None)
 
 
 def points(
@@ -80,8 +101,14 @@ def points(
         best = _recommended(settings, cells, device)
         label = settings.label(device)
         where = f" ({label})" if len(settings.measured) > 1 else ""
-        if best and best.recommendation:
+        if best and best.recommendation and not _climbed(settings):
             found.append(Point(f"Why this one{where}", best.recommendation))
+        for lead, said in (
+            ("How fast a batch is ready", loaders_alone(settings, mine)),
+            ("Fastest elsewhere", elsewhere(settings, cells, device)),
+            ("Out of memory", ran_out(settings, cells, device)),
+        ):
+            found += [Point(f"{lead}{where}", said)] if said else []
         found += _limits(settings, mine, where)
         found += _noise(settings, mine, where)
         beside = " ".join(beside_published(settings, mine, device))
@@ -102,9 +129,14 @@ def _recommended(settings: StudySettings, cells: Sequence[CellRow], device: str)
 
 
 def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:
-    """Cells that were tried and have no number, or lost some of their runs."""
+    """Cells that were tried and have no number, or lost some of their runs.
+
+    Where a study climbs until memory is full, to run out of it is no failure.
+    """
     found = []
     for cell in cells:
+        if settings.ladder and cell.status == "out_of_memory":
+            continue
         name = f"{settings.label(cell.device)}, {text.levels_text(told(settings, cell.levels))}"
         if cell.status not in ("ok", "unsupported"):
             found.append(f"{name}: {text.STATUS_WORDS[cell.status]}. {cell.cause}".strip())
@@ -141,9 +173,12 @@ def _detail(settings: StudySettings, best: CellRow) -> str:
 
 
 def _gain(settings: StudySettings, best: CellRow) -> str:
-    base = text.levels_text(told(settings, settings.baseline))
-    if best.levels == settings.baseline:
+    own = {name: best.levels[name] for name in settings.within}
+    baseline = {**settings.baseline, **own}
+    if best.levels == baseline:
         return "; it is the baseline, and no setting is measurably faster"
+    apart = {k: v for k, v in baseline.items() if k in own or best.levels[k] != v}
+    base = text.levels_text(apart)
     if best.speedup is None:
         return f"; there is no number for the baseline ({base}) to compare with"
     low, high = best.speedup_ci_low, best.speedup_ci_high
@@ -170,12 +205,23 @@ def _limits(settings: StudySettings, cells: Sequence[CellRow], where: str) -> li
 
 
 def _names(settings: StudySettings, cells: Sequence[CellRow]) -> str:
-    """`workers = 1, 2 and 16` where cells differ in nothing else, else each in full."""
-    named = [told(settings, cell.levels) for cell in cells]
-    if all(len(levels) == 1 for levels in named):
-        (name,) = named[0]
-        return f"{name} = {text.listed(level_text(levels[name]) for levels in named)}"
-    return "; ".join(text.levels_text(levels) for levels in named)
+    """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor stand
+    together, whichever makes the fewest groups."""
+
+    def grouped(factor: str) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for cell in cells:
+            others = {name: level for name, level in cell.levels.items() if name != factor}
+            rest = text.levels_text(told(settings, others))
+            groups.setdefault(rest, []).append(level_text(cell.levels[factor]))
+        return groups
+
+    workers = next((n for n, f in settings.factors.items() if f.sets == WORKERS), None)
+    factor = min(settings.factors, key=lambda name: (len(grouped(name)), name != workers))
+    return "; ".join(
+        f"{rest}{' with ' * bool(rest)}{factor} = {text.listed(levels)}"
+        for rest, levels in grouped(factor).items()
+    )
 
 
 def _noise(settings: StudySettings, cells: Sequence[CellRow], where: str) -> list[Point]:

@@ -141,13 +141,15 @@ def _lines(
 
 def lacking_text(shown: Shown, device: str) -> str:
     """`Not supported on CPU: decode = device (needs device_decode)`; empty where all is."""
-    missing = [
-        f"{factor_label(shown, name)} = {level} (needs {need})"
-        for name, factor in shown.factors.items()
-        for level, need in factor.requires.items()
-        if device in shown.devices and need not in shown.devices[device].capabilities
-    ]
-    return f"Not supported on {shown.label(device)}: {', '.join(missing)}." if missing else ""
+    if device not in shown.devices:
+        return ""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for name, factor in shown.factors.items():
+        for level, need in factor.requires.items():
+            if need not in shown.devices[device].capabilities:
+                missing.setdefault((factor_label(shown, name), need), []).append(level)
+    said = [f"{name} = {', '.join(ls)} (needs {need})" for (name, need), ls in missing.items()]
+    return f"Not supported on {shown.label(device)}: {'; '.join(said)}." if said else ""
 
 
 def state(line: Line, spot: Spot) -> str:
@@ -159,13 +161,23 @@ def state(line: Line, spot: Spot) -> str:
 
 def recommended_cell(shown: Shown, cells: Iterable[CellRow], device: str) -> CellRow | None:
     """The cell to use on a device: of the recommended ones the best, or one within its interval
-    that departs less from the baseline."""
+    that departs less from the baseline. Of factors that no comparison crosses, the last level that
+    has one."""
     chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
     if not chosen:
         return None
+    last = max(_apart(shown, cell) for cell in chosen)
+    chosen = [cell for cell in chosen if _apart(shown, cell) == last]
     best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
     chosen.sort(key=lambda cell: sum(v != shown.baseline.get(k) for k, v in cell.levels.items()))
     return next(cell for cell in chosen if cell is best or _overlap(cell, best))
+
+
+def _apart(shown: Shown, cell: CellRow) -> list[int]:
+    """Where a cell stands among the levels of the factors that no comparison crosses."""
+    order = {name: [*map(level_text, shown.factors[name].levels)] for name in shown.within}
+    texts = {name: level_text(cell.levels[name]) for name in shown.within}
+    return [order[name].index(text) if text in order[name] else -1 for name, text in texts.items()]
 
 
 def main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
@@ -202,7 +214,8 @@ def tried(lines: Iterable[Line]) -> list[Line]:
 
 
 def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
-    """Names of cells by what tells them apart: `workers = 2` where nothing else varies."""
+    """Names of cells by what tells them apart: `workers = 2` where nothing else varies. A
+    level `false` is left out where others are told: its factor is named where it is on."""
     levels = {cell.cell: cell.levels for cell in cells}
     varying = [
         name
@@ -210,7 +223,9 @@ def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
         if len({level_text(other.get(name, "")) for other in levels.values()}) > 1
     ]
     return {
-        cell: levels_text({k: v for k, v in entry.items() if k in varying} or entry)
+        cell: levels_text(
+            {k: v for k, v in entry.items() if k in varying and level_text(v) != "false"} or entry
+        )
         for cell, entry in levels.items()
     }
 
@@ -225,6 +240,8 @@ def unsupported_groups(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
 
 
 def told(shown: Shown, levels: dict[str, Level]) -> dict[str, Level]:
-    """The levels worth telling: the first factor's, and those that differ from the baseline."""
-    first = next(iter(shown.factors))
-    return {k: v for k, v in levels.items() if k == first or v != shown.baseline.get(k)}
+    """The levels worth telling: the first factor's of those that are compared, those that are
+    climbed, and what differs from the baseline."""
+    compared = [name for name in shown.factors if name not in shown.within]
+    always = {next(iter(compared or shown.factors)), *shown.ladder}
+    return {k: v for k, v in levels.items() if k in always or v != shown.baseline.get(k)}

@@ -34,6 +34,7 @@ _ORDER = (
     "published",
     "ladder",
     "latency",
+    "reach",
     "largest",
     "training",
     "throughput",
@@ -78,9 +79,11 @@ def _summary(
     found = findings.points(study, cells, fits, claims, scores)
     picture = _leading(study)
     said = " ".join(answer.headline for answer in answers)
+    title = el("p", study.title, class_="kicker")
     return join(
-        el("p", study.title, class_="kicker"),
+        title if alone else None,
         el("h1" if alone else "h2", study.question, id=study.study),
+        None if alone else title,  # the line above a study's question parts it from the one before
         _failures(findings.failures(study, cells)),
         *(_box(answer.headline, el("p", answer.detail), answer.found) for answer in answers),
         _picture(study, picture, inputs, said) if picture else None,
@@ -112,7 +115,9 @@ def _contents(settings: OverviewSettings) -> Markup:
             el("li", el("a", item.title, href=f"#{_anchor(study, item)}")) for item in _items(study)
         ]
         runs = el("li", el("a", "Provenance", href=f"#{study.study}-provenance"))
-        links.append(el("ul", *items, runs))
+        several = len(settings.studies) > 1
+        title = el("p", study.title, class_="kicker") if several else None
+        links.append(join(title, el("ul", *items, runs)))
     return el("nav", el("b", "All results"), *links, aria_label="Contents")
 
 

@@ -50,6 +50,7 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     first_step_s: float | None = None
     data_wait_share: float | None = None
     peak_memory_gib: float | None = None
+    allocator_retries: int | None = None
     mfu: float | None = None
     tflops_per_device: float | None = None
     loss_last: float | None = None

@@ -36,6 +36,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "training": (paths.CELLS_CSV,),
     "latency": (paths.CELLS_CSV, paths.RESULTS_CSV),
     "ladder": (paths.CELLS_CSV,),
+    "reach": (paths.CELLS_CSV,),
     "claims": (paths.CLAIMS_CSV,),
     "ceilings": (paths.CELLS_CSV,),
     "fit": (paths.FIT_CSV,),
@@ -49,7 +50,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "steps": (paths.RESULTS_CSV,),
     "warmup": (paths.RESULTS_CSV,),
 }
-_WITH_PUBLISHED = ("published", "speedup", "editions", "throughput")
+_WITH_PUBLISHED = ("published", "speedup", "editions", "throughput", "reach")
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -84,6 +85,10 @@ class Shown(Strict, kw_only=True):
     devices: dict[Name, DeviceInfo]
     factors: dict[Name, Factor]
     baseline: dict[str, Level]
+    within: list[Name] = []
+    """Factors that no comparison crosses."""
+    ladder: list[Name] = []
+    """Factors that are climbed until memory is full: running out of it is a result."""
     exclude: list[Exclude]
     published: list[Published] = []
 
@@ -204,6 +209,8 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         },
         "factors": entry.factors,
         "baseline": entry.baseline,
+        "within": entry.within,
+        "ladder": entry.ladder,
         "exclude": entry.exclude,
         "published": published if kind in _WITH_PUBLISHED else [],
     }

@@ -37,6 +37,7 @@ class Observed(Strict, kw_only=True):
     strategy: str | None = None
     layers: int = 0
     sharded_layers: int = 0
+    offloaded_layers: int = 0
     checkpointed_layers: int = 0
 
 
@@ -172,13 +173,16 @@ def _strategy(e: Evidence) -> tuple[bool, str]:
     if seen.strategy is None:
         plain = asked != "fsdp" and not e.spec.settings.model.checkpointing
         return plain, f"The strategy {asked} was asked for; what ran was not said."
-    if e.spec.count > 1 and seen.strategy != asked:
+    if (e.spec.count > 1 or asked == "fsdp") and seen.strategy != asked:
         return False, f"The strategy {asked} was asked for, {seen.strategy} was run."
-    wanted = {"sharded": asked == "fsdp", "checkpointed": e.spec.settings.model.checkpointing}
-    counts = {"sharded": seen.sharded_layers, "checkpointed": seen.checkpointed_layers}
-    for what, count in counts.items():
-        expected = seen.layers if wanted[what] else 0
-        if count != expected or (wanted[what] and not count):
+    told = {
+        "sharded": (asked == "fsdp", seen.sharded_layers),
+        "offloaded": (e.spec.settings.train.cpu_offload, seen.offloaded_layers),
+        "checkpointed": (e.spec.settings.model.checkpointing, seen.checkpointed_layers),
+    }
+    for what, (wanted, count) in told.items():
+        expected = seen.layers if wanted else 0
+        if count != expected or (wanted and not count):
             return False, f"{count} of {seen.layers} layers were {what}, asked for {expected}."
     return True, f"The work was shared by {seen.strategy}, as asked for."
 

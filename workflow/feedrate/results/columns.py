@@ -72,7 +72,7 @@ RUNS = (
     _integer("gradient_accumulation", "", "Micro-steps per optimizer step."),
     _integer("world_size", "", "Devices in the job, and so ranks."),
     _integer("loader_workers", "", "Loader processes a rank, whatever sets them."),
-    _text("precision", "fp32, bf16, fp16, bf16_full or fp16_full."),
+    _text("precision", "fp32, bf16, fp16, fp8, bf16_full or fp16_full."),
     _integer("steps", "", "Optimizer steps in the timed window."),
     _integer("warmup_steps", "", "Optimizer steps left out before it."),
     _integer("samples", "samples", "Samples of all ranks in the window."),
@@ -120,6 +120,7 @@ CELLS = (
     _number("data_wait_share", "share", "Median over runs."),
     _number("peak_memory_gib", "GiB", "Largest over runs."),
     _number("host_peak_memory_gib", "GiB", "Largest over runs."),
+    _integer("allocator_retries", "", "Most over runs."),
     _number("mfu", "share", "Median over runs."),
     _number("mfu_achievable", "share", "Median over runs."),
     _number("tflops_per_device", "TFLOP/s", "Median over runs."),
@@ -143,7 +144,7 @@ CELLS = (
         "input-bound, compute-bound, memory-pressed, communication-bound, mixed or undecided.",
     ),
     _text("why", "The figures that the verdict rests on, in a sentence."),
-    _flag("recommended", "Fewest workers within noise of the best; one a device and other levels."),
+    _flag("recommended", "The smallest change, then fewest workers, within noise of the best."),
     _text("recommendation", "The recommendation in a sentence, on the recommended cells."),
 )
 

@@ -1,5 +1,6 @@
-"""What to use: the smallest change, or fewest workers, within noise of the best of its group."""
+"""What to use: the smallest change, and fewest workers, within noise of the best."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,44 +15,50 @@ Rank = Callable[[Row], Any]
 def recommend(cells: Iterable[Row], study: CollectStudy) -> None:
     """Set `recommended` and `recommendation` in the cell rows of one study.
 
-    In a study of workers, cells are compared that differ in nothing but their workers, and fewer
-    workers are the smaller choice; in another all cells of a device (that no factor of `within`
-    tells apart), and those that depart least from the baseline. A cell is within noise of the
-    best where their intervals overlap; a cell of a single run has none, and is within noise
-    where it is slower by no more than the study's noise_share. In inference nothing is recommended:
-    throughput is not all that counts there.
+    All cells of a device are compared (that no factor of `within` tells apart). Of those within
+    noise of the best the one is chosen that departs least from the baseline; workers count last,
+    and fewer are the smaller choice. A cell is within noise of the best where their intervals
+    overlap; a cell of a single run has none, and is within noise
+    where it is slower by no more than the study's noise_share. Where a device was given one
+    setting only there is nothing to choose, and nothing is recommended; nor is it in inference,
+    where throughput is not all that counts.
     """
     workers = study.workers_factor
-    apart = [f for f in study.factors if (f != workers if workers else f in study.within)]
+    if workers and len(study.factors[workers].levels) == 1:
+        workers = None
     groups: dict[str, list[Row]] = {}
+    cells = list(cells)
+    tried = Counter(cell["device"] for cell in cells if cell["status"] != "unsupported")
     for cell in cells:
         cell["recommended"], cell["recommendation"] = False, ""
-        if cell["status"] == "ok" and cell.get("task") != "inference":
-            others = {f: cell[f] for f in apart}
+        if cell.get("task") == "inference":
+            continue
+        if cell["status"] == "ok" and tried[cell["device"]] > 1:
+            others = {f: cell[f] for f in study.within}
             groups.setdefault(f"{cell['device']}|{cell_name(others)}", []).append(cell)
     for group in groups.values():
-        chosen, best = _choose(group, study)
+        chosen, best = _choose(group, study, workers)
         chosen["recommended"] = True
-        if workers:
-            chosen["recommendation"] = _workers_sentence(chosen, best, workers, len(group))
-        else:
-            chosen["recommendation"] = _sentence(chosen, best, study, len(group))
+        text = _beside_best(chosen, best, study, workers, len(group))
+        chosen["recommendation"] = text + (_cores(chosen, workers) if workers else "") + "."
 
 
-def _choose(group: list[Row], study: CollectStudy) -> tuple[Row, Row]:
-    """The cell to use, and the fastest."""
-    workers = study.workers_factor
+def _choose(group: list[Row], study: CollectStudy, workers: str | None) -> tuple[Row, Row]:
+    """The cell to use, and the fastest; `workers` is the factor that sets them, if any."""
     best = max(group, key=lambda cell: cell["samples_per_s"])
     near = [cell for cell in group if _within_noise(cell, best, study.thresholds.noise_share)]
-    if workers:
-        return min(near, key=lambda cell: cell[workers]), best
-    return min(near, key=lambda cell: (len(_changed(cell, study)), -cell["samples_per_s"])), best
+
+    def departs(cell: Row) -> tuple[int, int, float]:
+        few = cell[workers] if workers else 0
+        return len(_changed(cell, study, workers)), few, -cell["samples_per_s"]
+
+    return min(near, key=departs), best
 
 
-def _changed(cell: Row, study: CollectStudy) -> dict[str, Any]:
-    """The levels in which a cell departs from its baseline."""
+def _changed(cell: Row, study: CollectStudy, workers: str | None) -> dict[str, Any]:
+    """The levels, workers aside, in which a cell departs from its baseline."""
     baseline = study.baseline_of(cell)
-    return {f: cell[f] for f in study.factors if cell[f] != baseline[f]}
+    return {f: cell[f] for f in study.factors if f != workers and cell[f] != baseline[f]}
 
 
 def _within_noise(cell: Row, best: Row, noise_share: float) -> bool:
@@ -62,32 +69,33 @@ def _within_noise(cell: Row, best: Row, noise_share: float) -> bool:
     return bool(cell["ci_high"] >= best["ci_low"])
 
 
-def _sentence(chosen: Row, best: Row, study: CollectStudy, tried: int) -> str:
-    changed = _changed(chosen, study)
-    name = ", ".join(f"{f} = {level_text(level)}" for f, level in changed.items())
-    other = ", ".join(f"{f} = {level_text(v)}" for f, v in _changed(best, study).items())
-    return _beside_best(f"Use {name or 'the baseline'}", chosen, best, other, tried) + "."
-
-
-def _workers_sentence(chosen: Row, best: Row, workers: str, tried: int) -> str:
-    count = chosen[workers]
-    use = f"Use {_workers(count)} a rank"
-    text = _beside_best(use, chosen, best, f"with {_workers(best[workers])}", tried)
-    cores = chosen["cores_granted"]
-    if cores is None:
-        return f"{text}."
-    processes = (count + 1) * (chosen["world_size"] or 1)
-    short = f", fewer than its {processes} busy processes" if processes > cores else ""
-    return f"{text}; the job has {cores} CPU core{'s' * (cores != 1)}{short}."
-
-
-def _beside_best(use: str, chosen: Row, best: Row, best_name: str, tried: int) -> str:
-    text = f"{use}: {chosen['samples_per_s']:.4g} samples/s"
+def _beside_best(
+    chosen: Row, best: Row, study: CollectStudy, workers: str | None, tried: int
+) -> str:
+    use = _name(chosen, study, workers) + " a rank" * bool(workers) or "the baseline"
+    text = f"Use {use}: {chosen['samples_per_s']:.4g} samples/s"
     if tried == 1:
         return f"{text}, the only setting with data"
     if chosen is best:
         return f"{text}, the best of {tried} settings"
-    return f"{text}, within noise of the best ({best['samples_per_s']:.4g} {best_name})"
+    name = _name(best, study, workers) or "at the baseline"
+    fastest = f"{best['samples_per_s']:.4g} {'with ' * bool(workers)}{name}"
+    return f"{text}, within noise of the best ({fastest})"
+
+
+def _name(cell: Row, study: CollectStudy, workers: str | None) -> str:
+    """`decode = host, 2 workers`: what departs from the baseline, and the workers."""
+    levels = [f"{f} = {level_text(v)}" for f, v in _changed(cell, study, workers).items()]
+    return ", ".join([*levels, _workers(cell[workers])] if workers else levels)
+
+
+def _cores(chosen: Row, workers: str) -> str:
+    cores = chosen["cores_granted"]
+    if cores is None:
+        return ""
+    processes = (chosen[workers] + 1) * (chosen["world_size"] or 1)
+    short = f", fewer than its {processes} busy processes" if processes > cores else ""
+    return f"; the job has {cores} CPU core{'s' * (cores != 1)}{short}"
 
 
 def _workers(count: int) -> str:

@@ -1,9 +1,13 @@
 """Settings of training that PyTorch has and Gaudi has not: precisions, compilation, optimizers."""
 
-from typing import Any
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
 from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, refuse_cuda_only
+
+if TYPE_CHECKING:
+    import torch
 
 ADAM: dict[str, dict[str, bool]] = {
     # torch itself decides (on CUDA: all tensors at once), unless it is told.
@@ -14,6 +18,9 @@ ADAM: dict[str, dict[str, bool]] = {
 
 FP16_EPSILON = 1e-4
 """Adam's epsilon where its states are fp16: the usual 1e-8 is zero there, and gives NaN."""
+
+TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
+"""Those of the Trainer's names that are torchao's."""
 
 
 def further_arguments(spec: RunSpec) -> dict[str, Any]:
@@ -45,7 +52,23 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
             "hpu.ddp_bucket_cap_mb or hpu.non_blocking_data_copy"
         )
     refuse_cuda_only(spec.kind, train)
+    if spec.kind == "cpu" and train.precision == "fp8":
+        raise UnsupportedError("train.precision: fp8 is for cuda and hpu devices, and not for cpu")
     return arguments
+
+
+def check_packages(spec: RunSpec) -> None:
+    """Raise UnsupportedError where a package is missing that is installed beside torch by hand."""
+    train = spec.settings.train
+    wanted = {
+        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
+        "train.precision: fp8": train.precision == "fp8" and spec.kind == "cuda",
+    }
+    for setting, needed in wanted.items():
+        if needed and importlib.util.find_spec("torchao") is None:
+            raise UnsupportedError(
+                f"{setting} needs the package torchao beside torch, and it is not installed here"
+            )
 
 
 def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
@@ -62,3 +85,16 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
 def trainer_optimizer(train: TrainSettings) -> str:
     """`optim` of TrainingArguments."""
     return "adamw_torch" if train.optimizer in ADAM else train.optimizer
+
+
+def cast_for_training(
+    model: "torch.nn.Module", spec: RunSpec, layers: "tuple[type[torch.nn.Module], ...]"
+) -> "torch.nn.Module":
+    """The model with its weights, and so its gradients and states, in half precision if asked, or
+    with the multiplications of its `layers` in fp8 (Gaudi's software does that itself)."""
+    from feedrate.models.float8 import use_float8
+    from feedrate.models.layers import cast
+
+    if spec.settings.train.precision == "fp8" and spec.kind == "cuda":
+        use_float8(model, layers)
+    return cast(model, spec.settings.train)

@@ -13,6 +13,7 @@ import msgspec
 
 from feedrate.config.settings import RunSpec
 from feedrate.data.manifest import DataError, check_prepared
+from feedrate.data.stored import check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
@@ -23,7 +24,7 @@ from feedrate.train.finished import adopt
 from feedrate.train.holder import this_process
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.judge import MachineFault, Status, judge
-from feedrate.train.ladder import pruned_by
+from feedrate.train.ladder import NOT_TRIED, pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
 from feedrate.train.progress import ProgressLine
 from feedrate.train.supervise import Interrupted, Watch, run_processes
@@ -51,7 +52,7 @@ class Attendance:
 
     def to_the_end(self) -> None:
         """Stay until the run has its outcome. Raises one of FAULTS, Interrupted or Claimed."""
-        broken = _broken(self._options.data.parent)
+        broken = _broken(self._spec, self._options.data.parent)
         if broken and not self._is_last:
             raise broken
         self._run.mkdir(parents=True, exist_ok=True)
@@ -89,7 +90,7 @@ class Attendance:
         if self._have(claim, met, self._me.since):
             return
         if cell := pruned_by(self._spec, self._run):
-            cause = f"Not tried: {cell} ran out of memory, and this asks for no less."
+            cause = f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
             status: Status = "out_of_memory"
             outcome = outcomes.without_run(
                 self._me.identity, self._options, cause, status=status, infrastructure=False
@@ -204,10 +205,14 @@ class Attendance:
             self._progress.tell(f"{outcome['status']}: {outcome['cause']}")
 
 
-def _broken(prepared: Path) -> DataError | None:
-    """What is wrong with the prepared data; looked at before any claim, as it may take minutes."""
+def _broken(spec: RunSpec, prepared: Path) -> DataError | None:
+    """What is wrong with the data that the run reads; looked at before any claim, as it may take
+    minutes."""
+    store = store_folder(spec.settings, prepared)
     try:
         check_prepared(prepared)
+        if store:
+            check_store(store)
     except DataError as error:
         return error
     return None

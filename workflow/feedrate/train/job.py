@@ -11,10 +11,11 @@ from feedrate.data.loading.registry import check_decode
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.binding import Placement
 from feedrate.devices.expected import check_count, check_model
+from feedrate.devices.host import memory_share_gib
 from feedrate.devices.launch import rank_from_environment
 from feedrate.models.build import Built, build, build_bare
-from feedrate.models.layers import cast
 from feedrate.models.memory import check_fits
+from feedrate.train.arguments import cast_for_training, check_packages
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
 from feedrate.train.events import EventLog
@@ -56,11 +57,12 @@ def run_job(
     check_model(spec, device.device_model())
     check_decode(device, spec.settings.loader)
     check_strategy(spec)
+    check_packages(spec)
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
-    cast(built.model, spec.settings.train)
+    cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
     check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
@@ -95,7 +97,9 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     A checkpoint's is not: it is loaded before anything else can be said of it.
     """
     settings = spec.settings
-    capacity_gib = settings.train.memory_gib or device.capacity_gib()
+    on_host = settings.train.cpu_offload
+    has_gib = memory_share_gib(device.local_ranks) if on_host else device.capacity_gib()
+    capacity_gib = settings.train.memory_gib or has_gib
     if capacity_gib is None or settings.model.checkpoint is not None:
         return
     model = build_bare(settings.model, settings.loader, prepared).model

@@ -15,6 +15,9 @@ from feedrate.config.base import BETWEEN_LEVELS, level_text
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Study
 
+NOT_TRIED = "Not tried: "
+"""How the cause of a pruned cell begins: it shows nothing of its own."""
+
 LADDERS = "FEEDRATE_LADDERS"
 """Environment variable: by study and factor of its ladder the levels in order, as JSON."""
 
@@ -66,7 +69,11 @@ def _asks_for_less(
 
 def _ran_out(cell: Path) -> bool:
     """Whether a run of the cell was tried and ran out of memory, and none trained."""
-    ended = {outcome.get("status") for outcome in _outcomes(cell)}
+    ended = {
+        outcome.get("status")
+        for outcome in _outcomes(cell)
+        if not str(outcome.get("cause", "")).startswith(NOT_TRIED)
+    }
     return "out_of_memory" in ended and "ok" not in ended
 
 

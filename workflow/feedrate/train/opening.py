@@ -11,8 +11,8 @@ from feedrate.config.settings import RunSpec
 from feedrate.data.loading.distance import distance
 from feedrate.data.loading.pairs import PairDataset, without_chance
 from feedrate.data.loading.path import LoadingPath
-from feedrate.data.loading.store import store_folder
 from feedrate.data.manifest import MANIFEST
+from feedrate.data.stored import store_folder
 from feedrate.devices.base import Adapter
 from feedrate.devices.binding import Placement
 from feedrate.devices.host import host_facts

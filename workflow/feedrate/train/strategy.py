@@ -5,11 +5,11 @@ the root where it knows no layers, without a word. So sharding is set up here, t
 of device, and what came of it is told.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.settings import RunSpec
@@ -19,21 +19,33 @@ from feedrate.models.layers import count_checkpointed
 
 def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that this device or count does not have."""
+    for sentence in _conflicts(spec):
+        raise UnsupportedError(sentence)
+
+
+def _conflicts(spec: RunSpec) -> Iterator[str]:
     train = spec.settings.train
+    limited = train.limit_all_gathers is not None
     if train.strategy != "fsdp":
-        if train.limit_all_gathers is not None:
-            raise UnsupportedError(
-                f"train.limit_all_gathers: it is a choice of fsdp, not of {train.strategy}"
-            )
+        asked = {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}
+        for name in (name for name, there in asked.items() if there):
+            yield f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
         return
     if spec.kind == "hpu":
-        raise UnsupportedError("train.strategy: fsdp is not available yet on hpu; use ddp")
-    if spec.count == 1:
-        raise UnsupportedError("train.strategy: fsdp needs several devices; the job has 1")
-    if train.limit_all_gathers is not None and spec.kind == "cpu":
-        raise UnsupportedError(
+        yield "train.strategy: fsdp is not available yet on hpu; use ddp"
+    if spec.count == 1 and not train.cpu_offload:
+        yield (
+            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
+        )
+    if limited and spec.kind == "cpu":
+        yield (
             "train.limit_all_gathers: PyTorch's first FSDP, whose choice it is, does not run on a "
             "cpu; leave it null"
+        )
+    if limited and train.cpu_offload:
+        yield (
+            "train.cpu_offload: it is done by PyTorch's second FSDP, and train.limit_all_gathers "
+            "asks for the first; leave that null"
         )
 
 
@@ -49,6 +61,9 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
 
     limit = spec.settings.train.limit_all_gathers
     version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
+    if spec.settings.train.cpu_offload:
+        # Page-locked memory is for copies to a GPU; torch has none without one.
+        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=spec.kind == "cuda")
     if limit is not None:
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
     return FullyShardedDataParallelPlugin(
@@ -110,6 +125,14 @@ def whole_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return weights
 
 
+def _offloads(module: torch.nn.Module) -> bool:
+    """Whether a module's weights rest on the host between its uses."""
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
+
+
 def shared_by(spec: RunSpec) -> str:
     """How gradients are exchanged where no module of the model does it."""
     if spec.count == 1:
@@ -138,5 +161,6 @@ def describe(
         "name": name,
         "layers": sum(isinstance(module, layers) for module in modules),
         "sharded_layers": sum(isinstance(module, layers) for module in inner),
+        "offloaded_layers": sum(isinstance(m, layers) and _offloads(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
     }

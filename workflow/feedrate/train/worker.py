@@ -14,6 +14,7 @@ from pathlib import Path
 
 from feedrate.config.load import convert
 from feedrate.config.settings import RunSpec
+from feedrate.data.loading.hang import ends_the_process
 from feedrate.devices.base import prepare_process
 from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     run: Path = options.run
     rank = rank_from_environment()[0]
     log = EventLog(run, rank)
+    ends_the_process(lambda error: write_error(log, error))
     try:
         _run(options, log)
         log.write("end", ok=True)

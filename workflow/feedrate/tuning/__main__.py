@@ -29,6 +29,8 @@ from feedrate.tuning.drain import answer_file, with_loader
 
 STEPS = 30
 """Timed steps of the two runs."""
+SHARDED_WORKERS = 2
+"""With so many the rate of a sharded model is taken from a run, so that loading runs beside."""
 CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
 
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def short(spec: RunSpec) -> RunSpec:
-    """The run as short as a rate allows."""
+    """The run as short as a rate allows, with the pixels of a full decode."""
     protocol = msgspec.structs.replace(
         spec.protocol,
         steps=spec.protocol.warmup_steps + STEPS,
@@ -68,7 +70,7 @@ def short(spec: RunSpec) -> RunSpec:
         evaluate=False,
         save_checkpoints=False,
     )
-    return msgspec.structs.replace(spec, protocol=protocol)
+    return with_loader(msgspec.structs.replace(spec, protocol=protocol), scaled_decode=False)
 
 
 def printed(published: FitSettings) -> list[str]:
@@ -86,15 +88,22 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
 
     Raises DeviceError or TuningError where something cannot be measured.
     """
-    plain = train(with_loader(spec, decode="host", workers=0), manifest, out / "model")
+    sharded = spec.settings.train.strategy == "fsdp"
+    workers = SHARDED_WORKERS if sharded else 0
+    plain = train(with_loader(spec, decode="host", workers=workers), manifest, out / "model")
     if plain.model_samples_per_s is None:
         raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
     loaders, refused = drain(spec, manifest, out / "loaders")
+    if not loaders:
+        raise TuningError(f"no loader could be measured: {refused[0].why}")
     choice = choose(loaders, plain.model_samples_per_s)
     picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}
     run = train(with_loader(spec, **picked), manifest, out / "check")
-    lines = say.advice(spec.device, loaders, refused, plain.model_samples_per_s, choice, run)
-    return list(lines), told(plain, loaders, refused, choice, run)
+    lines = [
+        say.model(spec.device, plain.model_samples_per_s, sharded=sharded),
+        *say.advice(loaders, refused, plain.model_samples_per_s, choice, run),
+    ]
+    return lines, told(plain, loaders, refused, choice, run)
 
 
 def told(
@@ -108,6 +117,7 @@ def told(
         "use": {"decode": choice.loader.decode, "workers": choice.loader.workers},
         "expected_samples_per_s": choice.expected,
         "measured_samples_per_s": run.samples_per_s,
+        "error": choice.expected / run.samples_per_s - 1,
     }
 
 
@@ -125,21 +135,28 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     if ended.returncode or said.get("status") != "ok":
         cause = said.get("cause") or f"exit code {ended.returncode}"
         raise TuningError(f"a run with {spec.settings.loader.decode} failed: {cause}")
-    return read_run(folder)
+    return read_run(folder, sharded=spec.settings.train.strategy == "fsdp")
 
 
-def read_run(folder: Path) -> Run:
-    """The rates of a run, all ranks: its timed steps, and the model alone."""
-    samples, wall_s, model = 0, 0.0, 0.0
+def read_run(folder: Path, *, sharded: bool = False) -> Run:
+    """The rates of a run, all ranks: its timed steps, and the model alone.
+
+    Sharded ranks cannot compute apart: their rate is that of the steps, less the longest time that
+    a rank waited for data (the others waited for that rank).
+    """
+    samples, wall_s, wait_s, model = 0, 0.0, 0.0, 0.0
     for file in sorted(folder.glob("events*.jsonl")):
         events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         windows = [event for event in events if event["event"] == "window"]
         samples += sum(window["samples"] for window in windows)
         wall_s = max(wall_s, sum(w["wall_s"] - (w.get("paused_s") or 0) for w in windows))
+        wait_s = max(wait_s, sum(w.get("data_wait_s") or 0 for w in windows))
         ceilings = [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
         model += sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in ceilings)
     if not wall_s:
         raise TuningError(f"{folder}: no timed steps in its events")
+    if sharded:
+        model = samples / (wall_s - wait_s)
     return Run(samples / wall_s, model or None)
 
 
@@ -152,25 +169,39 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> tuple[list[Loader], li
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     try:
         subprocess.run(job.command, env=job.environment, check=True, timeout=DRAIN_TIMEOUT_S)
-    except subprocess.SubprocessError as error:
-        raise TuningError(f"the loaders alone could not be measured ({error})") from error
+    except subprocess.TimeoutExpired as error:
+        raise TuningError(
+            f"the loaders alone were not measured within {DRAIN_TIMEOUT_S} s"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        raise TuningError(
+            f"the loaders alone could not be measured (exit code {error.returncode}; the cause is "
+            "told above)"
+        ) from error
     return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
 
 def gather(files: Sequence[Path]) -> tuple[list[Loader], list[Refused]]:
-    """What the ranks measured, together; the slowest start counts."""
+    """What the ranks measured, together, of the loaders that all of them have; the slowest start
+    counts."""
     answers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    ranks = [msgspec.convert(answer["loaders"], list[Loader]) for answer in answers]
+    by_name: dict[str, list[Loader]] = {}
+    refused: dict[tuple[str, bool], Refused] = {}
+    for answer in answers:
+        for loader in msgspec.convert(answer["loaders"], list[Loader]):
+            by_name.setdefault(loader.name, []).append(loader)
+        for level in msgspec.convert(answer["refused"], list[Refused]):
+            refused.setdefault((level.decode, level.scaled), level)
     loaders = [
-        Loader(
-            first.decode,
-            first.workers,
-            sum(loader.samples_per_s for loader in (first, *others)),
-            max(loader.startup_s for loader in (first, *others)),
+        msgspec.structs.replace(
+            ranks[0],
+            samples_per_s=sum(loader.samples_per_s for loader in ranks),
+            startup_s=max(loader.startup_s for loader in ranks),
         )
-        for first, *others in zip(*ranks, strict=True)
+        for ranks in by_name.values()
+        if len(ranks) == len(files)
     ]
-    return loaders, msgspec.convert(answers[0]["refused"], list[Refused])
+    return loaders, list(refused.values())
 
 
 if __name__ == "__main__":

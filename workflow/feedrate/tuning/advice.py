@@ -1,4 +1,7 @@
-"""Which loader to use: `min(loader rate, model rate)` by the same model that a study fits."""
+"""Which loader to use: `min(loader rate, model rate)` by the same model that a study fits.
+
+Scaled decoding makes other pixels, so it is never chosen: where it gains, that is told beside.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,11 +25,15 @@ class Loader(msgspec.Struct, frozen=True):
     samples_per_s: float
     """Of all ranks together."""
     startup_s: float
+    scaled: bool = False
+    psnr_db: float | None = None
+    """How near its pixels are to the reference's; None: equal."""
 
     @property
     def name(self) -> str:
         """As it is set."""
-        return f"decode: {self.decode}, workers: {self.workers}"
+        scaled = ", scaled_decode: true" if self.scaled else ""
+        return f"decode: {self.decode}{scaled}, workers: {self.workers}"
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -34,6 +41,7 @@ class Refused(msgspec.Struct, frozen=True):
 
     decode: Decode
     why: str
+    scaled: bool = False
 
 
 class Run(NamedTuple):
@@ -41,7 +49,8 @@ class Run(NamedTuple):
 
     samples_per_s: float
     model_samples_per_s: float | None
-    """The model alone, on a batch that stays on the device."""
+    """The model alone, on a batch that stays on the device; of a sharded one, its steps without
+    their waiting for data."""
 
 
 class Choice(NamedTuple):
@@ -62,13 +71,27 @@ def expected(loader: Loader, model_samples_per_s: float) -> float:
 
 
 def choose(loaders: Sequence[Loader], model_samples_per_s: float) -> Choice:
-    """The simplest of those that are as good as the best."""
-    rates = [(loader, expected(loader, model_samples_per_s)) for loader in loaders]
+    """The simplest of those that are as good as the best, with the pixels of a full decode.
+
+    Raises ValueError where there is none.
+    """
+    rates = [
+        (loader, expected(loader, model_samples_per_s)) for loader in loaders if not loader.scaled
+    ]
     enough = (1 - AS_GOOD) * max(rate for _, rate in rates)
     return min(
         (Choice(loader, rate) for loader, rate in rates if rate >= enough),
         key=lambda choice: (SIMPLER.index(choice.loader.decode), choice.loader.workers),
     )
+
+
+def with_other_pixels(
+    loaders: Sequence[Loader], model_samples_per_s: float, choice: Choice
+) -> Choice | None:
+    """The best scaled decoding, where it gains on what was chosen; None: it does not."""
+    scaled = [Choice(x, expected(x, model_samples_per_s)) for x in loaders if x.scaled]
+    best = max(scaled, key=lambda other: other.expected, default=None)
+    return best if best and best.expected > (1 + AS_GOOD) * choice.expected else None
 
 
 def overlap(loader: Loader, run: Run) -> float | None:

@@ -8,13 +8,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from feedrate.config.load import convert
 from feedrate.config.settings import Decode, RunSpec
-from feedrate.devices.base import UnsupportedError, prepare_process
+from feedrate.data.loading.hang import ends_the_process
+from feedrate.devices.base import prepare_process
 from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
 from feedrate.files import write_json
@@ -22,6 +23,14 @@ from feedrate.tuning.advice import Loader, Refused
 
 DRAIN_S = 2.0
 WORKERS = (0, 1, 2, 4, 8)
+
+
+class Candidate(NamedTuple):
+    """A loader to try."""
+
+    decode: Decode
+    workers: int
+    scaled: bool = False
 
 
 def answer_file(folder: Path, rank: int) -> Path:
@@ -35,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
     parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
     options = parser.parse_args(arguments)
+    ends_the_process(lambda error: print(f"feedrate.tuning: {error}", file=sys.stderr))
     origin = options.run / "spec.json"
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
@@ -47,40 +57,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def candidates(cores: int) -> Iterator[tuple[Decode, int]]:
+def candidates(cores: int) -> Iterator[Candidate]:
     """Levels and workers to try on so many cores of a rank: no more workers than cores."""
     workers = [n for n in WORKERS if n <= max(1, cores)]
-    for decode in ("reference", "host"):
-        yield from ((decode, n) for n in workers)
-    yield from (("cache", n) for n in workers if n <= 2)
-    yield "device", min(2, max(workers))
+    yield from (Candidate("reference", n) for n in workers)
+    yield from (Candidate("host", n) for n in workers)
+    yield from (Candidate("host", n, scaled=True) for n in workers)
+    yield from (Candidate("cache", n) for n in workers if n <= 2)
+    yield Candidate("device", min(2, max(workers)))
 
 
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or why it cannot be had."""
+    """The rate of each loader, or, once a level, why it cannot be had."""
     # Heavy, and only for a process that is where it stays.
-    from feedrate.data.loading.registry import open_path
     from feedrate.devices.base import adapter
+    from feedrate.failure import classify
     from feedrate.models.build import build_bare
-    from feedrate.train.ceilings import drain
-    from feedrate.train.opening import make_dataset
 
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
-    for decode, workers in candidates(cores):
-        one = with_loader(spec, decode=decode, workers=workers)
+    refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
+    for one in candidates(cores):
+        level = one.decode, one.scaled
+        if level in refused:
+            continue
         try:
-            path = open_path(device, one.settings.loader)
-            dataset = make_dataset(one, prepared, built, "train")
-            size = spec.settings.train.batch_size
-            measured = drain(path, dataset, size, spec.seed + local_rank, DRAIN_S, device)
-        except UnsupportedError as error:
-            yield Refused(decode, f"{error}")
+            measured = _measure(
+                spec, prepared, built, device, one, with_pixels=level not in psnr_db
+            )
+        except Exception as error:  # whatever ails a level, the others are measured
+            refused.add(level)
+            yield Refused(one.decode, classify(error).message, one.scaled)
         else:
-            rate = measured["samples"] / measured["wall_s"]
-            yield Loader(decode, workers, rate, measured["startup_s"])
+            psnr_db.setdefault(level, measured.get("psnr_db"))
+            rate, startup_s = measured["samples"] / measured["wall_s"], measured["startup_s"]
+            yield Loader(one.decode, one.workers, rate, startup_s, one.scaled, psnr_db[level])
+
+
+def _measure(
+    spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
+) -> dict[str, Any]:
+    """What `ceilings.drain` says of a loader; `with_pixels` also `psnr_db` to the reference."""
+    from feedrate.data.loading.distance import distance
+    from feedrate.data.loading.registry import open_path
+    from feedrate.train.ceilings import drain
+    from feedrate.train.opening import make_dataset
+
+    changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
+    path = open_path(device, changed.settings.loader)
+    dataset = make_dataset(changed, prepared, built, "train")
+    size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
+    pixels = {"psnr_db": distance(dataset, path).psnr_db} if with_pixels else {}
+    return drain(path, dataset, size, seed, DRAIN_S, device) | pixels
 
 
 def with_loader(spec: RunSpec, **values: Any) -> RunSpec:

@@ -3,11 +3,28 @@
 from collections.abc import Iterator, Sequence
 
 from feedrate.results.loader_model import Row
-from feedrate.tuning.advice import Choice, Loader, Refused, Run, expected, overlap
+from feedrate.tuning.advice import (
+    Choice,
+    Loader,
+    Refused,
+    Run,
+    expected,
+    overlap,
+    with_other_pixels,
+)
+
+
+def model(device: str, samples_per_s: float, *, sharded: bool) -> str:
+    """What the model takes, and how that is known."""
+    if not sharded:
+        return f"Loaders on {device}; the model alone takes {rate(samples_per_s)} samples/s."
+    return (
+        f"Loaders on {device}; the model takes {rate(samples_per_s)} samples/s (its steps without "
+        "their waiting for data: sharded ranks cannot compute apart)."
+    )
 
 
 def advice(
-    device: str,
     loaders: Sequence[Loader],
     refused: Sequence[Refused],
     model_samples_per_s: float,
@@ -15,19 +32,40 @@ def advice(
     run: Run,
 ) -> Iterator[str]:
     """Lines: what was measured, what to use, why, what to expect, and how far that was off."""
-    yield f"Loaders on {device}; the model alone takes {model_samples_per_s:.4g} samples/s."
-    yield f"{'decode':10} {'workers':>7} {'samples/s alone':>16} {'expected':>9} {'start, s':>9}"
+    yield f"{'decode':12} {'workers':>7} {'alone':>9} {'expected':>9} {'start':>8} {'pixels':>8}"
+    yield f"{'':12} {'':>7} {'samples/s':>9} {'samples/s':>9} {'s':>8}"
     for loader in loaders:
         yield (
-            f"{loader.decode:10} {loader.workers:7} {loader.samples_per_s:16.4g} "
-            f"{expected(loader, model_samples_per_s):9.4g} {loader.startup_s:9.2g}"
+            f"{level(loader):12} {loader.workers:7} {rate(loader.samples_per_s):>9} "
+            f"{rate(expected(loader, model_samples_per_s)):>9} {loader.startup_s:8.2g} "
+            f"{pixels(loader):>8}"
         )
-    for level in refused:
-        yield f"{level.decode}: not here: {level.why}"
+    for lacking in refused:
+        yield f"{level(lacking)}: cannot be used: {lacking.why}"
     yield ""
     yield f"Use loader: {{{choice.loader.name}}}"
     yield f"Why: {why(choice, loaders, model_samples_per_s)}"
-    yield f"Expect: {choice.expected:.4g} samples/s. {told(choice, run)}"
+    yield f"Expect: {rate(choice.expected)} samples/s. {told(choice, run)}"
+    if other := with_other_pixels(loaders, model_samples_per_s, choice):
+        yield (
+            f"Not chosen: {{{other.loader.name}}} would make {rate(other.expected)} samples/s, "
+            f"with pixels {pixels(other.loader)} from the published script's, so another workload."
+        )
+
+
+def level(one: Loader | Refused) -> str:
+    """A level as the table names it."""
+    return f"{one.decode} scaled" if one.scaled else one.decode
+
+
+def pixels(loader: Loader) -> str:
+    """How near its pixels are to the reference's: peak signal to noise."""
+    return "equal" if loader.psnr_db is None else f"{loader.psnr_db:.0f} dB"
+
+
+def rate(samples_per_s: float) -> str:
+    """Samples/s with four digits, never as a power of ten."""
+    return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
 
 
 def why(choice: Choice, loaders: Sequence[Loader], model_samples_per_s: float) -> str:
@@ -51,7 +89,7 @@ def why(choice: Choice, loaders: Sequence[Loader], model_samples_per_s: float) -
 def told(choice: Choice, run: Run) -> str:
     """The real run beside the expectation."""
     error = choice.expected / run.samples_per_s - 1
-    text = f"A real run made {run.samples_per_s:.4g}: the expectation was {error:+.1%} off"
+    text = f"A real run made {rate(run.samples_per_s)}: the expectation was {error:+.1%} off"
     hidden = overlap(choice.loader, run)
     if hidden is not None and (choice.loader.workers or choice.loader.decode == "device"):
         text += f"; {hidden:.0%} of loading and computing overlapped"
@@ -72,9 +110,10 @@ def predictions(rows: Sequence[Row], with_device: Sequence[str]) -> Iterator[str
             if row["samples_per_s"] > known["samples_per_s"]:
                 best[key] = row
     for (origin, device, count), row in best.items():
-        rate = count / row["tc_s"]
+        best_case = count / row["tc_s"]
         yield (
             f"Prediction, not a measurement: {count} x {device} with decode: device would make "
-            f"{rate:.4g} samples/s, x{rate / row['samples_per_s']:.2f} of its best {origin} rate "
-            f"({row['loader_workers']} workers)."
+            f"{rate(best_case)} samples/s, x{best_case / row['samples_per_s']:.2f} its best "
+            f"{origin} rate ({row['loader_workers']} workers); the model's fit is up to "
+            f"{row['max_error']:.1%} off."
         )

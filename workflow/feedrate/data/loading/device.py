@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from feedrate.data.loading.hang import watched
 from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.path import Batch, Done, LoadingPath, Order, none_done
 from feedrate.devices.base import UnsupportedError
@@ -37,10 +38,14 @@ class DevicePath(LoadingPath):
     decode = "device"
     skips = True
 
-    def __init__(self, make_decoder: DecoderFactory, *, ready_batches: int) -> None:
-        """`ready_batches`: as many does a decoder prepare ahead."""
+    def __init__(
+        self, make_decoder: DecoderFactory, *, ready_batches: int, timeout_s: float
+    ) -> None:
+        """`ready_batches`: as many does a decoder prepare ahead; one that makes none for
+        `timeout_s` hangs, which ends the process."""
         self.round_size = ready_batches
-        self._make_decoder = make_decoder
+        self._make = make_decoder
+        self._timeout_s = timeout_s
 
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
         """The Trainer's loader with its inner one replaced.
@@ -61,6 +66,21 @@ class DevicePath(LoadingPath):
     def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
         """Batches on the device, from a decoder of their own."""
         yield from self._make_decoder(dataset, order.batch_size).batches(order)
+
+    def _make_decoder(self, dataset: PairDataset, batch_size: int) -> Decoder:
+        return Watched(self._make(dataset, batch_size), self._timeout_s)
+
+
+class Watched:
+    """A decoder that cannot hang for ever."""
+
+    def __init__(self, decoder: Decoder, timeout_s: float) -> None:
+        self._decoder, self._timeout_s = decoder, timeout_s
+
+    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """The decoder's batches."""
+        what = "loader.decode: device: the decoder on the device"
+        return watched(self._decoder.batches(order), self._timeout_s, what)
 
 
 class DeviceLoader(DataLoader[Any]):

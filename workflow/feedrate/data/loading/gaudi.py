@@ -63,7 +63,7 @@ def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
     def make_decoder(dataset: PairDataset, batch_size: int) -> MediaDecoder:
         return MediaDecoder(device, dataset, batch_size, threads)
 
-    return DevicePath(make_decoder, ready_batches=READY_BATCHES)
+    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
 class Feed:

@@ -55,7 +55,7 @@ def open_nvjpeg(device: Adapter, loader: LoaderSettings) -> DevicePath:
     def make_decoder(dataset: PairDataset, batch_size: int) -> GpuDecoder:  # noqa: ARG001
         return GpuDecoder(device.device, dataset, decode_all, threads)
 
-    return DevicePath(make_decoder, ready_batches=READY_BATCHES)
+    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
 class SideStream:

@@ -1,62 +1,16 @@
-"""The store of the level `cache`: pictures decoded and resized once, captions tokenised once.
+"""Reads the store of the level `cache`: see `data/stored.py`."""
 
-A folder with `pixels.npy` (uint8, one picture after the other, one channel where it is grey), for
-each split `<split>.npy` (int32: picture, token numbers, attention mask of each row), and
-`index.json`, which says what all this was made from and how it is checked.
-"""
-
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 import torch
-from msgspec import Meta
 from numpy.typing import NDArray
 
-from feedrate.config.base import Strict
-from feedrate.config.settings import Settings
-from feedrate.config.store import StoreSpec, store_spec
 from feedrate.data.loading.augment import Draw
 from feedrate.data.loading.pixels import crop_centre, cut, resize_to, resized_size
-from feedrate.data.manifest import MANIFEST, DataError
-from feedrate.files import digest_file
-
-INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
-"""What lies in a store. pictures.npy (int64) has a row for each picture: where it starts in
-pixels.npy, its channels, height and width there, and height and width in its file."""
-
-
-def store_folder(settings: Settings, prepared: Path) -> Path | None:
-    """Where the store of these settings lies, for a prepared dataset; None: they need none."""
-    spec = store_spec(settings)
-    return prepared.parent / "store" / spec.key if spec else None
-
-
-class StoreIndex(Strict, kw_only=True):
-    """index.json."""
-
-    spec: StoreSpec
-    manifest: Annotated[str, Meta(description="SHA-256 of the prepared data's manifest.")]
-    image_px: int
-    pictures: int
-    size_bytes: Annotated[int, Meta(description="Of pixels.npy.")]
-    files: Annotated[dict[str, str], Meta(description="SHA-256 of each file.")]
-
-
-def read_index(folder: Path) -> StoreIndex:
-    """Read a store's index. Raises DataError where it is missing or of another version."""
-    try:
-        value = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        return msgspec.convert(value, StoreIndex)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder / INDEX}: no such file; decode: cache needs the store that the rule "
-            "store_dataset makes"
-        ) from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / INDEX}: not a store of this version ({error})") from None
+from feedrate.data.manifest import DataError
+from feedrate.data.stored import PICTURES, PIXELS, index_of
 
 
 class Store:
@@ -64,11 +18,9 @@ class Store:
 
     def __init__(self, folder: Path, split: str) -> None:
         """Raise DataError where the store is of other data, or its files are not of the index's
-        size (their checksums are taken where the store is made)."""
+        size (`check_store` takes their checksums, once a job)."""
         self._pixels_path = folder / PIXELS
-        index = read_index(folder)
-        if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
-            raise DataError(f"{folder} was made from other data; delete it and run again")
+        index = index_of(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
         self._map()
         if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:

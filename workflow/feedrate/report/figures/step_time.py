@@ -17,6 +17,8 @@ from feedrate.report.settings import FigureSettings
 
 BAR_IN = 0.42
 """Height of a bar with the space around it."""
+LETTER_IN, SAID_IN = 0.08, 1.3
+"""Width of a letter of a cell's name, and of what stands behind a bar."""
 
 
 def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
@@ -57,7 +59,9 @@ def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
     axes.set_yticks(range(len(cells)), [names[cell.cell] for cell in cells])
     axes.set_ylim(len(cells) - 0.4, -0.6)
-    axes.set_xlim(0, 1.4 * axes.get_xlim()[1])
+    names_in = LETTER_IN * max(len(names[cell.cell]) for cell in cells)
+    share = max(0.2, 1 - SAID_IN / max(SAID_IN, canvas.WIDTH_IN - names_in))
+    axes.set_xlim(0, axes.get_xlim()[1] / share)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
     axes.tick_params(axis="y", length=0)

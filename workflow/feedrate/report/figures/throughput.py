@@ -1,6 +1,8 @@
 """Throughput along one factor: a panel for each device here, and one for the published numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import compress
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -33,7 +35,7 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     panels = []
     gone = []
     for device in settings.measured:
-        lines = [line for line in ours if line.device == device]
+        lines = _supported([line for line in ours if line.device == device])
         if any(line.has_numbers for line in lines):
             panels.append((f"Here: {settings.label(device)}", lines))
         else:
@@ -52,6 +54,15 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     lacking = [lacking_text(settings, device) for device in settings.measured]
     canvas.note(figure, [*gone, *lacking])
     return figure
+
+
+def _supported(lines: Sequence[Line]) -> list[Line]:
+    """The lines without the levels that a device supports in none of them: the note names those."""
+    kept = [
+        any(spot.status != "unsupported" for spot in spots)
+        for spots in zip(*(line.spots for line in lines), strict=True)
+    ]
+    return [replace(line, spots=list(compress(line.spots, kept))) for line in lines]
 
 
 def _panel(
@@ -81,7 +92,10 @@ def _panel(
             canvas.whiskers(axes, place, spot.low, spot.high, look.color)
             canvas.dots(axes, place, repeats(runs, spot), look.color)
             if spot.broke:
-                _cross(axes, place, index, text.STATUS_WORDS[spot.status], look.color)
+                # Of crosses side by side the last one tells, where nothing stands beside it.
+                after = line.spots[place + 1].status if place + 1 < len(line.spots) else ""
+                word = "" if after == spot.status else text.STATUS_WORDS[spot.status]
+                _cross(axes, place, index, word, look.color)
         if line.has_numbers:
             name = _name(settings, line) if len(lines) > 1 else "measured"
             labels.append((line.last, name, look.color))

@@ -17,17 +17,19 @@ _COLUMNS = (
     "Step: median",
     "95% of steps within",
     "Peak memory (GiB)",
-    "MFU",
-    "The Trainer's own figure (samples/s)",
     "Pixels off (of 255)",
     "Good runs",
+    "The Trainer's own figure (samples/s)",
+    "MFU",
 )
+"""The last one stands only where it is known of some cell."""
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A group of rows a device; cells that it does not support stand together at its end."""
     cells = inputs.cells(settings.study)
-    heads = [", ".join(factor_label(settings, name) for name in settings.factors), *_COLUMNS]
+    columns = _COLUMNS if any(cell.mfu is not None for cell in cells) else _COLUMNS[:-1]
+    heads = [", ".join(factor_label(settings, name) for name in settings.factors), *columns]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
@@ -50,12 +52,13 @@ def _row(cell: CellRow, width: int) -> Markup:
         text.seconds(cell.step_time_median_s),
         text.seconds(cell.step_time_p95_s),
         text.number(cell.peak_memory_gib, 3),
-        text.share(cell.mfu),
-        text.number(cell.trainer_samples_per_s),
         text.number(cell.pixel_mean_abs_diff, 2),
         join(f"{cell.ok_runs} of {cell.runs}", small(_spread(cell))),
+        text.number(cell.trainer_samples_per_s),
+        text.share(cell.mfu),
     ]
-    return row([text.values_text(cell.levels), *numbers], "use" * cell.recommended)
+    named = [text.values_text(cell.levels), *numbers]
+    return row(named[:width], "use" * cell.recommended)
 
 
 def _spread(cell: CellRow) -> str:

@@ -18,23 +18,35 @@ _HEADS = (
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A row a cell that was tried, in groups by device; what is not supported is counted below."""
+    """A row a cell that was tried, in groups by device; what is not supported is counted below.
+
+    Retries of the allocator have a column where a device counts them.
+    """
     samples = settings.table.epoch_samples
+    cells = inputs.cells(settings.study)
+    counted = any(cell.allocator_retries is not None for cell in cells)
     first = ", ".join(factor_label(settings, name) for name in settings.factors)
     epoch = [f"Epoch of {samples:,} samples"] if samples else []
-    heads = [first, *_HEADS, *epoch]
+    heads = [first, *_HEADS, *(["Allocator retries"] if counted else []), *epoch]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
-        mine = [cell for cell in inputs.cells(settings.study) if cell.device == device]
-        rows += [_row(cell, samples, len(heads)) for cell in mine if cell.status != "unsupported"]
-        for cause, group in unsupported_groups(mine).items():
-            count = text.count(len(group), "cell") + " not supported"
-            rows.append(wide_row("/", join(word(count), small(cause)), len(heads)))
+        mine = [cell for cell in cells if cell.device == device]
+        rows += [
+            _row(cell, samples, counted, len(heads))
+            for cell in mine
+            if cell.status != "unsupported"
+        ]
+        if groups := unsupported_groups(mine):
+            count = text.count(sum(map(len, groups.values())), "cell") + " not supported"
+            causes = " ".join(
+                f"{text.count(len(group), 'cell')}: {cause}" for cause, group in groups.items()
+            )
+            rows.append(wide_row("/", join(word(count), small(causes)), len(heads)))
     return table(heads, rows)
 
 
-def _row(cell: CellRow, samples: int | None, width: int) -> Markup:
+def _row(cell: CellRow, samples: int | None, counted: bool, width: int) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     numbers = [
@@ -44,6 +56,9 @@ def _row(cell: CellRow, samples: int | None, width: int) -> Markup:
         text.number(cell.peak_memory_gib, 3),
         text.number(cell.loss_last, 4),
     ]
+    if counted:
+        retries = cell.allocator_retries
+        numbers.append(text.DASH if retries is None else str(retries))
     if samples:
         numbers.append(duration(samples / cell.samples_per_s))
     return row([text.values_text(cell.levels), *numbers])

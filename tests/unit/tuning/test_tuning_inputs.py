@@ -1,0 +1,20 @@
+"""What the advice reads beside its data."""
+
+import msgspec
+
+from feedrate import paths
+from feedrate.config.plan import make_plan
+from feedrate.config.store import store_spec
+from feedrate.plan_inputs import Inputs
+from feedrate.tuning.__main__ import short
+from feedrate.tuning.drain import with_loader
+
+
+def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(project):
+    plan = make_plan(project)
+    key, spec = next(iter(plan.runs.items()))
+    scaled = with_loader(spec, decode="host", scaled_decode=True)
+    asked = Inputs(msgspec.structs.replace(plan, runs={key: scaled})).of_tuning("cpu")
+    cached = with_loader(short(scaled), decode="cache").settings
+    assert asked == [paths.STORE.format(dataset=spec.dataset, store=store_spec(cached).key)]
+    assert asked == Inputs(plan).of_tuning("cpu")
