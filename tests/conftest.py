@@ -11,7 +11,9 @@ TRAIN = (
     "slurm",
     "workflow",
     "unit/devices",
+    "unit/infer",
     "unit/loading",
+    "unit/quality",
     "unit/train",
     "unit/tuning",
 )

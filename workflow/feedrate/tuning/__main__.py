@@ -33,6 +33,8 @@ SHARDED_WORKERS = 2
 """With so many the rate of a sharded model is taken from a run, so that loading runs beside."""
 CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
+SHOWN_LATER = "FEEDRATE_ADVICE_LATER"
+"""Environment variable: who started the workflow shows advice.txt at its end."""
 
 
 class TuningError(Exception):
@@ -57,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines += [*say.predictions(fit_rows([], published), printed(published))]
     write_json(options.out.with_name("tuning.json"), numbers)
     write_text(options.out, "\n".join(lines) + "\n")
-    print("\n".join(lines), flush=True)
+    if not os.environ.get(SHOWN_LATER):
+        print("\n".join(lines), flush=True)
     return 0
 
 
