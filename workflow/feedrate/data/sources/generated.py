@@ -80,7 +80,8 @@ def _row(settings: Generated, scene: Scene, number: int) -> dict[str, Any]:
     return {
         "image": image_path(scene.contest),
         "origin": f"contest {scene.contest}, row {number}",
-        "caption": f"{said} {odd}",
+        # What a reader sent in, as in the choices, and what is seen.
+        "caption": f"{choices[0]} {said}",
         "contest_number": scene.contest,
         "image_location": place,
         "image_description": said,

@@ -16,6 +16,8 @@ _HEADS = (
     "Quality",
 )
 
+UNKNOWN = "not known: it takes two repeats of each, and equal samples"
+
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A row a cell that was tried, in groups by device."""
@@ -45,5 +47,6 @@ def _row(cell: CellRow, width: int) -> Markup:
 
 def _verdict(cell: CellRow) -> str:
     if cell.loss_shift is None:
-        return "the baseline" if cell.speedup == 1.0 else "not known: it takes two repeats of each, and equal samples"
+        baseline = cell.speedup == 1.0 and cell.speedup_ci_low == cell.speedup_ci_high
+        return "the baseline" if baseline else UNKNOWN
     return loss_shift(cell) or "as the baseline's, as far as seeds tell"
