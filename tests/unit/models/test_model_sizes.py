@@ -94,3 +94,21 @@ def test_flops_of_vit_are_those_of_its_matrix_products(size, hidden, layers, ima
     images = 2 * patches * 3 * 16**2 * hidden  # nobody asks for the images' gradient
     counted = vit.count_flops(vit.make_config(size, image_px), head)
     assert counted == pytest.approx(3 * forward - images, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "switches"),
+    [
+        *((name, {"attention": "sdpa"}) for name in ("bridgetower", "clip", "flava", "vit")),
+        ("vit", {"attention": "flash"}),
+        ("vit", {"attention": "flash", "layout": "batch_second"}),
+        ("vit", {"layout": "batch_second"}),
+        ("flava", {"checkpointing": True}),
+    ],
+)
+def test_how_attention_is_computed_changes_no_count(make, name, switches):
+    """A job counts once its model is built, and must find it as it was."""
+    built = make(name, **switches)
+    before = built.model.config._attn_implementation
+    assert built.count_flops() == make(name).count_flops()
+    assert built.model.config._attn_implementation == before

@@ -1,5 +1,6 @@
 """CLIP: two towers and a contrastive loss, from the library's own classes."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,9 @@ def make_config(size: str) -> CLIPConfig:
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:
     """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
     side = config.vision_config.image_size
+    # A copy: the model that runs reads its attention from the configuration at every call.
+    plain = deepcopy(config)
     return flops_per_sample(
-        lambda: Clip._from_config(config, attn_implementation="eager"),
+        lambda: Clip._from_config(plain, attn_implementation="eager"),
         lambda: one_pair(side, max_tokens),
     )

@@ -1,6 +1,7 @@
 """Vision transformers for classification at 16 px patches, from the library's own layers."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +139,12 @@ def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
 def count_flops(config: ViTConfig, head: str = "token") -> float:
     """FLOPs of one image, forward and backward."""
     side = config.image_size
+    # A copy: the model that runs reads its attention from the configuration at every call.
+    plain = deepcopy(config)
+    plain._attn_implementation = "eager"
 
     def make_model() -> Vit:
-        model = Vit(config, head)
-        model.config._attn_implementation = "eager"
-        return model
+        return Vit(plain, head)
 
     return flops_per_sample(
         make_model,
