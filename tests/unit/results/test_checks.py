@@ -104,6 +104,12 @@ def test_forgotten_accumulation_is_caught():
     assert "samples_identity" in failed(spec=spec)
 
 
+def test_another_attention_than_asked_for_is_told():
+    assert failed(attention="eager") == {}
+    words = failed(attention="eager+sdpa")["attention"]
+    assert words == "attention: eager was asked for, eager+sdpa was run."
+
+
 def spec_sharing(strategy, count=2, checkpointing=False):
     spec = make_spec()
     settings = msgspec.structs.replace(

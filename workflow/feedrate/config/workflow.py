@@ -14,8 +14,8 @@ class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
 
     seed: Natural = 20
     train: Annotated[Count, Meta(description="Rows in the training split.")] = 480
-    validation: Annotated[Count, Meta(description="Rows in the validation split.")] = 60
-    test: Annotated[Count, Meta(description="Rows in the test split.")] = 60
+    validation: Annotated[Count, Meta(description="Rows in the validation split.")] = 120
+    test: Annotated[Count, Meta(description="Rows in the test split.")] = 120
     grey_share: Annotated[Share, Meta(description="Share of one-channel JPEG files.")] = 0.6
     max_bad_share: Annotated[
         Share, Meta(description="Share of bad image files from which a run stops.")

@@ -141,6 +141,7 @@ def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -
         world_sizes=[start.world_size for start in starts],
         device_models=[start.device_model for start in starts if start.device_model],
         decode=first.data.decode if first.data else None,
+        attention=first.model.attention if first.model else None,
         fallback=fallback_reason(log),
         data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
         data_digest_asked=(outcome.data_digest if outcome else "") or "",

@@ -116,7 +116,6 @@ def build(
         image_px=config.vision_config.image_size,
         mean=CLIP.mean,
         std=CLIP.std,
-        attention=settings.attention,
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=OTHER_OUTPUTS,
         layers=LAYERS,

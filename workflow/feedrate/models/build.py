@@ -50,8 +50,6 @@ class Built:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     """Statistics of the pixels, by channel."""
-    attention: str
-    """The attention that really runs."""
     count_flops: Callable[[], float]
     """FLOPs of a sample, forward and backward (of a head, forward alone); takes 0.3 s (tiny) to
     12 s (10B).
@@ -70,6 +68,13 @@ class Built:
     def parameters(self) -> int:
         """Parameters, trained or not."""
         return sum(p.numel() for p in self.model.parameters())
+
+    @property
+    def attention(self) -> str:
+        """The attention that the model would run now, whatever was asked for."""
+        from feedrate.models.layers import running_attention  # imports torch
+
+        return running_attention(self.model)
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:

@@ -199,7 +199,6 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         image_px=config.image_config.image_size,
         mean=CLIP.mean,
         std=CLIP.std,
-        attention=settings.attention,
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=(),
         layers=(FlavaLayer,),

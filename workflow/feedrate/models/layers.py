@@ -24,6 +24,23 @@ def use_sdpa(model: torch.nn.Module, kinds: Kinds) -> None:
             module.forward = partial(_sdpa, module)
 
 
+def running_attention(model: torch.nn.Module) -> str:
+    """What the attention modules run by: `eager`, `sdpa`, `flash`, or several, joined by `+`.
+
+    Read from the modules themselves: from a fused one put in their place, else from the name in
+    the configuration that they look at in every pass (of our own, `feedrate_…_sdpa`).
+    """
+    found = set()
+    for module in model.modules():
+        forward = vars(module).get("forward")
+        if isinstance(forward, partial) and forward.func is _sdpa:
+            found.add("sdpa")
+        elif "Attention" in type(module).__name__:
+            name = getattr(getattr(module, "config", None), "_attn_implementation", None)
+            found |= {name.rpartition("_")[2]} if name else set()
+    return "+".join(sorted(found)) or "eager"
+
+
 def _sdpa(
     module: Any,
     hidden_states: torch.Tensor,

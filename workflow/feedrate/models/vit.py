@@ -122,7 +122,6 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         image_px=config.image_size,
         mean=IMAGENET.mean,
         std=IMAGENET.std,
-        attention=settings.attention,
         count_flops=lambda: count_flops(config, settings.head),
         other_outputs=("hidden_states", "attentions"),
         layers=(ViTLayer,),

@@ -34,6 +34,7 @@ class Observed(Strict, kw_only=True):
     last_step: int | None = None
     step_sum_s: float | None = None
     other_training_jobs: int | None = None
+    attention: str | None = None
     strategy: str | None = None
     layers: int = 0
     sharded_layers: int = 0
@@ -168,6 +169,13 @@ def _decode(e: Evidence) -> tuple[bool, str]:
     return True, f"Images were decoded as asked for: {asked}."
 
 
+def _attention(e: Evidence) -> tuple[bool, str]:
+    asked, run = e.spec.settings.model.attention, e.observed.attention
+    if run not in (None, asked):
+        return False, f"attention: {asked} was asked for, {run} was run."
+    return True, f"Attention was {asked}, as asked for."
+
+
 def _strategy(e: Evidence) -> tuple[bool, str]:
     asked, seen = e.spec.settings.train.strategy, e.observed
     if seen.strategy is None:
@@ -217,6 +225,7 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
     "mfu_at_most_100_percent": _mfu,
     "device_model": _device_model,
     "decode_path": _decode,
+    "attention": _attention,
     "strategy": _strategy,
     "data_digest": _data,
     "alone_on_host": _alone,
