@@ -18,7 +18,7 @@ TRAIN = (
     "unit/tuning",
 )
 """Folders whose tests start training jobs: a run beside which another trains does not count."""
-DO_NOT = ("test_plan_command.py", "test_plans.py", "test_profiles.py")
+DO_NOT = ("test_plans.py", "test_profiles.py")
 """Files among them that only plan."""
 
 

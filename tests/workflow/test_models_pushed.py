@@ -57,6 +57,7 @@ def test_a_model_goes_to_the_hub_with_its_card(pushing):
     place = f"mini/cpu/{CELL}"
     names = {path.removeprefix(f"{place}/") for path in hub.files}
     assert names >= {"README.md", "model.safetensors", "config.json", "tokenizer.json"}
+    assert not [name for name in names if name.endswith(".bin")], "no pickle goes to a hub"
     kept = run / "trainer/model"
     for path, content in hub.files.items():
         assert (kept / path.removeprefix(f"{place}/")).read_bytes() == content

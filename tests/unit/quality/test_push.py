@@ -86,6 +86,16 @@ def model(tmp_path):
     return folder
 
 
+def test_no_pickle_is_pushed(model, tmp_path):
+    (model / "training_args.bin").write_bytes(b"pickle")
+    with stand_in_hub() as hub:
+        done = pushed_by_the_real_client(hub, model, tmp_path / "pushed.json", "a/b/c")
+    assert done.returncode == 0, done.stderr
+    assert set(hub.files) == {
+        f"a/b/c/{name}" for name in ("README.md", "config.json", "model.safetensors")
+    }
+
+
 def command(model, out):
     place = "study/cpu/workers=0"
     where = ["--repository", "me/models", "--place", place, "--out", str(out)]
@@ -138,26 +148,31 @@ def test_no_token_is_told_by_the_command_too(hub, model, tmp_path, monkeypatch, 
     assert hub.calls == []
 
 
+def pushed_by_the_real_client(hub, model, out, place):
+    """Run the command against a stand-in."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(out.parent / "home"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_TOKEN": TOKEN,
+    }
+    command = [sys.executable, "-m", "feedrate.quality.push", "--model", str(model)]
+    return subprocess.run(
+        [*command, "--repository", "me/models", "--place", place, "--out", str(out)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 def test_the_real_client_pushes_to_a_stand_in(model, tmp_path):
     out = tmp_path / "pushed.json"
     place = "study/cpu/workers=0~decode=host"
     with stand_in_hub() as hub:
-        environment = {
-            **os.environ,
-            "HF_ENDPOINT": hub.address,
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_TOKEN": TOKEN,
-        }
-        command = [sys.executable, "-m", "feedrate.quality.push", "--model", str(model)]
-        done = subprocess.run(
-            [*command, "--repository", "me/models", "--place", place, "--out", str(out)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = pushed_by_the_real_client(hub, model, out, place)
     assert done.returncode == 0, done.stderr
     (commit,) = [asked for asked in hub.asked if "/commit/" in asked[0]]
     assert commit[0].startswith("/api/models/me/models/commit/main")

@@ -12,6 +12,9 @@ from pathlib import Path
 from feedrate.files import write_json
 from feedrate.secrets import Masker
 
+PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", "README.md")
+"""Weights, configuration, tokenizer and card; not the Trainer's pickle of its arguments."""
+
 
 class PushError(Exception):
     """The model cannot be pushed; the message says why."""
@@ -42,6 +45,7 @@ def push_model(folder: Path, repository: str, place: str) -> str:
             repo_id=repository,
             folder_path=folder,
             path_in_repo=place,
+            allow_patterns=list(PUSHED),
             commit_message=f"feedrate: {place}",
         )
     except (HfHubHTTPError, OSError, ValueError) as error:
