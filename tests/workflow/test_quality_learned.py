@@ -13,7 +13,7 @@ from feedrate.config.plan import load_project, make_plan
 from feedrate.results.quality import Quality, read_quality
 
 CHANCE = 1 / 5
-STUDY = "bridgetower-quality"
+STUDY = "bridgetower-learning"
 
 
 def python(*arguments: object) -> None:
@@ -29,7 +29,7 @@ def python(*arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
-    """The study's first run as configured, on the configured data, trained and scored."""
+    """The run that `make run` makes, on the data that it draws, trained and scored."""
     folder: Path = tmp_path_factory.mktemp("learned")
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text()) | {"studies": [STUDY]}
     project = load_project(ROOT, config)

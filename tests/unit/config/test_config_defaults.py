@@ -110,10 +110,10 @@ def test_each_claim_compares_cells_that_are_run(project):
 
 def test_the_default_is_the_embedded_one(project):
     plan = make_plan(project)
-    assert project.config.studies == [STUDY]
+    assert project.config.studies == [STUDY, "bridgetower-learning"]
     assert project.config.devices == ["cpu"]
     assert isinstance(project.config.datasets[project.config.dataset], Generated)
-    assert len(plan.runs) == 4 * 3
+    assert len(plan.runs) == 4 * 3 + 1
     for spec in plan.runs.values():
         assert spec.settings.model.size == "tiny"
         assert spec.settings.model.checkpoint is None
@@ -124,8 +124,7 @@ def test_the_default_is_the_embedded_one(project):
 
 
 def test_on_accelerators_it_is_the_published_setting(copy):
-    project = copy.load(devices=["gaudi2", "h100"])
-    plan = make_plan(project)
+    plan = make_plan(copy.load(studies=[STUDY], devices=["gaudi2", "h100"]))
     launchers = {"gaudi2": "mpirun", "h100": "torchrun"}
     for spec in plan.runs.values():
         assert (spec.count, spec.launcher) == (8, launchers[spec.device])

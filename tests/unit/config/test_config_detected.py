@@ -84,9 +84,8 @@ def test_the_plan_is_made_for_it_with_what_the_study_adapts(copy):
         "studies/bridgetower-dataloading.yaml",
         ("adapt:\n", "adapt:\n  h100:\n    protocol: {timeout_min: 77}\n"),
     )
-    values = copy.load().config
     config = {
-        "studies": values.studies,
+        "studies": ["bridgetower-dataloading"],
         "devices": ["detected"],
         "dataset": "d",
         "datasets": {"d": {"source": "generated"}},

@@ -51,7 +51,7 @@ CASES = {
         CONFIG + "devices[1]: 'cpu' stands there already",
     ),
     "unknown study": (
-        "config.yaml", ("[bridgetower-dataloading]", "[bridgetower-dataload]"),
+        "config.yaml", ("[bridgetower-dataloading,", "[bridgetower-dataload,"),
         CONFIG + "studies[0]: 'bridgetower-dataload' is not allowed; "
         "did you mean bridgetower-dataloading? files in config/studies: bridgetower-dataloading",
     ),

@@ -1,5 +1,6 @@
 """Every study with every device of the registry: what is run there can be run there."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,8 @@ def test_claims_tables_and_figures_stand_on_what_is_there(study):
     project = project_of(study)
     entry = project.studies[study]
     check_claims(study, entry, project.devices)
-    assert entry.claims
+    cells = math.prod(len(factor.levels) for factor in entry.factors.values())
+    assert entry.claims or cells == 1, "there is nothing to compare"
     assert entry.tables
     assert entry.figures
     for page in (*entry.tables, *entry.figures):
