@@ -132,7 +132,12 @@ def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list
     Raises DataError where there are none.
     """
     table = pyarrow.parquet.read_table(
-        prepared / SAMPLES, columns=["image", column], filters=[("split", "=", split)]
+        prepared / SAMPLES,
+        columns=["image", column],
+        filters=[("split", "=", split)],
+        # Where a limit on memory keeps Arrow's threads from starting, it would wait for them.
+        use_threads=False,
+        pre_buffer=False,
     )
     if not table.num_rows:
         raise DataError(f"{prepared / SAMPLES}: no rows in split {split!r}")
