@@ -22,6 +22,7 @@ DO_NOT = ("test_plans.py", "test_profiles.py")
 """Files among them that only plan."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all tests that train to one process, where `make test` starts two."""
     for item in items:
