@@ -22,10 +22,8 @@ DO_NOT = ("test_plans.py", "test_profiles.py")
 """Files among them that only plan."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Give all tests that train to one process, where `make test` starts two."""
-    for item in items:
-        trains = any(item.path.is_relative_to(HERE / folder) for folder in TRAIN)
-        if trains and item.path.name not in DO_NOT:
-            item.add_marker(pytest.mark.xdist_group("training"))
+    trains = any(item.path.is_relative_to(HERE / folder) for folder in TRAIN)
+    if trains and item.path.name not in DO_NOT:
+        item.add_marker(pytest.mark.xdist_group("training"))
