@@ -41,7 +41,7 @@ tune: $(RUN_READY) ## Which loader settings to use on this machine, why, and wha
 	@$(BIN)/python -m feedrate tune $(CHOICES)
 
 test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 check: $(DEV_READY) ## Format, lint, types and Snakemake's own lint
 	@$(BIN)/ruff format --check .
