@@ -302,14 +302,15 @@ def test_a_file_of_ones_own_goes_over_what_the_profile_chooses(project):
     config = said.configuration.config
     assert {key: config[key] for key in own} == own
     assert config["devices"] == ["gaudi2"]
-    assert {job.rule for job in said.jobs if job.rule.startswith("fetch_")} == {"fetch_dataset"}
+    fetched = {job.rule for job in said.jobs if job.rule.startswith("fetch_")}
+    assert fetched == {"fetch_dataset", "fetch_winoground"}
 
 
 def test_data_and_weights_can_be_fetched_elsewhere(project):
     choices = ["--configfile", "profiles/gaudi/choices.yaml"]
-    fetching = ["--until", "fetch_dataset", "fetch_checkpoint"]
+    fetching = ["--until", "fetch_dataset", "fetch_checkpoint", "fetch_winoground"]
     said = plan(project, "--profile", "local", *fetching, *choices).said
-    assert {job.rule for job in said.jobs} == {"fetch_dataset", "fetch_checkpoint"}
+    assert {job.rule for job in said.jobs} == set(fetching[1:])
     for job in said.jobs:
         for path in job.output:
             (project.root / path).parent.mkdir(parents=True)
@@ -327,13 +328,13 @@ def test_the_worked_example_of_the_readme_is_what_it_says(project):
         new = merged(yaml.safe_load(file.read_text()), yaml.safe_load(changes))
         file.write_text(yaml.safe_dump(new, sort_keys=False))
     found = plan(project, "--profile", "gaudi")
-    words = found.sbatch("train_gaudi2")
     asked = {"--gres=hpu:8", "--cpus-per-task=152", "--exclusive", "960000", "300", "ai"}
-    assert asked <= set(words)
+    for rule in ("train_gaudi2", "evaluate_gaudi2"):
+        assert asked <= set(found.sbatch(rule)), rule
     assert found.resources("preprocess_dataset")["slurm_account"] == "proj042"
     assert found.resources("preprocess_dataset")["slurm_partition"] == "batch"
     sent = {job.rule for job in found.said.jobs if not found.said.runs_here(job)}
-    assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2"}
+    assert sent - {"all"} == {"preprocess_dataset", "train_gaudi2", "evaluate_gaudi2"}
 
 
 @pytest.mark.parametrize("profile", CLUSTERS)

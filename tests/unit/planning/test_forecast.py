@@ -24,7 +24,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def project(**changes):
-    values = read_yaml(ROOT / "config/config.yaml") | {"devices": ["gaudi2", "h100"]} | changes
+    chosen = {"studies": [STUDY], "devices": ["gaudi2", "h100"]}
+    values = read_yaml(ROOT / "config/config.yaml") | chosen | changes
     return load_project(ROOT, values)
 
 
