@@ -24,6 +24,7 @@ def test_a_model_is_scored_in_a_process_of_its_own(tiny_prepared, tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    assert "%|" not in done.stderr, "a bar among the workflow's lines"
     quality = read_quality(tmp_path / "quality.json")
     assert (quality.status, quality.attempt, quality.cause) == ("ok", 1, "")
     assert quality.seconds > 0

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from transformers import set_seed
+from transformers.utils import logging
 
 from feedrate.config.settings import ModelSettings, RunSpec
 from feedrate.data.winoground import read_winoground
@@ -25,6 +26,7 @@ def score_model(
 
     `weights` is the folder of the trained model. Raises what building and forward passes raise.
     """
+    logging.disable_progress_bar()  # what the job prints stands among the workflow's own lines
     device = adapter(spec.kind)
     trained = msgspec.structs.replace(
         spec.settings.model, checkpoint=str(weights.resolve()), revision=None
