@@ -117,7 +117,7 @@ def points(cells: Iterable[CellRow], rows: Sequence[QualityRow]) -> list[tuple[s
     found: list[tuple[str, str]] = []
     if other:
         found.append(
-            ("Other quality", f"the loss of {text.listed(other)} departs by more than seeds do.")
+            ("Other quality", f"the loss of {'; '.join(other)} departs by more than seeds do.")
         )
     elif compared:
         count = text.count(len(compared), "setting")
