@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.devices.binding import bind_rank, plan_shares
+from feedrate.devices.binding import Placement, bind_rank, plan_shares
 from feedrate.devices.topology import Cpu
 
 
@@ -53,6 +53,14 @@ def test_a_rank_gets_all_that_its_node_can_give_it(cpus, wanted):
         there = sum(node == wanted[rank] for node in node_of.values())
         got = sum(node_of[n] == wanted[rank] for n in share)
         assert got >= min(len(share), there // near)
+
+
+@pytest.mark.parametrize(
+    ("granted", "cpus", "ranks", "cores"),
+    [(8, range(8), 1, 8), (8, range(4), 2, 4), (3, range(8), 2, 1), (1, [0], 2, 1)],
+)
+def test_a_rank_has_its_cpus_or_its_part_of_a_smaller_quota(granted, cpus, ranks, cores):
+    assert Placement(granted, list(cpus)).cores_of_rank(ranks) == cores
 
 
 def test_siblings_stay_together_on_a_gaudi_server():

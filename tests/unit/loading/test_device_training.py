@@ -63,7 +63,7 @@ def run(tiny_prepared, tmp_path, media, monkeypatch):
         folder.mkdir(exist_ok=True)
         (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
         log = EventLog(folder, 0)
-        run_job(spec, tiny_prepared, folder, log, Placement(1, [0]), Options(**options))
+        run_job(spec, tiny_prepared, folder, log, Placement(2, [0, 1]), Options(**options))
         lines = (folder / "events.jsonl").read_text().splitlines()
         events = [json.loads(line) for line in lines]
         return folder, {e["event"]: [o for o in events if o["event"] == e["event"]] for e in events}

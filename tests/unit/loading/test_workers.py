@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.workers import WorkerStart, worker_threads
+from feedrate.data.loading.workers import WorkerStart, check_workers, worker_threads
+from feedrate.devices.base import UnsupportedError
 from feedrate.failure import classify
 
 
@@ -99,6 +100,21 @@ def test_workers_together_never_have_more_threads_than_cores(workers, asked, cor
     threads = worker_threads(settings, cores)
     assert 1 <= threads <= asked
     assert threads == 1 or threads * max(1, workers) <= cores
+
+
+@given(
+    workers=st.integers(0, 64),
+    cores=st.integers(1, 32),
+    decode=st.sampled_from(["reference", "host", "cache", "device"]),
+)
+def test_more_workers_than_cores_are_refused_unless_wanted(workers, cores, decode):
+    check_workers(LoaderSettings(decode=decode, workers=workers, oversubscribe=True), cores)
+    settings = LoaderSettings(decode=decode, workers=workers)
+    if workers <= cores or decode == "device":
+        check_workers(settings, cores)
+        return
+    with pytest.raises(UnsupportedError, match=rf"{workers} workers, but each rank has {cores} c"):
+        check_workers(settings, cores)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,9 @@ def test_the_reason_gives_the_figures():
     for figure in ("40.0%", "1.60 times", "3.00 times", "serial"):
         assert figure in found.why
     assert "memory" not in found.why
+    assert "share" not in verdict(COMPUTE._replace(workers=2, cores=2), Thresholds()).why
+    crowded = verdict(COMPUTE._replace(workers=16, cores=2), Thresholds())
+    assert "16 workers share 2 cores" in crowded.why
     full = verdict(COMPUTE._replace(peak_memory_gib=78, memory_gib=80), Thresholds())
     assert "98%" in full.why
 

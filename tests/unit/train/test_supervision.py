@@ -14,7 +14,7 @@ from feedrate.secrets import Masker
 from feedrate.train import processes, progress
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.log_pump import LogPump
-from feedrate.train.processes import MemorySampler, read_pss_gib
+from feedrate.train.processes import MemorySampler, cpu_time_s, read_pss_gib
 from feedrate.train.progress import ProgressLine
 
 HOLD = """
@@ -197,3 +197,16 @@ def test_quiet_progress_says_nothing(monkeypatch, capsys):
     line.update([step(1)])
     line.tell("anything")
     assert capsys.readouterr() == ("", "")
+
+
+def test_cpu_time_is_that_of_a_process_and_of_those_below_it():
+    code = "import time\nwhile time.process_time() < 0.4: pass\nprint(flush=True); input()"
+    used_s = cpu_time_s(os.getpid())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
+        child.stdout.readline()
+        below_s = cpu_time_s(child.pid)
+        taken_s = cpu_time_s(os.getpid()) - used_s
+        child.communicate(b"\n")
+    assert below_s >= 0.38  # the kernel counts ticks of 10 ms
+    assert taken_s >= below_s - 0.02

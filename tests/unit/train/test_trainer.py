@@ -14,7 +14,7 @@ from transformers import TrainerCallback, set_seed
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import ModelSettings
 from feedrate.data.loading.pairs import collate
-from feedrate.devices.base import adapter
+from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.binding import Placement
 from feedrate.models.build import build
 from feedrate.train.ceilings import EndlessBatches
@@ -139,6 +139,11 @@ def test_accumulated_micro_steps_are_one_step(job):
     )
     model = next(e for e in named(events, "ceiling") if e["kind"] == "model")
     assert model["samples"] % 8 == 0
+
+
+def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
+    with pytest.raises(UnsupportedError, match=r"2 workers, but each rank has 1 core; ask for few"):
+        job(workers=2, oversubscribe=False)
 
 
 def test_a_bare_job_trains_the_same_and_measures_nothing(job):

@@ -20,7 +20,14 @@ from feedrate.config.settings import (
 
 
 def make_spec(
-    *, workers=0, batch_size=4, accumulation=1, count=1, kind="cpu", **protocol
+    *,
+    workers=0,
+    oversubscribe=True,
+    batch_size=4,
+    accumulation=1,
+    count=1,
+    kind="cpu",
+    **protocol,
 ) -> RunSpec:
     """A spec of the tiny model on the tiny dataset."""
     return RunSpec(
@@ -36,7 +43,7 @@ def make_spec(
         dataset="tiny",
         settings=Settings(
             model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(workers=workers, max_tokens=8),
+            loader=LoaderSettings(workers=workers, max_tokens=8, oversubscribe=oversubscribe),
             train=TrainSettings(
                 batch_size=batch_size, gradient_accumulation=accumulation, precision="fp32"
             ),

@@ -1,5 +1,7 @@
 """What is advised, from rates that were measured."""
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from feedrate.tuning import say
 from feedrate.tuning.__main__ import printed
 from feedrate.tuning.advice import (
     Loader,
+    Model,
     Refused,
     Run,
     choose,
@@ -26,7 +29,12 @@ LOADERS = st.builds(
     st.integers(0, 8),
     RATES,
     st.just(0.1),
+    st.floats(0, 1),
 )
+MODELS = st.builds(Model, RATES, st.floats(0, 1), st.sampled_from([1, 2, 16, math.inf]))
+
+
+MODEL = Model(100.0)
 
 
 def loader(decode, workers, rate):
@@ -34,18 +42,34 @@ def loader(decode, workers, rate):
 
 
 def test_without_workers_one_thing_comes_after_the_other():
-    assert expected(loader("host", 0, 100.0), 100.0) == pytest.approx(50.0)
-    assert expected(loader("host", 1, 100.0), 150.0) == pytest.approx(100.0)
-    assert expected(loader("host", 4, 900.0), 150.0) == pytest.approx(150.0)
+    assert expected(loader("host", 0, 100.0), Model(100.0)) == pytest.approx(50.0)
+    assert expected(loader("host", 1, 100.0), Model(150.0)) == pytest.approx(100.0)
+    assert expected(loader("host", 4, 900.0), Model(150.0)) == pytest.approx(150.0)
     # The device decodes beside the step, whatever the number of threads that read.
-    assert expected(loader("device", 0, 900.0), 150.0) == pytest.approx(150.0)
+    assert expected(loader("device", 0, 900.0), Model(150.0)) == pytest.approx(150.0)
 
 
-@given(loaders=st.lists(LOADERS, min_size=1, max_size=8), model=RATES)
+def test_loading_and_computing_beside_it_share_the_cores():
+    # As measured here: a model on both cores, and a worker that takes its time from them.
+    model = Model(38.0, cpu_s=2 / 38, cores=2)
+    worker = Loader("host", 1, 200.0, 0.1, cpu_s=1 / 200)
+    assert expected(worker, model) == pytest.approx(2 / (2 / 38 + 1 / 200))
+    assert expected(worker, model._replace(cores=16)) == pytest.approx(38.0)
+    # In turn they never run at the same time.
+    alone = Loader("host", 0, 200.0, 0.1, cpu_s=1 / 200)
+    assert expected(alone, model) == pytest.approx(1 / (1 / 38 + 1 / 200))
+    said = say.why(choose([worker], model), [worker], model)
+    assert said.startswith(
+        "it loads 5.26 times what the model takes, but on the same 2 cores, of which loading "
+        "needs 9%"
+    )
+
+
+@given(loaders=st.lists(LOADERS, min_size=1, max_size=8), model=MODELS)
 def test_what_is_chosen_is_as_good_as_the_best(loaders, model):
     chosen = choose(loaders, model)
     assert chosen.loader in loaders
-    assert chosen.expected <= model * 1.0001
+    assert chosen.expected <= model.samples_per_s * 1.0001
     assert chosen.expected <= chosen.loader.samples_per_s * 1.0001
     assert all(expected(one, model) * 0.98 <= chosen.expected * 1.0001 for one in loaders)
 
@@ -58,23 +82,23 @@ def test_the_simplest_of_equals_is_chosen():
         loader("host", 0, 500.0),
         loader("reference", 8, 1000.0),
     ]
-    assert choose(many, 100.0).loader.name == "decode: host, workers: 2"
-    assert choose(many, 5000.0).loader.name == "decode: cache, workers: 0"
+    assert choose(many, MODEL).loader.name == "decode: host, workers: 2"
+    assert choose(many, Model(5000.0)).loader.name == "decode: cache, workers: 0"
 
 
 def test_overlap_is_a_share():
     ours = loader("host", 2, 200.0)
-    assert overlap(ours, Run(100.0, 100.0)) == pytest.approx(1.0)
-    assert overlap(ours, Run(1 / (1 / 200 + 1 / 100), 100.0)) == pytest.approx(0.0)
-    assert overlap(ours, Run(150.0, 100.0)) == 1.0
+    assert overlap(ours, Run(100.0, MODEL)) == pytest.approx(1.0)
+    assert overlap(ours, Run(1 / (1 / 200 + 1 / 100), MODEL)) == pytest.approx(0.0)
+    assert overlap(ours, Run(150.0, MODEL)) == 1.0
     assert overlap(ours, Run(150.0, None)) is None
 
 
 def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     loaders = [loader("reference", 0, 50.0), loader("host", 0, 200.0), loader("host", 1, 190.0)]
     refused = [Refused("device", "a cpu has no JPEG decoder")]
-    choice = choose(loaders, 100.0)
-    text = "\n".join(say.advice(loaders, refused, 100.0, choice, Run(95.0, 100.0)))
+    choice = choose(loaders, MODEL)
+    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert "it loads 1.9 times what the model takes, so the model alone decides" in text
     assert "x3.00 against the published script's loading without workers" in text
@@ -90,15 +114,16 @@ def scaled(workers, rate):
 def test_other_pixels_are_never_chosen_but_told_where_they_gain():
     plain = [loader("host", 1, 50.0), loader("cache", 0, 70.0)]
     many = [*plain, scaled(0, 90.0), scaled(1, 80.0)]
-    choice = choose(many, 100.0)
+    choice = choose(many, MODEL)
     assert choice.loader is plain[0]
-    other = with_other_pixels(many, 100.0, choice)
+    other = with_other_pixels(many, MODEL, choice)
     assert other.loader.name == "decode: host, scaled_decode: true, workers: 1"
     assert other.expected == pytest.approx(80.0)
-    assert with_other_pixels(plain, 100.0, choice) is None
+    assert with_other_pixels(plain, MODEL, choice) is None
     # Where the model alone decides, nothing is gained.
-    assert with_other_pixels([*plain, scaled(1, 80.0)], 10.0, choose(plain, 10.0)) is None
-    text = "\n".join(say.advice(many, [], 100.0, choice, Run(50.0, 100.0)))
+    slow = Model(10.0)
+    assert with_other_pixels([*plain, scaled(1, 80.0)], slow, choose(plain, slow)) is None
+    text = "\n".join(say.advice(many, [], MODEL, choice, Run(50.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert (
         "Not chosen: {decode: host, scaled_decode: true, workers: 1} would make 80 samples/s, with "
@@ -108,9 +133,11 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
 
 
 def test_what_the_model_takes_is_told_with_how_it_is_known():
-    assert say.model("cpu", 43.71, sharded=False).endswith("model alone takes 43.71 samples/s.")
-    assert "sharded ranks cannot compute apart" in say.model("h100", 12345.6, sharded=True)
-    assert "12,346 samples/s" in say.model("h100", 12345.6, sharded=True)
+    assert say.model_alone("cpu", 43.71, sharded=False).endswith(
+        "model alone takes 43.71 samples/s."
+    )
+    assert "sharded ranks cannot compute apart" in say.model_alone("h100", 12345.6, sharded=True)
+    assert "12,346 samples/s" in say.model_alone("h100", 12345.6, sharded=True)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +148,7 @@ def test_what_the_model_takes_is_told_with_how_it_is_known():
     ],
 )
 def test_why(one, said):
-    assert say.why(choose([one], 100.0), [one], 100.0).startswith(said)
+    assert say.why(choose([one], MODEL), [one], MODEL).startswith(said)
 
 
 def test_published_rates_give_predictions_for_devices_without_a_number(project):

@@ -68,6 +68,8 @@ def test_loaders_are_drained_or_refused(tiny_prepared, monkeypatch):
     assert (second.decode, second.workers, second.scaled) == ("host", 1, False)
     assert (third.decode, third.workers, third.scaled) == ("host", 0, True)
     assert first.samples_per_s > 0 < second.startup_s
+    # One process cannot compute for longer than it takes (the kernel counts ticks of 10 ms).
+    assert 0 <= first.cpu_s * first.samples_per_s < 3
     # So small pictures are never decoded at a smaller scale.
     assert 15 < third.psnr_db == second.psnr_db < 80
     assert fourth == Refused(
@@ -88,16 +90,24 @@ def test_a_level_that_fails_is_told_once_and_the_others_are_measured(tiny_prepar
 
 def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
     for rank, rate in enumerate((100.0, 90.0)):
-        loaders = [Loader("host", 1, rate, 0.1 + rank), Loader("cache", 0, 10 * rate, 0.5)]
+        loaders = [
+            Loader("host", 1, rate, 0.1 + rank, cpu_s=0.01 * (1 + rank)),
+            Loader("cache", 0, 10 * rate, 0.5),
+        ]
         write_json(
             drain.answer_file(tmp_path, rank),
             {
                 "loaders": msgspec.to_builtins(loaders),
                 "refused": [{"decode": "device", "why": "no"}],
+                "cores": 1.5,
             },
         )
-    loaders, refused = tuning.gather([drain.answer_file(tmp_path, rank) for rank in (0, 1)])
-    assert loaders == [Loader("host", 1, 190.0, 1.1), Loader("cache", 0, 1900.0, 0.5)]
+    loaders, refused, cores = tuning.gather([drain.answer_file(tmp_path, rank) for rank in (0, 1)])
+    assert loaders == [
+        Loader("host", 1, 190.0, 1.1, cpu_s=pytest.approx(0.015)),
+        Loader("cache", 0, 1900.0, 0.5),
+    ]
+    assert cores == 3.0
     assert refused == [Refused("device", "no")]
 
 
@@ -115,11 +125,11 @@ def test_rates_of_all_ranks_are_read_from_a_run(tmp_path):
         events = [
             {"event": "start"},
             {"event": "window", "samples": 60, "wall_s": 2.5, "paused_s": 0.5},
-            {"event": "ceiling", "kind": "loader", "samples": 9, "wall_s": 1},
-            {"event": "ceiling", "kind": "model", "samples": rate, "wall_s": 0.5},
+            {"event": "ceiling", "kind": "loader", "samples": 9, "wall_s": 1, "cpu_s": 1},
+            {"event": "ceiling", "kind": "model", "samples": rate, "wall_s": 0.5, "cpu_s": 0.7},
         ]
         (tmp_path / name).write_text("".join(f"{json.dumps(e)}\n" for e in events))
-    assert tuning.read_run(tmp_path) == tuning.Run(60.0, 140.0)
+    assert tuning.read_run(tmp_path) == tuning.Run(60.0, tuning.Model(140.0, pytest.approx(0.02)))
     (tmp_path / "empty").mkdir()
     with pytest.raises(tuning.TuningError, match="no timed steps"):
         tuning.read_run(tmp_path / "empty")
@@ -130,7 +140,7 @@ def test_sharded_ranks_have_the_rate_of_their_steps_without_the_wait(tmp_path):
         window = {"event": "window", "samples": 60, "wall_s": 2.5, "data_wait_s": wait_s}
         (tmp_path / name).write_text(json.dumps(window) + "\n")
     assert tuning.read_run(tmp_path) == tuning.Run(48.0, None)
-    assert tuning.read_run(tmp_path, sharded=True) == tuning.Run(48.0, 60.0)
+    assert tuning.read_run(tmp_path, sharded=True) == tuning.Run(48.0, tuning.Model(60.0))
 
 
 @pytest.fixture
@@ -140,11 +150,11 @@ def stood_in(monkeypatch):
 
     def train(spec, manifest, folder):
         runs.append(spec)
-        return tuning.Run(90.0, 100.0)
+        return tuning.Run(90.0, tuning.Model(100.0, 0.01))
 
     drained = [Loader("host", 1, 200.0, 0.1), Loader("host", 0, 150.0, 0.1)]
     monkeypatch.setattr(tuning, "train", train)
-    monkeypatch.setattr(tuning, "drain", lambda *_: (drained, []))
+    monkeypatch.setattr(tuning, "drain", lambda *_: tuning.Drained(drained, [], 4.0))
     return runs
 
 
@@ -164,7 +174,9 @@ def test_the_advice_on_a_run_of_any_strategy(stood_in, tmp_path, strategy, worke
 
 
 def test_no_loader_at_all_is_told(stood_in, tmp_path, monkeypatch):
-    monkeypatch.setattr(tuning, "drain", lambda *_: ([], [Refused("host", "no libjpeg")]))
+    monkeypatch.setattr(
+        tuning, "drain", lambda *_: tuning.Drained([], [Refused("host", "no libjpeg")], 4.0)
+    )
     with pytest.raises(tuning.TuningError, match="no loader could be measured: no libjpeg"):
         tuning.tune(SPEC, tmp_path / "manifest.json", tmp_path)
 

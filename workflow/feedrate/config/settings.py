@@ -118,6 +118,10 @@ class LoaderSettings(Strict, kw_only=True):
     start_method: Annotated[
         Literal["fork", "spawn", "forkserver"], Meta(description="How workers are started.")
     ] = "fork"
+    oversubscribe: Annotated[
+        bool,
+        Meta(description="More workers than a rank has cores run too; off: such a run is refused."),
+    ] = False
     threads_per_worker: Annotated[
         Count, Meta(description="Threads of torch in a worker; workers never have more than cores.")
     ] = 1

@@ -25,6 +25,10 @@ class Placement:
     cpus: Sequence[int]
     """Logical CPUs that this rank keeps to."""
 
+    def cores_of_rank(self, local_ranks: int) -> int:
+        """Cores that this rank may keep busy: its CPUs, or its part of a smaller quota."""
+        return max(1, min(len(self.cpus), self.granted // local_ranks))
+
 
 def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     """Narrow this process to its share, and its threads to as many; call before torch is imported.

@@ -119,6 +119,7 @@ def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: fl
                 memory_gib=memory_gib,
                 world_size=row["world_size"],
                 workers=group[0]["loader_workers"],
+                cores=row["cores_granted"],
             ),
             facts.thresholds,
         )

@@ -1,5 +1,6 @@
 """The two ceilings of a cell, taken in the same job after training: loader alone, model alone."""
 
+import os
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
@@ -14,6 +15,7 @@ from feedrate.failure import classify
 from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
 from feedrate.train.meter import batch_length
+from feedrate.train.processes import cpu_time_s
 
 WARMUP_STEPS = 2
 """Steps of the model alone before its clock starts."""
@@ -82,7 +84,7 @@ def drain(
 
     The clock starts when every worker has delivered a batch, for by then all have one or more
     ready, which would count as made in no time; for the same reason whole rounds are counted.
-    `startup_s` tells what the start took.
+    `startup_s` tells what the start took, `cpu_s` what this process and its workers computed.
     """
     round_size = path.round_size
     order = EndlessBatches(len(dataset), batch_size, seed)
@@ -92,13 +94,15 @@ def drain(
     for _ in range(round_size):
         next(batches)
     adapter.synchronize()
-    start_s = perf_counter()
+    start_s, used_s = perf_counter(), cpu_time_s(os.getpid())
     samples, wall_s = 0, 0.0
     while wall_s < seconds:
         samples += sum(batch_length(next(batches)) for _ in range(round_size))
         adapter.synchronize()
         wall_s = perf_counter() - start_s
-    return {"samples": samples, "wall_s": wall_s, "startup_s": start_s - created_s}
+    cpu_s = cpu_time_s(os.getpid()) - used_s
+    startup_s = start_s - created_s
+    return {"samples": samples, "wall_s": wall_s, "cpu_s": cpu_s, "startup_s": startup_s}
 
 
 def model_alone(
@@ -117,7 +121,7 @@ def model_alone(
     for _ in range(WARMUP_STEPS):
         _optimizer_step(train, adapter, trainer, batch)
     adapter.synchronize()
-    start_s, steps = perf_counter(), 0
+    start_s, used_s, steps = perf_counter(), cpu_time_s(os.getpid()), 0
     while not steps or perf_counter() - start_s < spec.protocol.ceiling_s:
         _optimizer_step(train, adapter, trainer, batch)
         steps += 1
@@ -126,6 +130,7 @@ def model_alone(
     return {
         "samples": steps * train.batch_size * train.gradient_accumulation,
         "wall_s": wall_s,
+        "cpu_s": cpu_time_s(os.getpid()) - used_s,
     }
 
 

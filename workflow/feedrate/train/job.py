@@ -8,6 +8,7 @@ import transformers
 from feedrate.config.settings import RunSpec
 from feedrate.data.loading.pairs import collate
 from feedrate.data.loading.registry import check_decode
+from feedrate.data.loading.workers import check_workers
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.binding import Placement
 from feedrate.devices.expected import check_count, check_model
@@ -56,6 +57,7 @@ def run_job(
     write_start(log, device, world_size, placement)
     check_model(spec, device.device_model())
     check_decode(device, spec.settings.loader)
+    check_workers(spec.settings.loader, placement.cores_of_rank(local_ranks))
     check_strategy(spec)
     check_packages(spec)
     check_memory(spec, device, prepared)

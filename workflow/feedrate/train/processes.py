@@ -1,4 +1,4 @@
-"""The processes of a job: finding them all, stopping them all, and the memory they take."""
+"""The processes of a job: finding them all, stopping them all, their memory and CPU time."""
 
 import os
 import signal
@@ -77,6 +77,18 @@ def read_pss_gib(pid: int, proc: Path = PROC) -> float | None:
             if line.startswith(key):
                 return int(line.split()[1]) * 1024 / GIB
     return None
+
+
+def cpu_time_s(root: int, proc: Path = PROC) -> float:
+    """CPU seconds that `root` and all living processes below it have taken, in all threads."""
+    ticks = 0
+    for pid in (root, *_family(root)):
+        try:
+            fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _family(root: int) -> list[int]:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +26,7 @@ from feedrate.files import write_json, write_text
 from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings
 from feedrate.tuning import say
-from feedrate.tuning.advice import Choice, Loader, Refused, Run, choose
+from feedrate.tuning.advice import Choice, Loader, Model, Refused, Run, choose
 from feedrate.tuning.drain import answer_file, with_loader
 
 STEPS = 30
@@ -35,6 +37,15 @@ CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
 SHOWN_LATER = "FEEDRATE_ADVICE_LATER"
 """Environment variable: who started the workflow shows advice.txt at its end."""
+
+
+class Drained(NamedTuple):
+    """What the loaders alone made."""
+
+    loaders: list[Loader]
+    refused: list[Refused]
+    cores: float
+    """Of all ranks together."""
 
 
 class TuningError(Exception):
@@ -94,27 +105,30 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
     plain = train(with_loader(spec, decode="host", workers=workers), manifest, out / "model")
-    if plain.model_samples_per_s is None:
+    if plain.model is None:
         raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
-    loaders, refused = drain(spec, manifest, out / "loaders")
+    loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
-    choice = choose(loaders, plain.model_samples_per_s)
+    model = plain.model._replace(cores=cores)
+    choice = choose(loaders, model)
     picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}
     run = train(with_loader(spec, **picked), manifest, out / "check")
     lines = [
-        say.model(spec.device, plain.model_samples_per_s, sharded=sharded),
-        *say.advice(loaders, refused, plain.model_samples_per_s, choice, run),
+        say.model_alone(spec.device, model.samples_per_s, sharded=sharded),
+        *say.advice(loaders, refused, model, choice, run),
     ]
-    return lines, told(plain, loaders, refused, choice, run)
+    return lines, told(model, loaders, refused, choice, run)
 
 
 def told(
-    plain: Run, loaders: list[Loader], refused: list[Refused], choice: Choice, run: Run
+    model: Model, loaders: list[Loader], refused: list[Refused], choice: Choice, run: Run
 ) -> dict[str, object]:
     """The numbers behind the advice."""
     return {
-        "model_samples_per_s": plain.model_samples_per_s,
+        "model_samples_per_s": model.samples_per_s,
+        "model_cpu_s_per_sample": model.cpu_s,
+        "cores": model.cores,
         "loaders": msgspec.to_builtins(loaders),
         "refused": msgspec.to_builtins(refused),
         "use": {"decode": choice.loader.decode, "workers": choice.loader.workers},
@@ -147,23 +161,29 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     Sharded ranks cannot compute apart: their rate is that of the steps, less the longest time that
     a rank waited for data (the others waited for that rank).
     """
-    samples, wall_s, wait_s, model = 0, 0.0, 0.0, 0.0
+    samples, wall_s, wait_s = 0, 0.0, 0.0
+    alone: list[dict[str, float]] = []
     for file in sorted(folder.glob("events*.jsonl")):
         events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         windows = [event for event in events if event["event"] == "window"]
         samples += sum(window["samples"] for window in windows)
         wall_s = max(wall_s, sum(w["wall_s"] - (w.get("paused_s") or 0) for w in windows))
         wait_s = max(wait_s, sum(w.get("data_wait_s") or 0 for w in windows))
-        ceilings = [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
-        model += sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in ceilings)
+        alone += [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
     if not wall_s:
         raise TuningError(f"{folder}: no timed steps in its events")
     if sharded:
-        model = samples / (wall_s - wait_s)
-    return Run(samples / wall_s, model or None)
+        return Run(samples / wall_s, Model(samples / (wall_s - wait_s)))
+    if not alone:
+        return Run(samples / wall_s, None)
+    rate = sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in alone)
+    cpu_s = sum(ceiling["cpu_s"] for ceiling in alone) / sum(
+        ceiling["samples"] for ceiling in alone
+    )
+    return Run(samples / wall_s, Model(rate, cpu_s))
 
 
-def drain(spec: RunSpec, manifest: Path, folder: Path) -> tuple[list[Loader], list[Refused]]:
+def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     """The rates of all loaders, by as many processes as the run has ranks."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -184,7 +204,7 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> tuple[list[Loader], li
     return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
 
-def gather(files: Sequence[Path]) -> tuple[list[Loader], list[Refused]]:
+def gather(files: Sequence[Path]) -> Drained:
     """What the ranks measured, together, of the loaders that all of them have; the slowest start
     counts."""
     answers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
@@ -200,11 +220,12 @@ def gather(files: Sequence[Path]) -> tuple[list[Loader], list[Refused]]:
             ranks[0],
             samples_per_s=sum(loader.samples_per_s for loader in ranks),
             startup_s=max(loader.startup_s for loader in ranks),
+            cpu_s=fmean(loader.cpu_s for loader in ranks),
         )
         for ranks in by_name.values()
         if len(ranks) == len(files)
     ]
-    return loaders, list(refused.values())
+    return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
 
 
 if __name__ == "__main__":

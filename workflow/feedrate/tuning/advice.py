@@ -1,8 +1,10 @@
-"""Which loader to use: `min(loader rate, model rate)` by the same model that a study fits.
+"""Which loader to use: `min(loader rate, model rate)` by the same model that a study fits, and
+no more than the host's cores can do of both together.
 
 Scaled decoding makes other pixels, so it is never chosen: where it gains, that is told beside.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ class Loader(msgspec.Struct, frozen=True):
     samples_per_s: float
     """Of all ranks together."""
     startup_s: float
+    cpu_s: float = 0.0
+    """CPU seconds that a sample costs, in all processes; 0: not known."""
     scaled: bool = False
     psnr_db: float | None = None
     """How near its pixels are to the reference's; None: equal."""
@@ -44,13 +48,22 @@ class Refused(msgspec.Struct, frozen=True):
     scaled: bool = False
 
 
+class Model(NamedTuple):
+    """The model alone, all ranks, on a batch that stays on the device; of a sharded one, its steps
+    without their waiting for data."""
+
+    samples_per_s: float
+    cpu_s: float = 0.0
+    """CPU seconds that a sample costs the host; 0: not known."""
+    cores: float = math.inf
+    """Of the host, for all ranks and their workers."""
+
+
 class Run(NamedTuple):
     """A real training run, all ranks."""
 
     samples_per_s: float
-    model_samples_per_s: float | None
-    """The model alone, on a batch that stays on the device; of a sharded one, its steps without
-    their waiting for data."""
+    model: Model | None
 
 
 class Choice(NamedTuple):
@@ -61,23 +74,28 @@ class Choice(NamedTuple):
     """Samples/s."""
 
 
-def expected(loader: Loader, model_samples_per_s: float) -> float:
+def expected(loader: Loader, model: Model) -> float:
     """Samples/s of a training run: the smaller of both rates, or one after the other where the
-    process that trains loads too."""
+    process that trains loads too; never more than the cores can compute of both."""
     in_turn = loader.workers == 0 and loader.decode != "device"
     beside = max(1, loader.workers)
     td_s = (1 if in_turn else beside) / loader.samples_per_s
-    return predict(0 if in_turn else beside, 1 / model_samples_per_s, td_s)
+    rate = predict(0 if in_turn else beside, 1 / model.samples_per_s, td_s)
+    return rate if in_turn else min(rate, shared(loader, model))
 
 
-def choose(loaders: Sequence[Loader], model_samples_per_s: float) -> Choice:
+def shared(loader: Loader, model: Model) -> float:
+    """Samples/s that the host's cores can load and compute side by side."""
+    cpu_s = loader.cpu_s + model.cpu_s
+    return model.cores / cpu_s if cpu_s else math.inf
+
+
+def choose(loaders: Sequence[Loader], model: Model) -> Choice:
     """The simplest of those that are as good as the best, with the pixels of a full decode.
 
     Raises ValueError where there is none.
     """
-    rates = [
-        (loader, expected(loader, model_samples_per_s)) for loader in loaders if not loader.scaled
-    ]
+    rates = [(loader, expected(loader, model)) for loader in loaders if not loader.scaled]
     enough = (1 - AS_GOOD) * max(rate for _, rate in rates)
     return min(
         (Choice(loader, rate) for loader, rate in rates if rate >= enough),
@@ -85,11 +103,9 @@ def choose(loaders: Sequence[Loader], model_samples_per_s: float) -> Choice:
     )
 
 
-def with_other_pixels(
-    loaders: Sequence[Loader], model_samples_per_s: float, choice: Choice
-) -> Choice | None:
+def with_other_pixels(loaders: Sequence[Loader], model: Model, choice: Choice) -> Choice | None:
     """The best scaled decoding, where it gains on what was chosen; None: it does not."""
-    scaled = [Choice(x, expected(x, model_samples_per_s)) for x in loaders if x.scaled]
+    scaled = [Choice(x, expected(x, model)) for x in loaders if x.scaled]
     best = max(scaled, key=lambda other: other.expected, default=None)
     return best if best and best.expected > (1 + AS_GOOD) * choice.expected else None
 
@@ -99,8 +115,8 @@ def overlap(loader: Loader, run: Run) -> float | None:
 
     None where the model's rate is not known.
     """
-    if run.model_samples_per_s is None:
+    if run.model is None:
         return None
-    loading_s, computing_s = 1 / loader.samples_per_s, 1 / run.model_samples_per_s
+    loading_s, computing_s = 1 / loader.samples_per_s, 1 / run.model.samples_per_s
     hidden_s = loading_s + computing_s - 1 / run.samples_per_s
     return min(1.0, max(0.0, hidden_s / min(loading_s, computing_s)))

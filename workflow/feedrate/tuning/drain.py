@@ -50,16 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rank, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)
     prepare_process(spec, options.run)
-    found = list(drains(spec, options.data, local_rank, local_ranks, placement.granted))
+    cores = placement.cores_of_rank(local_ranks)
+    found = list(drains(spec, options.data, local_rank, local_ranks, cores))
     loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
     refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
-    write_json(answer_file(options.run, rank), {"loaders": loaders, "refused": refused})
+    answer = {"loaders": loaders, "refused": refused, "cores": cores}
+    write_json(answer_file(options.run, rank), answer)
     return 0
 
 
 def candidates(cores: int) -> Iterator[Candidate]:
     """Levels and workers to try on so many cores of a rank: no more workers than cores."""
-    workers = [n for n in WORKERS if n <= max(1, cores)]
+    workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
     yield from (Candidate("host", n) for n in workers)
     yield from (Candidate("host", n, scaled=True) for n in workers)
@@ -92,8 +94,10 @@ def drains(
             yield Refused(one.decode, classify(error).message, one.scaled)
         else:
             psnr_db.setdefault(level, measured.get("psnr_db"))
-            rate, startup_s = measured["samples"] / measured["wall_s"], measured["startup_s"]
-            yield Loader(one.decode, one.workers, rate, startup_s, one.scaled, psnr_db[level])
+            samples, startup_s = measured["samples"], measured["startup_s"]
+            rate, cpu_s = samples / measured["wall_s"], measured["cpu_s"] / samples
+            facts = (rate, startup_s, cpu_s, one.scaled, psnr_db[level])
+            yield Loader(one.decode, one.workers, *facts)
 
 
 def _measure(

@@ -6,15 +6,17 @@ from feedrate.results.loader_model import Row
 from feedrate.tuning.advice import (
     Choice,
     Loader,
+    Model,
     Refused,
     Run,
     expected,
     overlap,
+    shared,
     with_other_pixels,
 )
 
 
-def model(device: str, samples_per_s: float, *, sharded: bool) -> str:
+def model_alone(device: str, samples_per_s: float, *, sharded: bool) -> str:
     """What the model takes, and how that is known."""
     if not sharded:
         return f"Loaders on {device}; the model alone takes {rate(samples_per_s)} samples/s."
@@ -27,7 +29,7 @@ def model(device: str, samples_per_s: float, *, sharded: bool) -> str:
 def advice(
     loaders: Sequence[Loader],
     refused: Sequence[Refused],
-    model_samples_per_s: float,
+    model: Model,
     choice: Choice,
     run: Run,
 ) -> Iterator[str]:
@@ -37,16 +39,16 @@ def advice(
     for loader in loaders:
         yield (
             f"{level(loader):12} {loader.workers:7} {rate(loader.samples_per_s):>9} "
-            f"{rate(expected(loader, model_samples_per_s)):>9} {loader.startup_s:8.2g} "
+            f"{rate(expected(loader, model)):>9} {loader.startup_s:8.2g} "
             f"{pixels(loader):>8}"
         )
     for lacking in refused:
         yield f"{level(lacking)}: cannot be used: {lacking.why}"
     yield ""
     yield f"Use loader: {{{choice.loader.name}}}"
-    yield f"Why: {why(choice, loaders, model_samples_per_s)}"
+    yield f"Why: {why(choice, loaders, model)}"
     yield f"Expect: {rate(choice.expected)} samples/s. {told(choice, run)}"
-    if other := with_other_pixels(loaders, model_samples_per_s, choice):
+    if other := with_other_pixels(loaders, model, choice):
         yield (
             f"Not chosen: {{{other.loader.name}}} would make {rate(other.expected)} samples/s, "
             f"with pixels {pixels(other.loader)} from the published script's, so another workload."
@@ -68,13 +70,19 @@ def rate(samples_per_s: float) -> str:
     return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
 
 
-def why(choice: Choice, loaders: Sequence[Loader], model_samples_per_s: float) -> str:
+def why(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
     """What binds, and what was gained."""
     loader = choice.loader
-    times = loader.samples_per_s / model_samples_per_s
+    times = loader.samples_per_s / model.samples_per_s
     if loader.workers == 0 and loader.decode != "device":
-        cost = 1 - choice.expected / model_samples_per_s
+        cost = 1 - choice.expected / model.samples_per_s
         text = f"without workers loading takes {cost:.1%} of a step"
+    elif times >= 1 and shared(loader, model) <= choice.expected:
+        both = loader.cpu_s + model.cpu_s
+        text = (
+            f"it loads {times:.3g} times what the model takes, but on the same "
+            f"{model.cores:.3g} cores, of which loading needs {loader.cpu_s / both:.0%}"
+        )
     elif times >= 1:
         text = f"it loads {times:.3g} times what the model takes, so the model alone decides"
     else:
@@ -82,7 +90,7 @@ def why(choice: Choice, loaders: Sequence[Loader], model_samples_per_s: float) -
     plain = next((x for x in loaders if (x.decode, x.workers) == ("reference", 0)), None)
     if plain is None or loader is plain:
         return f"{text}."
-    gain = choice.expected / expected(plain, model_samples_per_s)
+    gain = choice.expected / expected(plain, model)
     return f"{text}; x{gain:.2f} against the published script's loading without workers."
 
 

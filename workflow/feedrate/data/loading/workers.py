@@ -10,6 +10,7 @@ from torch.utils.data import get_worker_info
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.pairs import PairDataset, fetch_of
 from feedrate.data.loading.slots import Slots
+from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.devices.leash import die_with_parent
 
@@ -38,6 +39,18 @@ class WorkerStart:
             info.dataset.slots = self.slots
         if self._then is not None:
             self._then(worker)
+
+
+def check_workers(settings: LoaderSettings, cores: int) -> None:
+    """Raise UnsupportedError for more worker processes than a rank has `cores`, unless they are
+    wanted all the same. A device's decoder has threads that wait for files instead."""
+    processes = 0 if settings.decode == "device" else settings.workers
+    if processes > max(1, cores) and not settings.oversubscribe:
+        raise UnsupportedError(
+            f"loader.workers: {processes} workers, but each rank has {cores} "
+            f"core{'s' * (cores != 1)}; ask for fewer, give the job more cores, or set "
+            "loader.oversubscribe: true"
+        )
 
 
 def worker_threads(settings: LoaderSettings, cores: int) -> int:
