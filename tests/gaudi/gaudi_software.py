@@ -11,18 +11,11 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
 from feedrate.config.software import Software
 from feedrate.devices.expected import MODEL_PATTERNS
 from feedrate.results.record import Record, read_record
+from tiny_spec import tiny_spec
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -48,14 +41,7 @@ def make_spec(
     **protocol: Any,
 ) -> RunSpec:
     """A tiny BridgeTower on `count` stand-ins; further settings by the part they belong to."""
-    parts = {
-        "model": ModelSettings(**{"name": "bridgetower", "size": "tiny", **(model or {})}),
-        "loader": LoaderSettings(**{"max_tokens": 8, **(loader or {})}),
-        "train": TrainSettings(**{"batch_size": 4, "precision": "fp32", **(train or {})}),
-        "hpu": HpuSettings(**(hpu or {})),
-    }
-    return RunSpec(
-        study="study",
+    return tiny_spec(
         device="gaudi2",
         kind="hpu",
         count=count,
@@ -63,13 +49,11 @@ def make_spec(
         software=Software(
             python=str(PYTHON), environment={"PYTHONPATH": PYTHONPATH, **(environment or {})}
         ),
-        cell="workers=0",
-        levels={"workers": 0},
-        repeat=1,
-        seed=7,
-        dataset="tiny",
-        settings=Settings(**parts),
-        protocol=Protocol(**{"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05, **protocol}),
+        model=model,
+        loader=loader,
+        train=train,
+        hpu=hpu,
+        protocol={"ceiling_s": 0.05, **protocol},
     )
 
 

@@ -15,19 +15,27 @@ BAD = ("failed", "invalid")
 
 
 def show(report: Path | None) -> None:
-    """Print a row per cell of every study that has results, then the report's path, to stdout."""
+    """Print a row per cell of the studies in the report, then its path, to stdout."""
     console = output()
-    for path in sorted(Path(paths.RESULTS).glob("*/cells.csv")):
-        with path.open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
+    for study, rows in _by_study(Path(paths.of_all_studies(paths.CELLS_CSV))).items():
         shown = [row for row in rows if row["status"] != "unsupported"]
         console.print()
-        console.print(_table(path.parent.name, shown))
+        console.print(_table(study, shown))
         if lacking := len(rows) - len(shown):
             console.print(f"and cells that a device does not support: {lacking}", style="dim")
     if report is not None:
         console.print()
         console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)
+
+
+def _by_study(cells: Path) -> dict[str, list[dict[str, str]]]:
+    """The rows of cells.csv by study; none where the workflow did not come so far."""
+    studies: dict[str, list[dict[str, str]]] = {}
+    if cells.is_file():
+        with cells.open(newline="", encoding="utf-8") as stream:
+            for row in csv.DictReader(stream):
+                studies.setdefault(row["study"], []).append(row)
+    return studies
 
 
 def _table(study: str, rows: list[dict[str, str]]) -> Table:

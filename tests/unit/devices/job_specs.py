@@ -2,16 +2,9 @@
 
 from typing import Any
 
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
 from feedrate.config.software import Software
+from tiny_spec import tiny_spec
 
 
 def make_job(
@@ -26,9 +19,7 @@ def make_job(
     **software: Any,
 ) -> RunSpec:
     """A spec; `software` are the fields of that."""
-    model = ModelSettings(name="bridgetower", size="tiny", checkpoint=checkpoint)
-    return RunSpec(
-        study="study",
+    return tiny_spec(
         device=device,
         kind=kind,
         count=count,
@@ -36,15 +27,7 @@ def make_job(
         launcher=launcher,
         software=Software(**software),
         cell="workers=0,decode=host",
-        levels={"workers": 0},
-        repeat=1,
-        seed=7,
-        dataset="tiny",
-        settings=Settings(
-            model=model,
-            loader=LoaderSettings(max_tokens=8),
-            train=TrainSettings(batch_size=4, precision="fp32"),
-            hpu=HpuSettings(mode=mode),
-        ),
-        protocol=Protocol(steps=3, warmup_steps=1, ceiling_s=0.05),
+        model={"checkpoint": checkpoint},
+        hpu={"mode": mode},
+        protocol={"steps": 3, "ceiling_s": 0.05},
     )

@@ -4,15 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.settings import (
-    InferenceSettings,
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
+from tiny_spec import tiny_spec
 
 STEPS, WARMUP = 5, 2
 
@@ -49,24 +42,15 @@ def make_spec(
     **train: Any,
 ) -> RunSpec:
     """An inference run of a tiny model: 5 passes of 2 pairs, the first 2 left out."""
-    settings = Settings(
-        model=ModelSettings(name=model, size="tiny"),
-        loader=LoaderSettings(**{"max_tokens": 8, "decode": "host", **(loader or {})}),
-        train=TrainSettings(**{"batch_size": 2, "precision": "fp32", **train}),
-        inference=InferenceSettings(head=head, preprocessing=preprocessing),
-    )
-    return RunSpec(
+    return tiny_spec(
         task="inference",
-        study="study",
         device=kind,
         kind=kind,
-        count=1,
-        launcher="single",
         cell="batch=2",
         levels={"batch": 2},
-        repeat=1,
-        seed=7,
-        dataset="tiny",
-        settings=settings,
-        protocol=Protocol(**{"steps": STEPS, "warmup_steps": WARMUP, **(protocol or {})}),
+        model={"name": model},
+        loader={"decode": "host", **(loader or {})},
+        train={"batch_size": 2, **train},
+        inference={"head": head, "preprocessing": preprocessing},
+        protocol={"steps": STEPS, "warmup_steps": WARMUP, **(protocol or {})},
     )

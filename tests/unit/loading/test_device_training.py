@@ -8,14 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
 from feedrate.config.store import store_spec
 from feedrate.data.loading import registry
 from feedrate.data.loading.distance import Distance
@@ -28,28 +20,16 @@ from feedrate.train.events import EventLog
 from feedrate.train.job import run_job
 from feedrate.train.opening import Options
 from feedrate.train.trainer import MeteredTrainer
+from tiny_spec import tiny_spec
 
 
 def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protocol):
-    return RunSpec(
-        study="study",
-        device="cpu",
-        kind="cpu",
-        count=1,
-        launcher="single",
+    return tiny_spec(
         cell=f"decode={decode}",
         levels={"decode": decode},
-        repeat=1,
-        seed=7,
-        dataset="tiny",
-        settings=Settings(
-            model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(
-                decode=decode, workers=workers, max_tokens=8, **(augmentation or {})
-            ),
-            train=TrainSettings(batch_size=4, gradient_accumulation=accumulation, precision="fp32"),
-        ),
-        protocol=Protocol(**{"steps": 8, "warmup_steps": 1, "ceiling_s": 0.05} | protocol),
+        loader={"decode": decode, "workers": workers, **(augmentation or {})},
+        train={"gradient_accumulation": accumulation},
+        protocol={"steps": 8, "ceiling_s": 0.05, **protocol},
     )
 
 

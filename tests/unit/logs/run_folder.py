@@ -6,14 +6,8 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
+from tiny_spec import tiny_spec
 
 STEP_S = 0.5
 WAIT_S = 0.1
@@ -23,23 +17,19 @@ def make_spec(**changes: Any) -> RunSpec:
     """Two ranks, 3 warm-up steps of 13, batch 4 x 2 micro-steps."""
     values: dict[str, Any] = {
         "study": "loading",
+        "seed": 42,
+        "dataset": "generated",
         "device": "gpu",
         "kind": "cuda",
         "count": 2,
         "launcher": "torchrun",
         "cell": "workers=1",
         "levels": {"workers": 1},
-        "repeat": 1,
-        "seed": 42,
-        "dataset": "generated",
-        "settings": Settings(
-            model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(workers=1),
-            train=TrainSettings(batch_size=4, gradient_accumulation=2, precision="bf16"),
-        ),
-        "protocol": Protocol(steps=13, warmup_steps=3),
+        "loader": {"workers": 1},
+        "train": {"gradient_accumulation": 2, "precision": "bf16"},
+        "protocol": {"steps": 13, "warmup_steps": 3},
     }
-    return RunSpec(**(values | changes))
+    return tiny_spec(**(values | changes))
 
 
 def rank_events(spec: RunSpec, rank: int, *, wall_s: float | None = None) -> list[dict[str, Any]]:

@@ -10,28 +10,15 @@ import msgspec
 import pytest
 import torch
 
-from feedrate.config.settings import ModelSettings, Protocol, RunSpec, Settings, TrainSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.models.float8 import use_float8
 from feedrate.train.arguments import cast_for_training, check_packages, further_arguments
+from tiny_spec import tiny_spec
 
 
 def make_spec(kind="cuda", **train):
-    return RunSpec(
-        study="study",
-        device=kind,
-        kind=kind,
-        count=1,
-        launcher="single",
-        cell="",
-        levels={},
-        repeat=1,
-        seed=3,
-        dataset="own",
-        settings=Settings(
-            model=ModelSettings(name="vit", size="tiny"), train=TrainSettings(**train)
-        ),
-        protocol=Protocol(steps=2, warmup_steps=1),
+    return tiny_spec(
+        device=kind, kind=kind, model={"name": "vit"}, train={"precision": "bf16", **train}
     )
 
 

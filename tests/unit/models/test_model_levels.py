@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from feedrate.config.settings import LoaderSettings, ModelSettings, Protocol, RunSpec, Settings
+from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.config.store import store_spec
 from feedrate.data.loading.registry import open_path
 from feedrate.data.stored import store_folder
@@ -16,6 +16,7 @@ from feedrate.models.tokenizers import UNKNOWN
 from feedrate.train import store
 from feedrate.train.ceilings import EndlessBatches
 from feedrate.train.opening import make_dataset
+from tiny_spec import tiny_spec
 
 LEVELS = ["reference", "host", "cache"]
 
@@ -27,21 +28,8 @@ def own(labelled, tmp_path_factory):
 
 
 def make_spec(name, decode):
-    loader = LoaderSettings(decode=decode, max_tokens=16)
-    return RunSpec(
-        study="study",
-        device="cpu",
-        kind="cpu",
-        count=1,
-        launcher="single",
-        cell="",
-        levels={},
-        repeat=1,
-        seed=3,
-        dataset="own",
-        settings=Settings(model=ModelSettings(name=name, size="tiny"), loader=loader),
-        protocol=Protocol(steps=2, warmup_steps=1),
-    )
+    loader = {"decode": decode, "max_tokens": 16}
+    return tiny_spec(seed=3, dataset="own", model={"name": name}, loader=loader)
 
 
 def made_store(spec, prepared):

@@ -8,10 +8,11 @@ import pytest
 from feedrate import summary
 
 COLUMNS = (
-    *("device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
+    *("study", "device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
     *("data_wait_share", "verdict", "recommended", "noisy"),
 )
 GOOD = {
+    "study": "mini",
     "device": "cpu",
     "cell": "workers=0~decode=host",
     "status": "ok",
@@ -23,6 +24,8 @@ GOOD = {
     "recommended": "True",
 }
 
+BAD = {"study": "mini", "device": "cpu", "cell": "workers=2~decode=host"}
+
 
 @pytest.fixture
 def shown(tmp_path, monkeypatch, capsys):
@@ -30,12 +33,12 @@ def shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def show(*cells, report=None):
-        file = tmp_path / "results/mini/cells.csv"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w", newline="") as stream:
-            writer = csv.DictWriter(stream, COLUMNS, restval="")
-            writer.writeheader()
-            writer.writerows(cells)
+        for folder in ("results", "results/of_an_earlier_call"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            with (tmp_path / folder / "cells.csv").open("w", newline="") as stream:
+                writer = csv.DictWriter(stream, COLUMNS, restval="")
+                writer.writeheader()
+                writer.writerows(cells)
         summary.show(report)
         return [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
@@ -54,7 +57,13 @@ def test_a_row_for_each_cell_with_the_factors_that_tell_them_apart(shown):
 
 def test_what_failed_is_told_with_its_cause_in_one_line(shown):
     cause = "rank 3 was killed by signal 9 (Killed; the kernel killed it for want of memory)"
-    bad = {"device": "cpu", "cell": "workers=2~decode=host", "status": "failed", "cause": cause}
+    bad = {
+        "study": "mini",
+        "device": "cpu",
+        "cell": "workers=2~decode=host",
+        "status": "failed",
+        "cause": cause,
+    }
     row = shown(GOOD, bad)[-1]
     assert " failed " in row
     assert row.endswith(cause)
@@ -62,7 +71,13 @@ def test_what_failed_is_told_with_its_cause_in_one_line(shown):
 
 def test_cells_that_a_device_cannot_do_are_counted(shown):
     lines = shown(
-        GOOD, {"device": "cpu", "cell": "workers=0~decode=device", "status": "unsupported"}
+        GOOD,
+        {
+            "study": "mini",
+            "device": "cpu",
+            "cell": "workers=0~decode=device",
+            "status": "unsupported",
+        },
     )
     assert lines[-1] == "and cells that a device does not support: 1"
 

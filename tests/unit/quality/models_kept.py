@@ -8,37 +8,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from transformers import set_seed
 
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
 from feedrate.models.build import build
+from tiny_spec import tiny_spec
 
 SEED = 7
 
 
 def make_spec(name="bridgetower", precision="fp32", **loader) -> RunSpec:
-    return RunSpec(
-        study="study",
-        device="cpu",
-        kind="cpu",
-        count=1,
-        launcher="single",
-        cell="workers=0",
-        levels={"workers": 0},
-        repeat=1,
+    return tiny_spec(
         seed=SEED,
-        dataset="tiny",
-        settings=Settings(
-            model=ModelSettings(name=name, size="tiny"),
-            loader=LoaderSettings(max_tokens=8, **loader),
-            train=TrainSettings(batch_size=4, precision=precision),
-        ),
-        protocol=Protocol(steps=2, warmup_steps=1, save_checkpoints=True),
+        model={"name": name},
+        loader=loader,
+        train={"precision": precision},
+        protocol={"steps": 2, "save_checkpoints": True},
     )
 
 

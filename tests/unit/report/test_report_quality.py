@@ -2,6 +2,7 @@
 
 import csv
 
+import msgspec
 import pytest
 from report_samples import STUDY, make_project, write_results
 
@@ -87,7 +88,10 @@ def test_words_for_shares_and_for_losses():
 
 def test_the_headline_tells_what_training_adds():
     said = qualities.headline(ROWS, "cpu")
-    assert "from 21% to 55% (40% to 70%; by lot 20%)" in said
+    assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%)")
+    other = [msgspec.structs.replace(row, cell="model=clip") for row in ROWS]
+    worse = [msgspec.structs.replace(row, value=0.2) for row in ROWS]
+    assert qualities.headline([*worse, *other], "cpu").endswith(" by lot 20%) with model = clip")
 
 
 @pytest.mark.parametrize(

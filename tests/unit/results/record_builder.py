@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.config.plan import Unsupported, cell_name
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.results.record import (
     Ceilings,
@@ -29,6 +22,7 @@ from feedrate.results.settings import (
     PublishedFacts,
     PublishedStudy,
 )
+from tiny_spec import tiny_spec
 
 FACTORS = {
     "workers": Factor(sets="loader.workers", levels=[0, 1, 2]),
@@ -42,23 +36,14 @@ def make_spec(workers: int = 0, decode: str = "host", **changes: Any) -> RunSpec
     levels = {"workers": workers, "decode": decode}
     values: dict[str, Any] = {
         "study": "loading",
-        "device": "cpu",
-        "kind": "cpu",
-        "count": 1,
-        "launcher": "single",
-        "cell": cell_name(levels),
-        "levels": levels,
-        "repeat": 1,
         "seed": 42,
         "dataset": "generated",
-        "settings": Settings(
-            model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(workers=workers, decode=decode),
-            train=TrainSettings(batch_size=4, precision="fp32"),
-        ),
-        "protocol": Protocol(steps=12, warmup_steps=2),
+        "cell": cell_name(levels),
+        "levels": levels,
+        "loader": levels,
+        "protocol": {"steps": 12, "warmup_steps": 2},
     }
-    return RunSpec(**(values | changes))
+    return tiny_spec(**(values | changes))
 
 
 def make_measurement(rate: float = 10.0, **changes: Any) -> Measurement:

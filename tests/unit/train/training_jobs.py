@@ -9,14 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
+from feedrate.config.settings import RunSpec
+from tiny_spec import tiny_spec
 
 
 def make_spec(
@@ -30,25 +24,16 @@ def make_spec(
     **protocol,
 ) -> RunSpec:
     """A spec of the tiny model on the tiny dataset."""
-    return RunSpec(
-        study="study",
+    return tiny_spec(
         device=kind,
         kind=kind,
         count=count,
         launcher="single" if count == 1 else "torchrun",
         cell=f"workers={workers}",
         levels={"workers": workers},
-        repeat=1,
-        seed=7,
-        dataset="tiny",
-        settings=Settings(
-            model=ModelSettings(name="bridgetower", size="tiny"),
-            loader=LoaderSettings(workers=workers, max_tokens=8, oversubscribe=oversubscribe),
-            train=TrainSettings(
-                batch_size=batch_size, gradient_accumulation=accumulation, precision="fp32"
-            ),
-        ),
-        protocol=Protocol(**{"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05, **protocol}),
+        loader={"workers": workers, "oversubscribe": oversubscribe},
+        train={"batch_size": batch_size, "gradient_accumulation": accumulation},
+        protocol={"ceiling_s": 0.05, **protocol},
     )
 
 

@@ -5,36 +5,14 @@ import json
 import msgspec
 import pytest
 
-from feedrate.config.settings import (
-    LoaderSettings,
-    ModelSettings,
-    Protocol,
-    RunSpec,
-    Settings,
-    TrainSettings,
-)
 from feedrate.files import write_json
 from feedrate.tuning import __main__ as tuning
 from feedrate.tuning import drain
 from feedrate.tuning.advice import Loader, Refused
+from tiny_spec import tiny_spec
 
-SPEC = RunSpec(
-    study="study",
-    device="cpu",
-    kind="cpu",
-    count=1,
-    launcher="single",
-    cell="workers=0",
-    levels={"workers": 0},
-    repeat=1,
-    seed=3,
-    dataset="tiny",
-    settings=Settings(
-        model=ModelSettings(name="bridgetower", size="tiny"),
-        loader=LoaderSettings(max_tokens=8),
-        train=TrainSettings(batch_size=4, precision="fp32"),
-    ),
-    protocol=Protocol(steps=100, warmup_steps=6, ceiling_s=10, evaluate=True),
+SPEC = tiny_spec(
+    protocol={"steps": 100, "warmup_steps": 6, "ceiling_s": 10, "evaluate": True},
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedrate.config.base import level_text
-from feedrate.report import qualities, text
+from feedrate.report import lessons, qualities, text
 from feedrate.report.alone import loaders_alone
 from feedrate.report.beside import beside_published
 from feedrate.report.climbs import elsewhere, ran_out, reached
@@ -12,7 +12,6 @@ from feedrate.report.grid import factor_label, recommended_cell, told, unsupport
 from feedrate.report.latencies import quickest_and_busiest
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
 from feedrate.report.settings import StudySettings
-from feedrate.results.loader_model import POOR_FIT
 from feedrate.results.settings import WORKERS
 
 
@@ -113,7 +112,8 @@ def points(
         found += _noise(settings, mine, where)
         beside = " ".join(beside_published(settings, mine, device))
         found += [Point(f"Beside the published devices{where}", beside)] if beside else []
-    return found + _taught(settings, fits) + _claims(claims)
+    learnt = [*lessons.taught(settings, fits), *lessons.checked(claims)]
+    return found + [Point(*one) for one in learnt]
 
 
 def _asks_for_quality(settings: StudySettings) -> bool:
@@ -234,54 +234,3 @@ def _noise(settings: StudySettings, cells: Sequence[CellRow], where: str) -> lis
         return []
     said = f"the repeats differ widely at {text.listed(noisy)}; smaller gaps there say nothing."
     return [Point(f"Noise{where}", said[0].upper() + said[1:])]
-
-
-def _taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Point]:
-    """What the loader model says of the published numbers, and of ours."""
-    theirs = [fit for fit in fits if fit.origin != "here"]
-    free: dict[int, list[str]] = {}
-    for device in dict.fromkeys(fit.device for fit in theirs):
-        mine = [f for f in theirs if f.device == device and f.bound == "compute"]
-        workers = [f.loader_workers for f in mine if f.loader_workers is not None]
-        if workers:
-            free.setdefault(min(workers), []).append(settings.label(device))
-    said = [
-        f"{text.listed(names)} look compute-bound from {text.count(workers, 'worker')} on."
-        for workers, names in free.items()
-    ]
-    said += dict.fromkeys(fit.across_devices for fit in theirs if fit.across_devices)
-    found = [Point("What the published numbers say", " ".join(said))] if said else []
-    ours: dict[str, FitRow] = {}
-    for fit in fits:
-        if fit.origin == "here" and fit.reading:
-            ours.setdefault(fit.device, fit)
-    return found + [Point("What ours say", _reading(settings, fit)) for fit in ours.values()]
-
-
-def _reading(settings: StudySettings, fit: FitRow) -> str:
-    """The fit's own words, unless it is so far off that they would mislead."""
-    if fit.max_error is None or fit.max_error <= POOR_FIT:
-        return fit.reading
-    return (
-        f"On {settings.label(fit.device)} the model of two constants, which explains the published "
-        f"numbers, is off by up to {text.share(fit.max_error)}: something else counts there, such "
-        "as cores that workers and training share."
-    )
-
-
-def _claims(claims: Sequence[ClaimRow]) -> list[Point]:
-    if not claims:
-        return []
-    checked = [claim for claim in claims if claim.published_verdict and claim.published_value]
-    agree = sum(claim.published_verdict == "consistent" for claim in checked)
-    verdicts = [claim.verdict for claim in claims]
-    held, broken = verdicts.count("holds"), verdicts.count("does not")
-    printed = (
-        f"Of the ratios that the source prints, {agree} of {len(checked)} agree with its own "
-        "table. "
-    )
-    said = (
-        f"Measured here: {held} hold, {broken} do not, "
-        f"{len(verdicts) - held - broken} have no data here."
-    )
-    return [Point("Claims", printed * bool(checked) + said)]

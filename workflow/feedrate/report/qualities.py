@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from feedrate.config.base import BETWEEN_LEVELS
+from feedrate.config.published import parse_levels
 from feedrate.report import text
 from feedrate.report.rows import CellRow, QualityRow
 
@@ -93,7 +95,8 @@ def headline(rows: Sequence[QualityRow], device: str) -> str:
     """What training added on the test split, in the cell of a device that gained most; empty where
     none gained."""
     best, sentence = 0.0, ""
-    for cell in cells_of(rows, device):
+    cells = cells_of(rows, device)
+    for cell in cells:
         before, after = (
             pick(rows, on="test", metric="matching_accuracy", cell=cell, moment=moment)
             for moment in ("before", "after")
@@ -107,6 +110,8 @@ def headline(rows: Sequence[QualityRow], device: str) -> str:
                 f"{text.share(before.value)} to {text.share(after.value)} "
                 f"({said(after, 'matching_accuracy')[1]}; by lot {text.share(after.chance)})"
             )
+            if len(cells) > 1:  # whose gain it is
+                sentence += f" with {text.levels_text(parse_levels(cell[1], BETWEEN_LEVELS))}"
     return sentence
 
 
