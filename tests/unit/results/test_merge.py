@@ -1,6 +1,6 @@
 import pyarrow.parquet as pq
 
-from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, with_factors
+from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
 from feedrate.results.confirm import main as confirm
 from feedrate.results.merge import main as merge
 from feedrate.results.tables import read_rows, write_rows
@@ -61,13 +61,30 @@ def results(folder, *statuses):
 
 def test_results_are_confirmed_where_nothing_failed(tmp_path):
     assert confirm(results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
-    assert (tmp_path / "confirmed.txt").exists()
+    assert (tmp_path / "confirmed.txt").read_text() == "2 runs, none failed\n"
 
 
 def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
-    assert confirm(results(tmp_path, "ok", "failed", "invalid")) == 1
+    assert confirm(results(tmp_path, "ok", "failed", "invalid", "unsupported")) == 1
     told = capsys.readouterr().err
     assert "2 of 3 runs did not end well" in told
     assert "a cpu x rep 2: failed: Why." in told
     assert "rep 1" not in told
     assert not (tmp_path / "confirmed.txt").exists()
+
+
+def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
+    where = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1}
+    write_rows(
+        tmp_path / "quality.csv",
+        with_factors(QUALITY, {}),
+        [{**where, "status": "failed", "cause": "Why."}],
+    )
+    scored = ["--quality", str(tmp_path / "quality.csv")]
+    assert confirm([*results(tmp_path, "ok"), *scored]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("1 model could not be scored; the report shows them")
+    assert "a cpu x rep 1: scoring failed: Why." in told
+    assert confirm([*results(tmp_path, "failed"), *scored]) == 1
+    said = "1 of 1 runs did not end well and 1 model could not be scored;"
+    assert capsys.readouterr().err.startswith(said)

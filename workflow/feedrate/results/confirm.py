@@ -1,8 +1,7 @@
 """`python -m feedrate.results.confirm`: the exit code of the whole, after the report's pages.
 
 It ends with 1, and a short list, where a run failed, a check rejected its numbers, or a model that
-was kept could not be scored. Out of memory
-and unsupported cells are results, not failures.
+was kept could not be scored. Out of memory and unsupported cells are results, not failures.
 """
 
 import argparse
@@ -42,19 +41,26 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    lines = problems(rows) + problems(scores, "scoring ")
-    if lines:
+    tried = sum(row["status"] != "unsupported" for row in rows)
+    runs, scorings = problems(rows), problems(scores, "scoring ")
+    if lines := runs + scorings:
         more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+        said = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
+        said += (
+            [f"{len(scorings)} model{'s' * (len(scorings) > 1)} could not be scored"]
+            if scorings
+            else []
+        )
         print(
-            f"{len(lines)} of {len(rows)} runs did not end well; the report shows them, and the "
-            "same command tries failed ones again:",
+            f"{' and '.join(said)}; the report shows them, and the same command tries failed ones "
+            "again:",
             *lines[:LISTED],
             *more,
             sep="\n  ",
             file=sys.stderr,
         )
         return 1
-    write_text(options.out, f"{len(rows)} runs, none failed\n")
+    write_text(options.out, f"{tried} runs, none failed\n")
     return 0
 
 
