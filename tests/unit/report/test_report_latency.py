@@ -38,6 +38,16 @@ def test_the_table_has_three_percentiles_in_ms(rendered):
     assert "3 of 3" in row
 
 
+def test_a_column_of_mfu_stands_there_where_one_is_known(rendered, project, inputs, monkeypatch):
+    assert "MFU" not in rendered
+    cells = [msgspec.structs.replace(cell, mfu=0.431) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    param = settings.table_settings(project, STUDY, "latency")
+    page = table.render(settings.from_param(repr(param), TableSettings), inputs)
+    assert '<th scope="col">MFU</th>' in page
+    assert "<td>43%</td>" in page
+
+
 def test_what_a_cpu_has_for_bf16_stands_above_its_rows(project, inputs, monkeypatch):
     runs = inputs.runs(STUDY)
     some = [msgspec.structs.replace(run, bf16_instructions="avx512_bf16") for run in runs]
@@ -75,6 +85,13 @@ def test_the_answer_is_the_quickest_and_the_busiest_cell(answers, inputs):
     assert "with workers = 2" in answer.detail
     assert "99% within" in answer.detail
     assert "trains" not in answer.headline + answer.detail
+
+
+def test_the_answer_names_the_level_that_it_is_of_where_there_are_several(answers, inputs):
+    cells = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
+    other = [msgspec.structs.replace(one, cell=one.cell.replace("host", "device")) for one in cells]
+    answer = findings.answer(answers, [*cells, *other], "cpu")
+    assert answer.headline.endswith(" samples/s are the most with decode = host.")
 
 
 def test_without_a_good_cell_there_is_no_answer(tmp_path, project, answers):

@@ -70,6 +70,7 @@ def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path)
     cell = cell_rows(rows, settings)[0]
     assert (cell["samples_per_s"], cell["runs"], cell["ok_runs"]) == (10.0, 2, 1)
     assert (cell["status"], cell["invalid_runs"]) == ("ok", 1)
+    assert cell["cause"] == "MFU is 120%.", "why one of its runs does not count"
 
 
 def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):

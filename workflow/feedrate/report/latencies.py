@@ -24,6 +24,7 @@ def quickest_and_busiest(shown: Shown, cells: Sequence[CellRow]) -> tuple[str, s
     quick_s = min(_latency_s(cell) for cell in main)
     rate = text.rate(max(cell.samples_per_s or 0.0 for cell in main))
     headline = f"an answer takes {text.seconds(quick_s)} at best, and {rate} are the most"
+    headline += f" with {first} = {level_text(main[0].levels[first])}" * (len(groups) > 1)
     return headline, " ".join(f"{level}: {sentence}" for level, sentence in said.items())
 
 

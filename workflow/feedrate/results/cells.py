@@ -79,7 +79,7 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
         **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
         **{name: first.get(name) for name in ("task", "world_size", "batch_size")},
         "status": status,
-        "cause": next((r["cause"] for r in group if r["status"] == status and r["cause"]), ""),
+        "cause": _cause(group, status),
         "runs": len(group) - count["unsupported"],
         **{f"{name}_runs": count[name] for name in STATUSES[:-1]},
         "spread": spread_share,
@@ -90,6 +90,13 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
     }
     estimate = median_interval(rates, facts.thresholds.confidence) if rates else (None,) * 3
     return row | dict(zip(("samples_per_s", "ci_low", "ci_high"), estimate, strict=True))
+
+
+def _cause(group: Sequence[Row], status: str) -> str:
+    """Why the cell is what it is; of a good one, why the first of its runs did not count."""
+    lost = [run for run in group if run["status"] != status] if status == "ok" else []
+    mine = lost or [run for run in group if run["status"] == status]
+    return next((run["cause"] for run in mine if run["cause"]), "")
 
 
 def _speedup(rates: Sequence[float], baseline: Sequence[float], confidence: float) -> Row:

@@ -15,23 +15,24 @@ _HEADS = (
     "99% within (ms)",
     "Throughput (samples/s)",
     "Over the baseline",
-    "Preprocessing",
+    "Preparing inputs",
     "First pass",
     "Peak memory (GiB)",
-    "MFU",
-    "Good runs",
 )
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A row a cell that was tried, in groups by device; what is not supported is counted below."""
     cells, runs = inputs.cells(settings.study), inputs.runs(settings.study)
+    with_mfu = any(cell.mfu is not None for cell in cells)
     heads = [", ".join(factor_label(settings, name) for name in settings.factors), *_HEADS]
+    heads += ["MFU"] * with_mfu + ["Good runs"]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device) + _bf16(runs, device), len(heads)))
         mine = [cell for cell in cells if cell.device == device]
-        rows += [_row(cell, len(heads)) for cell in mine if cell.status != "unsupported"]
+        tried = [cell for cell in mine if cell.status != "unsupported"]
+        rows += [_row(cell, len(heads), with_mfu=with_mfu) for cell in tried]
         for cause, group in unsupported_groups(mine).items():
             count = text.count(len(group), "cell") + " not supported"
             rows.append(wide_row("/", join(word(count), small(cause)), len(heads)))
@@ -45,7 +46,7 @@ def _bf16(runs: Sequence[RunRow], device: str) -> str:
     return f" (bf16 by {' and '.join(known)})" if known else ""
 
 
-def _row(cell: CellRow, width: int) -> Markup:
+def _row(cell: CellRow, width: int, *, with_mfu: bool) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     numbers = [
@@ -54,7 +55,7 @@ def _row(cell: CellRow, width: int) -> Markup:
         text.share(cell.data_wait_share),
         text.seconds(cell.first_step_s),
         text.number(cell.peak_memory_gib, 3),
-        text.share(cell.mfu),
+        *[text.share(cell.mfu)] * with_mfu,
         f"{cell.ok_runs} of {cell.runs}",
     ]
     return row([text.values_text(cell.levels), *numbers])
