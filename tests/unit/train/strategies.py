@@ -1,7 +1,8 @@
 """Run by torchrun from test_strategies.py: trains a tiny FLAVA by a strategy, and saves it.
 
-`strategies.py <prepared> <out> <settings of the model> <settings of training>`, both as JSON. Each
-rank leaves its events; rank 0 leaves the weights, in the folder `model`.
+`strategies.py <prepared> <out> <settings of the model> <settings of training> <protocol>`, the last
+three as JSON. It goes on from a checkpoint in <out>. Each rank leaves its events; rank 0 leaves the
+weights, in the folder `model`.
 """
 
 import json
@@ -20,19 +21,20 @@ from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.models.build import build
 from feedrate.train.events import EventLog
+from feedrate.train.job import newest_checkpoint
 from feedrate.train.meter import Meter
 from feedrate.train.opening import make_dataset
 from feedrate.train.strategy import describe, shared_by
 from feedrate.train.trainer import make_trainer
 
-STEPS = 4
+Part = dict[str, Any]
 
 
-def main(prepared: Path, out: Path, model: dict[str, Any], train: dict[str, Any]) -> None:
-    """Train four steps without dropout."""
+def main(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) -> None:
+    """Train four steps, or as `protocol` says, without dropout."""
     rank, world_size, local_rank, local_ranks = rank_from_environment()
     torch.set_num_threads(1)
-    spec = make_spec(count=world_size, steps=STEPS, warmup_steps=1)
+    spec = make_spec(count=world_size, **protocol)
     settings = msgspec.structs.replace(
         spec.settings,
         model=ModelSettings(name="flava", size="tiny", **model),
@@ -50,13 +52,13 @@ def main(prepared: Path, out: Path, model: dict[str, Any], train: dict[str, Any]
         spec,
         device,
         out / "trainer",
-        Meter(device, log, STEPS, 1),
+        Meter(device, log, spec.protocol.steps, 1),
         model=built.model,
         dataset=make_dataset(spec, prepared, built, "train"),
         collate=collate,
         layers=built.layers,
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=newest_checkpoint(out / "trainer"))
     log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
     trainer.save_model(str(out / "model"))
     if rank == 0:

@@ -31,14 +31,15 @@ WAYS = {
 }
 
 
-def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, **train):
+def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, protocol=None, **train):
     """Four steps by torchrun, from the weights in `checkpoint` where it is given."""
-    out.mkdir()
+    out.mkdir(exist_ok=True)
     spec = msgspec.structs.replace(make_spec(count=count), launcher="torchrun")
     command = [part for part in launch_command(spec, []) if part not in ("--module", "-m", "--")]
     command.insert(1, "-m")
     model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
-    arguments = [str(prepared), str(out), json.dumps(model), json.dumps(train)]
+    settings = (json.dumps(one) for one in (model, train, protocol or {}))
+    arguments = [str(prepared), str(out), *settings]
     ended = subprocess.run(
         [*command, str(SCRIPT), *arguments],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
@@ -140,6 +141,22 @@ def test_training_goes_on_by_another_strategy_from_saved_weights(flava, labelled
     for way in [("ddp", "fsdp"), ("fsdp", "ddp")]:
         for ours, theirs in zip(steps[way], expected, strict=True):
             assert ours == pytest.approx(theirs, abs=2e-3)
+
+
+@pytest.mark.parametrize("way", ["fsdp", "fsdp-offload"])
+def test_a_sharded_run_goes_on_from_its_checkpoint(labelled, tmp_path, way):
+    """Weights, optimizer, schedule and order: the rest is as if it had not been stopped."""
+    protocol = {"steps": 6, "save_checkpoints": True}
+    whole = run(labelled, tmp_path / "whole", protocol=protocol, **WAYS[way])
+    saved = sorted((whole / "trainer").glob("checkpoint-*"))
+    (tmp_path / "broken/trainer").mkdir(parents=True)
+    saved[0].rename(tmp_path / "broken/trainer" / saved[0].name)
+    broken = run(labelled, tmp_path / "broken", protocol=protocol, **WAYS[way])
+    for ours, theirs in zip(losses(broken), losses(whole), strict=True):
+        assert 0 < len(ours) < len(theirs)
+        assert ours == pytest.approx(theirs[-len(ours) :], abs=2e-5)
+    expected, found = (load_file(one / "model/model.safetensors") for one in (whole, broken))
+    assert all(torch.allclose(expected[name], found[name], atol=1e-5) for name in expected)
 
 
 def test_parameters_without_a_dimension_get_one(labelled):
