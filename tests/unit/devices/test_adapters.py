@@ -80,6 +80,29 @@ def test_cuda_is_never_replaced_by_another_device(monkeypatch):
         adapter("cuda")
 
 
+@pytest.fixture
+def fp32_as_it_was():
+    backends = torch.backends
+    parts = (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
+    before = [part.fp32_precision for part in parts]
+    yield
+    for part, value in zip(parts, before, strict=True):
+        part.fp32_precision = value
+
+
+def test_fp32_is_single_precision_whatever_the_libraries_chose(fp32_as_it_was):
+    # As the Trainer and accelerate do for all that they compile; convolutions have it from PyTorch.
+    torch.backends.fp32_precision = "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert cuda.read_fp32() == "tf32"
+    cuda.hold_fp32()
+    assert cuda.read_fp32() == "ieee"
+    # Older code asks in other words, which fail where the two do not agree.
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 def test_cuda_wants_a_device_a_rank(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)

@@ -12,6 +12,7 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.distance import distance
 from feedrate.data.loading.registry import open_path
 from feedrate.data.manifest import DataError
+from feedrate.failure import classify
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 
@@ -68,3 +69,31 @@ def test_a_bad_file_is_named(path, make_pairs, tmp_path, contents):
         dataset.paths[5].write_bytes(contents)
     with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
         list(path().batches(dataset, ORDER))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB"),
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("nvjpeg: CUDA error: out of memory"),
+    ],
+    ids=["torch", "cuda", "nvjpeg"],
+)
+def test_the_devices_own_errors_are_blamed_on_no_file(decode_with, cuda, make_pairs, error):
+    asked = []
+
+    def fail(files, mode, device):
+        asked.append(len(files))
+        raise error
+
+    decode_with(fail)
+    loaded = open_path(cuda, LoaderSettings(decode="device")).batches(
+        make_pairs(decode="device"), ORDER
+    )
+    with pytest.raises(type(error)) as raised:
+        next(loaded)
+    assert raised.value is error
+    assert set(asked) <= {4, 2}, "files were tried one by one on a device that fails"
+    assert not classify(error).infrastructure
+    assert classify(error).out_of_memory == ("out of memory" in str(error))

@@ -51,7 +51,7 @@ def test_linear_parts_of_layers_are_turned_and_heads_are_not(torchao):
     model = torch.nn.Sequential(torch.nn.Linear(32, 32), Layer(48), Layer(64), Layer(20))
     assert use_float8(model, (Layer,), emulate=True) == 2
     assert torchao.parts == ["1.linear", "2.linear"]
-    assert torchao.options == {"emulate": True}
+    assert torchao.options == {"emulate": True, "pad_inner_dim": True}
 
 
 def test_a_model_in_which_nothing_fits_is_refused(torchao):

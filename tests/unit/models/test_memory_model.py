@@ -36,6 +36,9 @@ def model():
         ({"precision": "bf16"}, 16, 4),
         ({"precision": "bf16_full"}, 8, 2),
         ({"optimizer": "adamw_torch_8bit"}, 10, 4),
+        ({"optimizer": "adamw_torch_4bit"}, 9, 4),
+        ({"optimizer": "adamw_torch_loop"}, 16, 4),
+        ({"optimizer": "sgd"}, 8, 4),  # what is not known counts as nothing: a lower bound
         ({"precision": "bf16_full", "optimizer": "adamw_torch_8bit"}, 6, 2),
     ],
 )

@@ -120,6 +120,11 @@ def spec_sharing(strategy, count=2, checkpointing=False):
     return msgspec.structs.replace(spec, settings=settings, count=count)
 
 
+def test_fp32_by_another_precision_is_told():
+    assert "fp32" not in failed(fp32="ieee")
+    assert "tf32 was computed in its place" in failed(fp32="tf32")["fp32"]
+
+
 @pytest.mark.parametrize(
     ("strategy", "checkpointing", "seen", "words"),
     [

@@ -146,6 +146,17 @@ def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
         job(workers=2, oversubscribe=False)
 
 
+def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
+    """As a GPU would: what the libraries turn on while the Trainer is made is off in training."""
+    told = ["tf32"]
+    monkeypatch.setattr("feedrate.devices.cpu.DeviceAdapter.fp32", lambda _: told[-1])
+    monkeypatch.setattr(
+        "feedrate.devices.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
+    )
+    _, events = job()
+    assert named(events, "strategy")[0]["fp32"] == "ieee"
+
+
 def test_a_bare_job_trains_the_same_and_measures_nothing(job):
     run, events = job(options=Options(measured=False))
     assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
@@ -208,12 +219,20 @@ def test_kept_weights_are_a_model_that_loads(job):
     assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
 
 
-def test_a_split_smaller_than_a_batch_is_told():
-    with pytest.raises(
-        ConfigError, match=r"train\.batch_size: 16 on 2 rank\(s\) needs 32 training"
-    ):
-        check_rows(make_spec(batch_size=16, count=2), 31, 2)
-    check_rows(make_spec(batch_size=16, count=2), 32, 2)
+def test_a_split_smaller_than_a_step_is_told(tiny_prepared):
+    said = r"train\.batch_size: 13 on 2 rank\(s\) needs 26 training rows, the dataset tiny has 24"
+    with pytest.raises(ConfigError, match=said):
+        check_rows(make_spec(batch_size=13, count=2), tiny_prepared)
+    check_rows(make_spec(batch_size=12, count=2), tiny_prepared)
+    with pytest.raises(ConfigError, match=r"batch_size: 5 x 5 micro-steps on 1 rank\(s\) needs 25"):
+        check_rows(make_spec(batch_size=5, accumulation=5), tiny_prepared)
+    check_rows(make_spec(batch_size=4, accumulation=6), tiny_prepared)
+
+
+def test_every_step_of_every_epoch_is_whole(job):
+    """24 rows are 6 batches an epoch, which 4 micro-steps do not divide: 2 batches are left out."""
+    _, events = job(accumulation=4, steps=3)
+    assert [e["samples"] for e in named(events, "step")] == [16, 16, 16]
 
 
 def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):

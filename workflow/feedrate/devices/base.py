@@ -141,10 +141,19 @@ class Adapter(ABC):
 
         train = settings.train
         refuse_cuda_only(self.kind, train)
+        self.hold_fp32()
         placed = model.to(self.device)
         if train.execution == "eager":
             return placed
         return torch.compile(placed, mode=COMPILE_MODES[train.execution])
+
+    # Empty on purpose: other kinds have one fp32.
+    def hold_fp32(self) -> None:  # noqa: B027
+        """Let fp32 be single precision again, whatever a library has chosen in its place."""
+
+    def fp32(self) -> str | None:
+        """How fp32 is computed, `ieee` being what it says; None: there is no choice."""
+        return None
 
     # Empty on purpose: most devices start on work as it is given.
     def end_of_step(self) -> None:  # noqa: B027

@@ -98,6 +98,15 @@ class DeviceAdapter(Adapter):
         """The kernel module's version and torch's CUDA version."""
         return f"{read_driver(DRIVER_FILE)} (CUDA {torch.version.cuda})".strip()
 
+    def hold_fp32(self) -> None:
+        """Turn TF32 off: PyTorch has it on in convolutions, and the Trainer and accelerate turn it
+        on in all they compile."""
+        hold_fp32()
+
+    def fp32(self) -> str:
+        """`tf32` where any multiplication or convolution may use it."""
+        return read_fp32()
+
     def training_arguments(
         self,
         common: dict[str, Any],
@@ -129,6 +138,23 @@ class DeviceAdapter(Adapter):
         if train.cpu_offload:
             return "cuda:nccl,cpu:gloo"
         return "nccl" if self.local_ranks > 1 else None
+
+
+def hold_fp32() -> None:
+    """IEEE single precision in matrix multiplications and convolutions, of this process."""
+    backends: Any = torch.backends
+    # PyTorch has an old set of switches and a new one, and refuses to tell where they differ.
+    torch.set_float32_matmul_precision("highest")
+    backends.cudnn.allow_tf32 = False
+    for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+        one.fp32_precision = "ieee"
+
+
+def read_fp32() -> str:
+    """`ieee`, or the first other precision that fp32 is computed in."""
+    backends: Any = torch.backends
+    used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
+    return next((one for one in used if one != "ieee"), "ieee")
 
 
 def read_driver(path: Path) -> str:

@@ -57,12 +57,12 @@ def run_job(
     write_start(log, device, world_size, placement)
     check_model(spec, device.device_model())
     check_decode(device, settings.loader)
+    check_rows(spec, prepared)
     limit_memory(spec)
     set_seed(spec.seed)
     head_name = settings.inference.head
     built, head = build_head(settings.model, settings.loader, prepared, head_name)
     dataset = make_dataset(spec, prepared, built, "train")
-    check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
     write_data(log, spec, built, prepared, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)

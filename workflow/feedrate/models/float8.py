@@ -34,7 +34,8 @@ def use_float8(model: torch.nn.Module, layers: Kinds, **options: Any) -> int:
     convert_to_float8_training(
         model,
         module_filter_fn=partial(_is_one_of, wanted),
-        config=Float8LinearConfig(**options),
+        # The sum over samples and tokens in a weight gradient is of any length.
+        config=Float8LinearConfig(pad_inner_dim=True, **options),
     )
     return len(wanted)
 

@@ -7,8 +7,13 @@ from feedrate.devices.base import GIB
 
 STATES = 2
 """Adam keeps two numbers a parameter."""
-EIGHT_BIT = ("adamw_torch_8bit", "adamw_8bit", "adamw_bnb_8bit")
-"""Optimizers whose states take a byte each."""
+OF_THE_WEIGHTS = (
+    *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
+    "adamw_apex_fused",
+)
+"""Adam whose states are of the weights' precision."""
+STATE_BYTES = {"adamw_torch_8bit": 1, "adamw_8bit": 1, "adamw_bnb_8bit": 1, "adamw_torch_4bit": 0.5}
+"""Adam whose states take so many bytes each."""
 
 
 class DoesNotFitError(MemoryError):
@@ -20,10 +25,12 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
 
     With `cpu_offload` they lie in the host's memory, its share for one device. A lower bound:
     buffers of the exchange, cached half-precision weights, fragments and the whole layers that
-    sharding gathers come on top. The model may stand on the meta device.
+    sharding gathers come on top, and so do the states of an optimizer that is not known here. The
+    model may stand on the meta device.
     """
     weight = 2 if train.precision.endswith("_full") else 4
-    state = STATES * (1 if train.optimizer in EIGHT_BIT else weight)
+    known = weight if train.optimizer in OF_THE_WEIGHTS else 0
+    state = STATES * STATE_BYTES.get(train.optimizer, known)
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     total = weight * frozen + (2 * weight + state) * trained

@@ -40,6 +40,7 @@ class Observed(Strict, kw_only=True):
     sharded_layers: int = 0
     offloaded_layers: int = 0
     checkpointed_layers: int = 0
+    fp32: str | None = None
 
 
 class Evidence(NamedTuple):
@@ -195,6 +196,13 @@ def _strategy(e: Evidence) -> tuple[bool, str]:
     return True, f"The work was shared by {seen.strategy}, as asked for."
 
 
+def _fp32(e: Evidence) -> tuple[bool, str]:
+    used = e.observed.fp32
+    if used not in (None, "ieee"):
+        return False, f"Single precision was asked for, {used} was computed in its place."
+    return True, "fp32 is single precision."
+
+
 def _data(e: Evidence) -> tuple[bool, str]:
     asked, used = e.observed.data_digest_asked, sorted(set(e.observed.data_digests))
     if not asked:
@@ -227,6 +235,7 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
     "decode_path": _decode,
     "attention": _attention,
     "strategy": _strategy,
+    "fp32": _fp32,
     "data_digest": _data,
     "alone_on_host": _alone,
 }
@@ -234,6 +243,7 @@ CHECKS: dict[str, Callable[[Evidence], tuple[bool, str]]] = {
 ONLY_OF: dict[str, Task] = {
     "loss_finite": "training",
     "strategy": "training",
+    "fp32": "training",
     "answers_finite": "inference",
 }
 """Checks of one task alone: forward passes have no loss, and their ranks exchange nothing."""

@@ -60,13 +60,13 @@ def run_job(
     check_workers(spec.settings.loader, placement.cores_of_rank(local_ranks))
     check_strategy(spec)
     check_packages(spec)
+    check_rows(spec, prepared)
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     built = build(spec.settings.model, spec.settings.loader, prepared)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
-    check_rows(spec, len(dataset), world_size)
     write_model(log, spec, built)
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     trainer = make_trainer(
@@ -81,7 +81,8 @@ def run_job(
     )
     write_data(log, spec, built, prepared, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
-    log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
+    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    log.write("strategy", **ran, fp32=device.fp32())
     weights = run / TRAINER_FOLDER / MODEL_FOLDER
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, weights)

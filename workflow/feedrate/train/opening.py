@@ -11,7 +11,7 @@ from feedrate.config.settings import RunSpec
 from feedrate.data.loading.distance import distance
 from feedrate.data.loading.pairs import PairDataset, without_chance
 from feedrate.data.loading.path import LoadingPath
-from feedrate.data.manifest import MANIFEST
+from feedrate.data.manifest import MANIFEST, read_manifest
 from feedrate.data.stored import store_folder
 from feedrate.devices.base import Adapter
 from feedrate.devices.binding import Placement
@@ -51,13 +51,17 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
     )
 
 
-def check_rows(spec: RunSpec, rows: int, world_size: int) -> None:
-    """Raise ConfigError where the training split does not fill one batch of every rank."""
-    needed = spec.settings.train.batch_size * world_size
+def check_rows(spec: RunSpec, prepared: Path) -> None:
+    """Raise ConfigError where the training split does not fill one step of all ranks."""
+    rows = read_manifest(prepared / MANIFEST).splits["train"].rows
+    train = spec.settings.train
+    micro_steps = train.gradient_accumulation if spec.task == "training" else 1
+    needed = train.batch_size * micro_steps * spec.count
     if rows < needed:
+        times = f" x {micro_steps} micro-steps" * (micro_steps > 1)
         raise ConfigError(
-            f"train.batch_size: {spec.settings.train.batch_size} on {world_size} rank(s) needs "
-            f"{needed} training rows, the dataset {spec.dataset} has {rows}"
+            f"train.batch_size: {train.batch_size}{times} on {spec.count} rank(s) needs {needed} "
+            f"training rows, the dataset {spec.dataset} has {rows}"
         )
 
 

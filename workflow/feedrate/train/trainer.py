@@ -69,7 +69,11 @@ class MeteredTrainer(ShardingTrainer):
         """An order that follows from the seed alone, whatever the library's version."""
         trainer: Any = self
         dataset = trainer.train_dataset if train_dataset is None else train_dataset
-        return EpochOrder(len(dataset), trainer.args.data_seed, numbered=self.numbered)
+        arguments, a_step = trainer.args, 1
+        if arguments.dataloader_drop_last:  # the Trainer drops batches, and shortens a last step
+            a_step = arguments.per_device_train_batch_size * arguments.world_size
+            a_step *= arguments.gradient_accumulation_steps
+        return EpochOrder(len(dataset), arguments.data_seed, numbered=self.numbered, a_step=a_step)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, where what is left to do to its pixels is done."""
@@ -181,6 +185,7 @@ def make_trainer(
         callbacks=[MeterCallback(meter)] if meter else None,
         **optimizer_arguments(spec.settings.train),
     )
+    adapter.hold_fp32()  # what the libraries have set by now
     if spec.settings.train.ddp_bucket_view:  # the one setting of DDP that no argument names
         trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
     return trainer

@@ -148,19 +148,30 @@ class GpuDecoder:
             return batch, self._stream.mark()
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All files at once; where that fails one by one, to name the one that is at fault."""
+        """All files at once; where that fails one by one, to name the one that is at fault.
+
+        An error of the device is no file's: after one, all that follows fails too.
+        """
         try:
             return self._decode_all(encoded)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:
+        except RuntimeError as error:
+            if of_device(error):
+                raise
             for row, file in zip(rows, encoded, strict=True):
                 try:
                     self._decode_all([file])
-                except RuntimeError as error:
-                    raise self._unreadable(row, error) from error
+                except RuntimeError as alone:
+                    if of_device(alone):
+                        raise
+                    raise self._unreadable(row, alone) from alone
             raise
 
     def _unreadable(self, row: int, error: Exception) -> DataError:
         path = self._dataset.paths[row]
         return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
+
+
+def of_device(error: RuntimeError) -> bool:
+    """Whether an error is the device's, such as want of memory, whatever it was given."""
+    kinds = (torch.OutOfMemoryError, torch.AcceleratorError)
+    return isinstance(error, kinds) or "out of memory" in str(error).lower()

@@ -19,9 +19,11 @@ def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
 class EpochOrder(Sampler[int]):
     """All rows in a new order each epoch; the Trainer shares the batches out to its ranks."""
 
-    def __init__(self, rows: int, seed: int, *, numbered: bool) -> None:
-        """`numbered`: the dataset must know a sample's epoch (see `shuffled`)."""
+    def __init__(self, rows: int, seed: int, *, numbered: bool, a_step: int = 1) -> None:
+        """`numbered`: the dataset must know a sample's epoch (see `shuffled`). What is left of an
+        epoch after whole steps of `a_step` samples is left out."""
         self._rows, self._seed, self._numbered = rows, seed, numbered
+        self._taken = rows // a_step * a_step
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -30,10 +32,11 @@ class EpochOrder(Sampler[int]):
 
     def __len__(self) -> int:
         """Samples of an epoch."""
-        return self._rows
+        return self._taken
 
     def __iter__(self) -> Iterator[int]:
         """One epoch."""
         epoch = self._epoch
-        yield from shuffled(self._rows, self._seed, epoch, numbered=self._numbered)
+        order = shuffled(self._rows, self._seed, epoch, numbered=self._numbered)
+        yield from order[: self._taken]
         self._epoch = epoch + 1
