@@ -195,14 +195,14 @@ def test_long_times(seconds, said):
     assert training.duration(seconds) == said
 
 
-def test_scaling_needs_two_counts_of_a_device(project, inputs):
+def test_without_a_measured_exchange_nothing_is_predicted(project, inputs):
     entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
     study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
     alone = msgspec.structs.replace(project, studies={STUDY: study})
     assert "nothing is predicted" in rendered(alone, inputs, "scaling")
 
 
-def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path):
+def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path, monkeypatch):
     project = make_project(("cpu", "gaudi2"))
     entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
     study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
@@ -212,8 +212,25 @@ def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path):
         studies={STUDY: study},
         devices={**project.devices, "gaudi2": several},
     )
-    page = rendered(project, Inputs(write_results(tmp_path, project)), "scaling")
-    assert "CPU: decode=host,workers=0" in page
+    inputs = Inputs(write_results(tmp_path, project))
+    # Eight devices: a batch of 8 each takes 2 s alone, and 0.7 s to exchange; trained in 2.5 s.
+    measured = {
+        "world_size": 8,
+        "batch_size": 8,
+        "samples_per_s": 64 / 2.5,
+        "model_samples_per_s": 64 / 2.0,
+        "exchange_samples_per_s": 64 / 0.7,
+    }
+    cells = [
+        msgspec.structs.replace(cell, **measured) if cell.device == "gaudi2" else cell
+        for cell in inputs.cells(STUDY)
+    ]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    page = rendered(project, inputs, "scaling")
+    assert "CPU: decode=host,workers=0 (on 8: a batch takes 2.00 s to compute and 700 ms" in page
+    (eight,) = [one for one in page.split("<tr>") if one.startswith('<th scope="row">8<')][:1]
+    assert "<td>25.60</td><td>23.70</td>" in eight
+    assert "7.4%" in eight, "2.7 s by the model, 2.5 s measured"
     assert "predicted" in page
-    assert "+0.0%" in page  # two counts are fitted exactly
-    assert ">256<" in page
+    # 2 + 0.8 (n - 1) / n
+    assert f"<td>{256 * 8 / (2 + 0.8 * 255 / 256):.1f}</td>" in page

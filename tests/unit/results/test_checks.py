@@ -143,6 +143,12 @@ def test_fp32_by_another_precision_is_told():
         (
             "ddp",
             False,
+            {"strategy": "ddp", "layers": 4, "ddp": {"ddp_bucket_view": True}},
+            "train.ddp_bucket_view: False was asked for, True was used",
+        ),
+        (
+            "ddp",
+            False,
             {"strategy": "ddp", "layers": 4, "checkpointed_layers": 4},
             "4 of 4 layers were checkpointed, asked for 0",
         ),

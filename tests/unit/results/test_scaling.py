@@ -2,17 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.results.scaling import Scaling, fit_scaling
+from feedrate.results.scaling import Scaling, scaling
+
+TIMES = st.floats(0, 100)
 
 
-@given(st.floats(1e-3, 10), st.floats(1e-3, 10), st.sets(st.integers(1, 64), min_size=2))
-def test_what_follows_the_model_is_fitted_exactly(compute_s, exchange_s, counts):
-    truth = Scaling(compute_s, exchange_s)
-    found = fit_scaling({n: truth.step_s(n) for n in counts})
-    assert found is not None
-    assert found.step_s(256) == pytest.approx(truth.step_s(256), rel=1e-3)
+@given(TIMES, TIMES, st.integers(2, 512))
+def test_the_measured_count_takes_what_was_measured_there(compute_s, exchange_s, count):
+    model = scaling(count, compute_s, exchange_s)
+    assert model.step_s(count) == pytest.approx(compute_s + exchange_s)
+    assert model.step_s(1) == compute_s
+    assert model.step_s(2 * count) >= model.step_s(count)
 
 
-def test_one_count_explains_nothing_and_faster_steps_are_no_exchange():
-    assert fit_scaling({8: 1.0}) is None
-    assert fit_scaling({1: 2.0, 8: 1.0}) == Scaling(1.5, 0.0)
+def test_a_ring_sends_at_most_twice_what_two_devices_send():
+    assert scaling(2, 1.0, 0.5) == Scaling(1.0, 1.0)
+    assert scaling(2, 1.0, 0.5).step_s(8) == pytest.approx(1.875)
+    assert scaling(8, 1.0, 0.5).step_s(10_000) == pytest.approx(1.0 + 0.5 * 8 / 7, rel=1e-3)

@@ -159,7 +159,14 @@ def test_two_ranks_under_torchrun(start):
         assert {event["rank"] for event in events} == {rank}
         assert named(events, "start")[0]["world_size"] == 2
         assert named(events, "window")[0]["samples"] == 2 * 4
-        assert [e["kind"] for e in named(events, "ceiling")] == ["loader", "model"]
+        ceilings = named(events, "ceiling")
+        assert [e["kind"] for e in ceilings] == ["loader", "model", "exchange"]
+        assert ceilings[-1]["samples"] % 4 == 0 < ceilings[-1]["wall_s"]
+        assert named(events, "strategy")[0]["ddp"] == {
+            "ddp_bucket_mb": 25,
+            "ddp_static_graph": False,
+            "ddp_bucket_view": False,
+        }
     assert not named(read_events(job.out / "events.rank1.jsonl"), "trainer")
 
 

@@ -1,7 +1,6 @@
 """Two processes on gloo share the work in several ways: same losses, same weights, no pretence."""
 
 import json
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
-from training_jobs import make_spec, named, read_events
+from training_jobs import make_spec, named, of_a_script, read_events
 from transformers.models.flava.modeling_flava import FlavaLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
@@ -25,10 +24,14 @@ SCRIPT = Path(__file__).with_name("strategies.py")
 
 WAYS = {
     "ddp": {},
+    "ddp-tuned": {"ddp_bucket_mb": 1, "ddp_static_graph": True, "ddp_bucket_view": True},
     "fsdp": {"strategy": "fsdp"},
     "fsdp-ac": {"strategy": "fsdp", "checkpointing": True},
     "fsdp-offload": {"strategy": "fsdp", "cpu_offload": True},
 }
+
+
+DDP = {"ddp_bucket_mb": 25, "ddp_static_graph": False, "ddp_bucket_view": False}
 
 
 def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, protocol=None, **train):
@@ -42,7 +45,7 @@ def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, protoco
     arguments = [str(prepared), str(out), *settings]
     ended = subprocess.run(
         [*command, str(SCRIPT), *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        env=of_a_script(),
         capture_output=True,
         text=True,
         timeout=170,
@@ -66,7 +69,7 @@ def losses(folder):
     ]
 
 
-@pytest.mark.parametrize("way", ["fsdp", "fsdp-ac", "fsdp-offload"])
+@pytest.mark.parametrize("way", ["ddp-tuned", "fsdp", "fsdp-ac", "fsdp-offload"])
 def test_losses_are_those_of_ddp(flava, way):
     expected, found = losses(flava["ddp"]), losses(flava[way])
     assert len(expected[0]) == 4
@@ -80,6 +83,7 @@ def test_losses_are_those_of_ddp(flava, way):
     ("way", "name", "sharded", "checkpointed", "offloaded"),
     [
         ("ddp", "ddp", 0, 0, 0),
+        ("ddp-tuned", "ddp", 0, 0, 0),
         ("fsdp", "fsdp", 10, 0, 0),
         ("fsdp-ac", "fsdp", 10, 10, 0),
         ("fsdp-offload", "fsdp", 10, 0, 10),
@@ -93,6 +97,7 @@ def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, check
         assert told["sharded_layers"] == sharded
         assert told["checkpointed_layers"] == checkpointed
         assert told["offloaded_layers"] == offloaded
+        assert told["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
 
 
 def test_one_process_offloads_too(labelled, tmp_path):

@@ -1,14 +1,13 @@
 """Two processes on gloo: synchronised gradients, and a meter that agrees with a stopwatch."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from training_jobs import make_spec, named, read_events
+from training_jobs import make_spec, named, of_a_script, read_events
 from transformers import set_seed
 
 from feedrate.devices.launch import launch_command
@@ -25,7 +24,7 @@ def run(prepared, out, *, ranks, accumulation):
         command.insert(1, "-m")
     ended = subprocess.run(
         [*command, str(SCRIPT), str(prepared), str(out), str(accumulation)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        env=of_a_script(),
         capture_output=True,
         text=True,
         timeout=170,

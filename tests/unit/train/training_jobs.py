@@ -37,6 +37,13 @@ def make_spec(
     )
 
 
+def of_a_script() -> dict[str, str]:
+    """The environment of a script beside this file: one thread, and the tests' own modules."""
+    threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
 def write_spec(folder: Path, spec: RunSpec) -> Path:
     """`spec.json` in a folder that is made for it."""
     folder.mkdir(parents=True, exist_ok=True)

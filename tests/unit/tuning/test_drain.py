@@ -102,7 +102,7 @@ def test_rates_of_all_ranks_are_read_from_a_run(tmp_path):
     for name, rate in (("events.jsonl", 40), ("events.rank1.jsonl", 30)):
         events = [
             {"event": "start"},
-            {"event": "window", "samples": 60, "wall_s": 2.5, "paused_s": 0.5},
+            {"event": "window", "samples": 60, "wall_s": 2.0, "paused_s": 0.5},
             {"event": "ceiling", "kind": "loader", "samples": 9, "wall_s": 1, "cpu_s": 1},
             {"event": "ceiling", "kind": "model", "samples": rate, "wall_s": 0.5, "cpu_s": 0.7},
         ]

@@ -174,6 +174,7 @@ def _strategy(first: RankEvents) -> dict[str, Any]:
         "sharded_layers": told.sharded_layers,
         "offloaded_layers": told.offloaded_layers,
         "checkpointed_layers": told.checkpointed_layers,
+        "ddp": told.ddp,
         "fp32": told.fp32,
     }
 

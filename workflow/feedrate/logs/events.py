@@ -94,6 +94,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     sharded_layers: int = 0
     offloaded_layers: int = 0
     checkpointed_layers: int = 0
+    ddp: dict[str, float | bool] | None = None
     fp32: str | None = None
 
 

@@ -63,17 +63,17 @@ def measure(
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
-    """The loader alone and the model alone: samples of all ranks over the slowest rank's time.
+    """Loader, model and exchange alone: samples of all ranks over the slowest rank's time.
 
     None where a rank is missing, since a part of the ranks is no ceiling of the whole.
     """
     rates: dict[str, float | None] = {}
-    for kind in ("loader", "model"):
+    for kind in ("loader", "model", "exchange"):
         parts = [c for events in ranks.values() for c in events.ceilings if c.kind == kind]
         wall_s = max((c.wall_s for c in parts), default=0.0)
         complete = len(parts) == len(ranks) and wall_s > 0
         rates[kind] = sum(c.samples for c in parts) / wall_s if complete else None
-    return Ceilings(loader_samples_per_s=rates["loader"], model_samples_per_s=rates["model"])
+    return Ceilings(**{f"{kind}_samples_per_s": rate for kind, rate in rates.items()})
 
 
 def step_sum(ranks: Ranks) -> float | None:

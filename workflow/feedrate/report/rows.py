@@ -61,6 +61,7 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     trainer_samples_per_s: float | None = None
     loader_samples_per_s: float | None = None
     model_samples_per_s: float | None = None
+    exchange_samples_per_s: float | None = None
     pixel_mean_abs_diff: float | None = None
     world_size: int | None = None
     batch_size: int | None = None

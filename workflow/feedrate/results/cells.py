@@ -29,6 +29,7 @@ MEDIANS = (
     "trainer_samples_per_s",
     "loader_samples_per_s",
     "model_samples_per_s",
+    "exchange_samples_per_s",
 )
 LARGEST = ("peak_memory_gib", "host_peak_memory_gib", "allocator_retries", "pixel_mean_abs_diff")
 STATUSES = ("ok", "out_of_memory", "failed", "invalid", "unsupported")

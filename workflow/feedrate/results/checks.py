@@ -40,6 +40,7 @@ class Observed(Strict, kw_only=True):
     sharded_layers: int = 0
     offloaded_layers: int = 0
     checkpointed_layers: int = 0
+    ddp: dict[str, float | bool] | None = None
     fp32: str | None = None
 
 
@@ -193,6 +194,10 @@ def _strategy(e: Evidence) -> tuple[bool, str]:
         expected = seen.layers if wanted else 0
         if count != expected or (wanted and not count):
             return False, f"{count} of {seen.layers} layers were {what}, asked for {expected}."
+    for name, used in (seen.ddp or {}).items() if e.spec.kind != "hpu" else ():
+        chosen = getattr(e.spec.settings.train, name)
+        if chosen is not None and used != chosen:
+            return False, f"train.{name}: {chosen} was asked for, {used} was used."
     return True, f"The work was shared by {seen.strategy}, as asked for."
 
 

@@ -3,7 +3,8 @@
 Cells of one seed see the same samples in the same order, and so repeats are compared in pairs. What
 seeds do is the range of the reference's repeats or, where that is larger, the median range of the
 cells that are held to it: two seeds of the reference that happen to agree flag nobody. At least two
-repeats in common are needed, and as many samples trained on.
+repeats in common are needed, and as many samples trained on. Cells that keep the smaller last batch
+of an epoch see other samples, how many is not known here, and are compared with none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +44,9 @@ def _ends(runs: Iterable[Row]) -> dict[tuple[int, int], float]:
     return {
         (run["repeat"], trained_samples(run)): run["loss_end"]
         for run in runs
-        if run["status"] == "ok" and run.get("loss_end") is not None
+        if run["status"] == "ok"
+        and run.get("loss_end") is not None
+        and not run.get("keeps_last_batch")
     }
 
 

@@ -79,10 +79,12 @@ class Measurement(Strict, kw_only=True):
 
 
 class Ceilings(Strict, kw_only=True):
-    """The loader with no model, and the model with no loader, in the same job (all ranks)."""
+    """The loader with no model, the model with no loader, and the exchange of gradients with
+    neither, in the same job (all ranks)."""
 
     loader_samples_per_s: float | None = None
     model_samples_per_s: float | None = None
+    exchange_samples_per_s: float | None = None
 
 
 class PixelDistance(Strict, kw_only=True):

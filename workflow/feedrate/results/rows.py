@@ -56,6 +56,7 @@ def run_row(record: Record, path: str) -> Row:
         "trainer_samples_per_s": record.trainer.samples_per_s,
         "loader_samples_per_s": record.ceilings.loader_samples_per_s,
         "model_samples_per_s": record.ceilings.model_samples_per_s,
+        "exchange_samples_per_s": record.ceilings.exchange_samples_per_s,
         "pixel_mean_abs_diff": record.pixels.mean_abs_diff,
         "pixel_psnr_db": record.pixels.psnr_db,
         "model_parameters": record.model_parameters,
@@ -77,6 +78,7 @@ def run_row(record: Record, path: str) -> Row:
             "precision": train.precision,
             "world_size": record.spec.count,
             "loader_workers": record.spec.settings.loader.workers,
+            "keeps_last_batch": record.spec.settings.loader.last_batch == "keep",
             "model": f"{model.name}-{model.size}",
             "dataset": record.spec.dataset,
         }

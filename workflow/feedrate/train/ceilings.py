@@ -1,4 +1,5 @@
-"""The two ceilings of a cell, taken in the same job after training: loader alone, model alone."""
+"""What the parts of a run make alone, in the same job after training: the loader, the model, and
+the exchange of gradients between ranks."""
 
 import os
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ from feedrate.train.processes import cpu_time_s
 
 WARMUP_STEPS = 2
 """Steps of the model alone before its clock starts."""
+BUCKET_MB = 25
+"""DistributedDataParallel's own `bucket_cap_mb`."""
+MOST_ROUNDS = 50
+"""Exchanges of all gradients that are timed."""
 
 
 class EndlessBatches:
@@ -43,10 +48,13 @@ def measure_ceilings(
 
     All ranks take part at the same time.
     """
+    measures: dict[str, Any] = {"loader": loader_alone}
     # Sharded ranks cannot compute apart, and would have to stay in step.
-    kinds = ["loader"] if spec.settings.train.strategy == "fsdp" else ["loader", "model"]
-    for kind in kinds:
-        measure = {"loader": loader_alone, "model": model_alone}[kind]
+    if spec.settings.train.strategy != "fsdp":
+        measures["model"] = model_alone
+        if trainer.args.world_size > 1:
+            measures["exchange"] = exchange_alone
+    for kind, measure in measures.items():
         trainer.accelerator.wait_for_everyone()
         try:
             measured = measure(spec, adapter, trainer, dataset)
@@ -129,6 +137,45 @@ def model_alone(
     wall_s = perf_counter() - start_s
     return {
         "samples": steps * train.batch_size * train.gradient_accumulation,
+        "wall_s": wall_s,
+        "cpu_s": cpu_time_s(os.getpid()) - used_s,
+    }
+
+
+def exchange_alone(
+    spec: RunSpec,
+    adapter: Adapter,
+    trainer: Any,
+    dataset: PairDataset,  # noqa: ARG001
+) -> dict[str, Any]:
+    """All-reduce as many numbers as a step's gradients, in buckets as DDP does, for about
+    `ceiling_s`; nothing is computed. `samples` are those of as many steps.
+
+    Little memory is taken, and all ranks make as many rounds: none is left waiting.
+    """
+    train = spec.settings.train
+    trained = [p for p in trainer.model.parameters() if p.requires_grad]
+    numbers = sum(p.numel() for p in trained)
+    a_bucket = (train.ddp_bucket_mb or BUCKET_MB) * 2**20 // trained[0].element_size()
+    size = min(numbers, a_bucket)
+    bucket = torch.zeros(size, dtype=trained[0].dtype, device=adapter.device)
+
+    def exchange() -> float:
+        start_s = perf_counter()
+        for begin in range(0, numbers, size):
+            torch.distributed.all_reduce(bucket[: min(size, numbers - begin)])
+            adapter.end_of_step()
+        adapter.synchronize()
+        return perf_counter() - start_s
+
+    exchange()
+    slowest_s = torch.tensor(exchange(), device=adapter.device)
+    torch.distributed.all_reduce(slowest_s, torch.distributed.ReduceOp.MAX)
+    rounds = max(1, min(MOST_ROUNDS, int(spec.protocol.ceiling_s / slowest_s.item())))
+    used_s = cpu_time_s(os.getpid())
+    wall_s = sum(exchange() for _ in range(rounds))
+    return {
+        "samples": rounds * train.batch_size * train.gradient_accumulation,
         "wall_s": wall_s,
         "cpu_s": cpu_time_s(os.getpid()) - used_s,
     }

@@ -133,6 +133,15 @@ def _offloads(module: torch.nn.Module) -> bool:
     return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
 
 
+def _ddp(module: DistributedDataParallel) -> Mapping[str, Any]:
+    """The settings that a wrapped model exchanges gradients by, by our names of them."""
+    return {
+        "ddp_bucket_mb": module.bucket_bytes_cap / 2**20,
+        "ddp_static_graph": module.static_graph,
+        "ddp_bucket_view": module.gradient_as_bucket_view,
+    }
+
+
 def shared_by(spec: RunSpec) -> str:
     """How gradients are exchanged where no module of the model does it."""
     if spec.count == 1:
@@ -163,4 +172,5 @@ def describe(
         "sharded_layers": sum(isinstance(module, layers) for module in inner),
         "offloaded_layers": sum(isinstance(m, layers) and _offloads(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
+        "ddp": next((_ddp(m) for m in modules if isinstance(m, DistributedDataParallel)), None),
     }

@@ -167,7 +167,7 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
         events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         windows = [event for event in events if event["event"] == "window"]
         samples += sum(window["samples"] for window in windows)
-        wall_s = max(wall_s, sum(w["wall_s"] - (w.get("paused_s") or 0) for w in windows))
+        wall_s = max(wall_s, sum(w["wall_s"] for w in windows))
         wait_s = max(wait_s, sum(w.get("data_wait_s") or 0 for w in windows))
         alone += [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
     if not wall_s:

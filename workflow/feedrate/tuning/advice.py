@@ -86,8 +86,8 @@ def expected(loader: Loader, model: Model) -> float:
 
 def shared(loader: Loader, model: Model) -> float:
     """Samples/s that the host's cores can load and compute side by side."""
-    cpu_s = loader.cpu_s + model.cpu_s
-    return model.cores / cpu_s if cpu_s else math.inf
+    known = loader.cpu_s > 0 < model.cpu_s
+    return model.cores / (loader.cpu_s + model.cpu_s) if known else math.inf
 
 
 def choose(loaders: Sequence[Loader], model: Model) -> Choice:

@@ -7,7 +7,7 @@ from feedrate.report.grid import level_key
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.report.settings import TableSettings
-from feedrate.results.scaling import Scaling, fit_scaling
+from feedrate.results.scaling import Scaling, scaling
 
 BEYOND = (2, 4, 8, 16, 32, 64, 128, 256)
 """Counts to predict for, beyond the largest that was measured."""
@@ -16,16 +16,18 @@ _HEADS = ("Devices", "Measured (samples/s)", "Model (samples/s)", "Model's error
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A group for each kind of device and cell that was measured on two counts or more."""
+    """A group for each kind of device and cell whose exchange was measured on some count."""
     rows: list[Markup] = []
     for name, by_count in _groups(settings, inputs.cells(settings.study)).items():
-        steps_s = {n: _step_s(cell) for n, cell in by_count.items()}
-        model = fit_scaling(steps_s)
-        if model is not None:
-            rows.append(group_row(name, len(_HEADS)))
-            rows += _rows(model, by_count)
+        known = [n for n, cell in by_count.items() if n > 1 and cell.exchange_samples_per_s]
+        if not known:
+            continue
+        model = _model(max(known), by_count[max(known)])
+        said = f"{name} (on {max(known)}: {_constants(model, max(known))})"
+        rows.append(group_row(said, len(_HEADS)))
+        rows += _rows(model, by_count)
     if not rows:
-        none = "No cell was measured on two counts of a device, so nothing is predicted."
+        none = "No cell's exchange between devices was measured, so nothing is predicted."
         rows.append(wide_row("", none, len(_HEADS)))
     return table(_HEADS, rows)
 
@@ -37,16 +39,26 @@ def _groups(
     groups: dict[str, dict[int, CellRow]] = {}
     for cell in cells:
         known = settings.devices.get(cell.device)
-        if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
+        measured = cell.samples_per_s and cell.batch_size and cell.model_samples_per_s
+        if known and cell.status == "ok" and measured:
             name = f"{settings.label(known.family or cell.device)}: {level_key(cell.levels)}"
             groups.setdefault(name, {})[known.count] = cell
     return groups
 
 
-def _step_s(cell: CellRow, count: int | None = None) -> float:
-    """Time that a batch of every device takes."""
-    devices = count or cell.world_size or 1
-    return devices * (cell.batch_size or 1) / (cell.samples_per_s or 1.0)
+def _model(count: int, cell: CellRow) -> Scaling:
+    """For a batch of every device, whose share of a step it is where steps have several."""
+    samples = count * (cell.batch_size or 1)
+    alone = (cell.model_samples_per_s or 1.0, cell.exchange_samples_per_s or 1.0)
+    return scaling(count, *(samples / rate for rate in alone))
+
+
+def _constants(model: Scaling, count: int) -> str:
+    exchange_s = model.step_s(count) - model.compute_s
+    return (
+        f"a batch takes {text.seconds(model.compute_s)} to compute and {text.seconds(exchange_s)} "
+        "to exchange"
+    )
 
 
 def _rows(model: Scaling, by_count: Mapping[int, CellRow]) -> list[Markup]:
