@@ -276,9 +276,17 @@ def test_a_card_lies_beside_the_weights_too(run, tmp_path):
 
 def test_a_run_without_a_model_has_a_line_in_its_place(run, tmp_path):
     record = make_record(rate=None, status="out_of_memory", cause="it wanted 12 GiB")
-    assert run(weights=False, record=record, scores=Quality(status="failed", cause="no")) == 0
+    assert run(weights=False, record=record, scores=Quality(status="no_model", cause="no")) == 0
     assert (tmp_path / "card.md").read_text() == ("No model (out of memory): it wanted 12 GiB\n")
     assert not (tmp_path / "trainer").exists()
+
+
+def test_weights_of_a_run_that_has_no_model_get_no_card(run, tmp_path):
+    record = make_record(rate=None, status="failed", cause="its node was lost")
+    why = "The run ended in failed: its node was lost"
+    assert run(record=record, scores=Quality(status="no_model", cause=why)) == 0
+    assert (tmp_path / "card.md").read_text() == "No model (failed): its node was lost\n"
+    assert not (tmp_path / "trainer/model/README.md").exists()
 
 
 def test_a_broken_file_is_one_sentence(run, tmp_path, capsys):

@@ -71,7 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = from_param(options.settings, CardSettings)
         record, quality = read_record(options.record), read_quality(options.quality)
-        if record.spec and any(options.model.glob("*.safetensors")):
+        kept = quality.status != "no_model" and any(options.model.glob("*.safetensors"))
+        if record.spec and kept:
             written = card(settings, record.spec, record, quality)
             write_text(options.model / README, written)
         else:
