@@ -3,10 +3,14 @@
 import math
 import shutil
 
+import msgspec
 import pytest
 import torch
 from models_kept import keep_model, make_spec, with_choices
 
+from feedrate.config.winoground import GeneratedExamples
+from feedrate.data.fetch_winoground import fetch_winoground
+from feedrate.files import write_json
 from feedrate.models.build import ModelError
 from feedrate.quality import splits
 from feedrate.quality.job import score_model
@@ -54,6 +58,23 @@ def test_untrained_weights_score_the_same_before_and_after(name, precision, prep
         if score["low"] is not None:
             assert score["low"] <= score["value"] <= score["high"]
     assert {score["on"] for score in answer["scores"]} == {"validation", "test"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "generated"),
+        ({"source": "folder", "name": "mine"}, "folder (mine)"),
+        ({"source": "hub", "origin": "me/copy", "revision": "4d3"}, "hub (me/copy at 4d3)"),
+    ],
+)
+def test_the_answer_says_which_copy_of_winoground_was_scored(changes, said, prepared, tmp_path):
+    examples = tmp_path / "winoground/examples.json"
+    found = fetch_winoground("generated", GeneratedExamples(examples=1), examples, workers=1)
+    write_json(examples, msgspec.to_builtins(msgspec.structs.replace(found, **changes)))
+    spec = make_spec("clip")
+    weights = keep_model(spec, prepared, tmp_path)
+    assert score_model(spec, prepared, weights, examples)["winoground"] == said
 
 
 def test_other_weights_score_otherwise(prepared, tmp_path):

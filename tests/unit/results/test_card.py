@@ -8,6 +8,7 @@ from huggingface_hub import ModelCard
 from record_builder import make_record, make_spec
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.data.winoground import Winoground
 from feedrate.report.card import card, main
 from feedrate.report.card_settings import CardSettings
 from feedrate.report.settings import to_param
@@ -107,19 +108,25 @@ def test_what_is_not_of_the_hub_is_not_called_so():
 
 
 @pytest.mark.parametrize(
-    ("which", "name"),
+    ("source", "origin", "commit", "name"),
     [
-        ("generated", "winoground-stand-in"),
-        ("hub (facebook/winoground at 4d3)", "facebook/winoground"),
-        ("folder (a copy)", "winoground-stand-in"),
+        ("generated", None, None, "winoground-stand-in"),
+        ("folder", None, None, "winoground (local copy)"),
+        ("hub", "facebook/winoground", "4d3c2b1a", "facebook/winoground"),
+        ("hub", "me/winoground-at-home", "f" * 40, "me/winoground-at-home"),
     ],
 )
-def test_only_the_real_winoground_is_called_that(which, name):
+def test_winoground_is_called_what_it_is(source, origin, commit, name):
+    copy = Winoground(
+        name="mine", source=source, origin=origin, revision=commit, examples=[], sha256={}
+    )
     record = provenance(make_record())
     wino = score(on="winoground", metric="group_score", head="contrastive")
-    found = read(card(settings(), record.spec, record, quality(wino, winoground=which)))
-    assert found.data.eval_results[0].dataset_type == name
-    assert "contrastive head" in found.data.eval_results[0].metric_name
+    scored = quality(wino, winoground=copy.described)  # as scoring writes it
+    (result,) = read(card(settings(), record.spec, record, scored)).data.eval_results
+    assert (result.dataset_type, result.dataset_name) == (name, name)
+    assert result.dataset_revision == commit
+    assert "contrastive head" in result.metric_name
 
 
 def test_scores_stand_before_beside_after_with_intervals():
