@@ -4,6 +4,8 @@ import math
 import shutil
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from models_kept import keep_model, make_spec, with_choices
@@ -147,6 +149,18 @@ def test_a_classifier_has_an_accuracy(labelled, tmp_path):
     assert before["accuracy"]["value"] is None
     assert "trained on" in before["accuracy"]["note"]
     assert values(before) == values(after)
+
+
+def test_a_classifiers_chance_is_of_the_classes_that_it_was_trained_on(labelled, tmp_path):
+    folder = tmp_path / "prepared"
+    shutil.copytree(labelled, folder)
+    table = pq.read_table(folder / "samples.parquet")
+    three = pa.array([100 + row % 3 for row in range(table.num_rows)])
+    place = table.column_names.index("contest_number")
+    pq.write_table(table.set_column(place, "contest_number", three), folder / "samples.parquet")
+    spec = make_spec("vit")
+    before, _ = by_moment(score_model(spec, folder, keep_model(spec, folder, tmp_path), None))
+    assert (before["accuracy"]["n"], before["accuracy"]["chance"]) == (6, pytest.approx(1 / 3))
 
 
 def test_flava_has_a_loss_of_its_own_kind_and_is_asked_to_retrieve(labelled, tmp_path):
