@@ -7,6 +7,7 @@ from feedrate.config.base import level_text
 from feedrate.report import lessons, qualities, text
 from feedrate.report.alone import loaders_alone
 from feedrate.report.beside import beside_published
+from feedrate.report.cell import baseline_for
 from feedrate.report.climbs import elsewhere, ran_out, reached
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
 from feedrate.report.latencies import quickest_and_busiest
@@ -174,7 +175,7 @@ def _detail(settings: StudySettings, best: CellRow) -> str:
 
 
 def _gain(settings: StudySettings, best: CellRow) -> str:
-    baseline = settings.baseline_for(best.levels)
+    baseline = baseline_for(settings, best.levels)
     if best.levels == baseline:
         return "; it is the baseline, and no setting is measurably faster"
     apart = {k: v for k, v in baseline.items() if k in settings.within or best.levels[k] != v}

@@ -96,10 +96,6 @@ class Shown(Strict, kw_only=True):
         """The device's name for people."""
         return self.devices[device].label if device in self.devices else device
 
-    def baseline_for(self, levels: dict[str, Level]) -> dict[str, Level]:
-        """The cell that one of these levels is compared with: no comparison crosses `within`."""
-        return {**self.baseline, **{name: levels[name] for name in self.within}}
-
 
 class TableSettings(Shown):
     """Settings of `python -m feedrate.report.table`."""

@@ -1,7 +1,7 @@
 """Whether a faster setting teaches the model as much: loss at the end against the reference's."""
 
 from feedrate.report import text
-from feedrate.report.cell import loss_shift, speed, without_numbers
+from feedrate.report.cell import baseline_for, loss_shift, speed, without_numbers
 from feedrate.report.grid import factor_label
 from feedrate.report.markup import Markup, group_row, join, row, small, table
 from feedrate.report.rows import CellRow, Inputs
@@ -46,7 +46,7 @@ def _row(settings: TableSettings, cell: CellRow, width: int) -> Markup:
 
 
 def _verdict(settings: TableSettings, cell: CellRow) -> str:
-    if cell.levels == settings.baseline_for(cell.levels):
+    if cell.levels == baseline_for(settings, cell.levels):
         return "the baseline"
     if cell.loss_shift is None:
         return UNKNOWN
