@@ -40,13 +40,20 @@ def _plain(name: str) -> dict[str, Any]:
     return {"path": name, "uploadMode": "regular", "shouldIgnore": False}
 
 
+def _listed(name: str, content: bytes) -> dict[str, Any]:
+    return {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+
+
 @contextmanager
 def stand_in_hub() -> Iterator[Hub]:
     """A hub at `address` (HF_ENDPOINT) for as long as the block runs."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._say({"id": "me/models", "sha": "0" * 40, "siblings": []})
+            if "/tree/" in self.path:
+                self._say([_listed(*file) for file in hub.files.items()])
+            else:
+                self._say({"id": "me/models", "sha": "0" * 40, "siblings": []})
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -55,6 +55,8 @@ def test_a_model_goes_to_the_hub_with_its_card(pushing):
     assert done.returncode == 0, done.stdout
     run = pushing.root / f"results/mini/cpu/{CELL}/rep1"
     place = f"mini/cpu/{CELL}"
+    page = hub.files.pop("README.md").decode()
+    assert f"[`{place}`](" in page
     names = {path.removeprefix(f"{place}/") for path in hub.files}
     assert names >= {"README.md", "model.safetensors", "config.json", "tokenizer.json"}
     assert not [name for name in names if name.endswith(".bin")], "no pickle goes to a hub"

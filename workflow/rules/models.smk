@@ -24,7 +24,8 @@ rule write_card:
 rule push_model:
     """Upload a kept model and its card to the hub."""
     input:
-        paths.CARD,
+        card=paths.CARD,
+        quality=paths.QUALITY,
     output:
         paths.PUSHED,
     log:
@@ -36,5 +37,5 @@ rule push_model:
         push=lambda wc: VIEW.pushing(wc.study, wc.device, wc.cell, wc.repeat),
     shell:
         "python -m feedrate.quality.push --model {params.push[model]:q} "
-        "--repository {params.push[settings][repository]:q} "
+        "--quality {input.quality:q} --repository {params.push[settings][repository]:q} "
         "--place {params.push[settings][place]:q} --out {output:q} 2> >(tee {log:q} >&2)"

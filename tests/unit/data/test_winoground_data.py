@@ -277,6 +277,8 @@ def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
     hub.answer = place.mine.rename(place.mine.with_name(commit))
     found = fetch_winoground("hub", HUB, place.out, workers=1)
     assert (found.source, found.revision, len(found.examples)) == ("hub", commit, 2)
+    assert found.described == f"hub (facebook/winoground at {commit})"
+    assert read_winoground(place.out).described == found.described
     name, options = hub.asked[0]
     assert (name, options["revision"]) == ("facebook/winoground", "main")
     assert (options["repo_type"], options["token"]) == ("dataset", TOKEN)

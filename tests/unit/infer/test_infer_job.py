@@ -1,6 +1,7 @@
 """The inference job: every head, precision and preprocessing, from the spec to checked numbers."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from inference_jobs import STEPS, WARMUP, make_spec
 from feedrate.config.load import ConfigError
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
 from feedrate.infer import passes
+from feedrate.infer.job import COMPILED, HEADERS, compiling_anew
 from feedrate.infer.passes import time_passes
 from feedrate.logs.assemble import build_record
 from feedrate.models.bridgetower import count_flops, make_config
@@ -136,6 +138,24 @@ def test_the_model_is_compiled_where_it_is_asked_for(infer, monkeypatch, executi
     monkeypatch.setattr(torch, "compile", lambda model, mode: modes.append(mode) or model)
     infer(execution=execution)
     assert modes == ([] if execution == "eager" else [COMPILE_MODES[execution]])
+
+
+def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path, monkeypatch):
+    from torch._inductor import config
+
+    monkeypatch.setattr(config, HEADERS, True)
+    with compiling_anew(tmp_path):
+        assert Path(os.environ[COMPILED]).parent == tmp_path
+        # Compiled headers would lie elsewhere, for all runs of this machine.
+        assert getattr(config, HEADERS) is False
+    assert getattr(config, HEADERS) is True
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_inductor_that_compiles_no_headers_beforehand_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("feedrate.infer.job.HEADERS", "no_such_setting")
+    with compiling_anew(tmp_path):
+        assert Path(os.environ[COMPILED]).is_dir()
 
 
 REFUSED = [

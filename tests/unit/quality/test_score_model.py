@@ -3,10 +3,16 @@
 import math
 import shutil
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from models_kept import keep_model, make_spec, with_choices
 
+from feedrate.config.winoground import GeneratedExamples
+from feedrate.data.fetch_winoground import fetch_winoground
+from feedrate.files import write_json
 from feedrate.models.build import ModelError
 from feedrate.quality import splits
 from feedrate.quality.job import score_model
@@ -54,6 +60,23 @@ def test_untrained_weights_score_the_same_before_and_after(name, precision, prep
         if score["low"] is not None:
             assert score["low"] <= score["value"] <= score["high"]
     assert {score["on"] for score in answer["scores"]} == {"validation", "test"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "generated"),
+        ({"source": "folder", "name": "mine"}, "folder (mine)"),
+        ({"source": "hub", "origin": "me/copy", "revision": "4d3"}, "hub (me/copy at 4d3)"),
+    ],
+)
+def test_the_answer_says_which_copy_of_winoground_was_scored(changes, said, prepared, tmp_path):
+    examples = tmp_path / "winoground/examples.json"
+    found = fetch_winoground("generated", GeneratedExamples(examples=1), examples, workers=1)
+    write_json(examples, msgspec.to_builtins(msgspec.structs.replace(found, **changes)))
+    spec = make_spec("clip")
+    weights = keep_model(spec, prepared, tmp_path)
+    assert score_model(spec, prepared, weights, examples)["winoground"] == said
 
 
 def test_other_weights_score_otherwise(prepared, tmp_path):
@@ -126,6 +149,18 @@ def test_a_classifier_has_an_accuracy(labelled, tmp_path):
     assert before["accuracy"]["value"] is None
     assert "trained on" in before["accuracy"]["note"]
     assert values(before) == values(after)
+
+
+def test_a_classifiers_chance_is_of_the_classes_that_it_was_trained_on(labelled, tmp_path):
+    folder = tmp_path / "prepared"
+    shutil.copytree(labelled, folder)
+    table = pq.read_table(folder / "samples.parquet")
+    three = pa.array([100 + row % 3 for row in range(table.num_rows)])
+    place = table.column_names.index("contest_number")
+    pq.write_table(table.set_column(place, "contest_number", three), folder / "samples.parquet")
+    spec = make_spec("vit")
+    before, _ = by_moment(score_model(spec, folder, keep_model(spec, folder, tmp_path), None))
+    assert (before["accuracy"]["n"], before["accuracy"]["chance"]) == (6, pytest.approx(1 / 3))
 
 
 def test_flava_has_a_loss_of_its_own_kind_and_is_asked_to_retrieve(labelled, tmp_path):

@@ -1,5 +1,6 @@
 """Winoground's scores of real models: small ones, saved and loaded as checkpoints are."""
 
+import importlib
 import shutil
 
 import msgspec
@@ -10,16 +11,17 @@ from transformers.models.bridgetower.modeling_bridgetower import (
     BridgeTowerForImageAndTextRetrieval,
 )
 
-from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings, Settings
 from feedrate.config.winoground import GeneratedExamples
 from feedrate.data.fetch_winoground import fetch_winoground
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import read_winoground
-from feedrate.models.build import build
+from feedrate.models.build import BUILDERS, build
 from feedrate.quality import winoground
 from feedrate.quality.matching import (
     NoHeadError,
     contrastive_scores,
+    heads_of,
     matching_head,
     matching_scores,
 )
@@ -171,7 +173,7 @@ def test_training_moves_the_trunk_below_the_checkpoints_head(
         for weights in built.model.bridgetower.cross_modal_text_pooler.parameters():
             weights.add_(torch.randn_like(weights))
     winoground_quality(examples, built, chosen, CPU)
-    (matching, contrastive), (matching_after, contrastive_after) = seen[:2], seen[2:]
+    (contrastive, matching), (contrastive_after, matching_after) = seen[:2], seen[2:]
     assert not np.array_equal(matching, matching_after)
     assert np.array_equal(contrastive, contrastive_after)  # it does not read what was changed
 
@@ -201,6 +203,15 @@ def test_clip_has_one_head(examples, tiny_prepared):
     chosen = settings(name="clip")
     found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU))
     assert set(found) == {"contrastive"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_models_heads_are_those_of_its_module(model, monkeypatch):
+    module = importlib.import_module(BUILDERS[model])
+    own = getattr(module, "HEADS", {})
+    assert set(heads_of(model)) == set(own)
+    monkeypatch.setattr(module, "HEADS", {**own, "another": None}, raising=False)
+    assert "another" in heads_of(model)
 
 
 def test_a_model_without_captions_has_none(examples, labelled):

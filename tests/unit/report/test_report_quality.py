@@ -1,14 +1,16 @@
 """Scores before and after, and settings that learn something else."""
 
 import csv
+import re
 
 import msgspec
 import pytest
 from report_samples import STUDY, make_project, write_results
 
-from feedrate.report import figure, qualities, settings, table
+from feedrate.config.plan import make_plan
+from feedrate.report import figure, findings, qualities, settings, table
 from feedrate.report.rows import CellRow, Inputs, QualityRow
-from feedrate.report.settings import FigureSettings, TableSettings
+from feedrate.report.settings import FigureSettings, OverviewSettings, TableSettings
 
 
 def score(moment, value, *, repeat=1, low=None, high=None, **changes):
@@ -39,6 +41,7 @@ def cell(**changes):
     return CellRow(**{**common, "samples_per_s": 12.0, "ok_runs": 2, **changes})
 
 
+BASELINE = {"workers": 0, "decode": "host"}
 ROWS = [
     score("before", 0.2, low=0.1, high=0.3),
     score("after", 0.5, low=0.4, high=0.6),
@@ -86,12 +89,48 @@ def test_words_for_shares_and_for_losses():
     assert qualities.said(None, "accuracy")[1] == ""
 
 
+def headline(rows):
+    return qualities.headline(rows, "cpu", BASELINE)
+
+
 def test_the_headline_tells_what_training_adds():
-    said = qualities.headline(ROWS, "cpu")
-    assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%)")
-    other = [msgspec.structs.replace(row, cell="model=clip") for row in ROWS]
+    assert headline(ROWS).endswith("from 21% to 55% (40% to 70%; by lot 20%)")
+
+
+def test_the_headline_is_the_baselines_whatever_others_gain():
+    more = [
+        msgspec.structs.replace(row, cell="workers=1~decode=host", value=value)
+        for row, value in zip(ROWS, (0.1, 0.9, 0.1, 0.9), strict=True)
+    ]
+    said = headline([*more, *ROWS])
+    assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%) with workers = 0, decode = host")
     worse = [msgspec.structs.replace(row, value=0.2) for row in ROWS]
-    assert qualities.headline([*worse, *other], "cpu").endswith(" by lot 20%) with model = clip")
+    assert headline([*more, *worse]) == ""
+
+
+def test_without_scores_of_the_baseline_the_headline_is_of_who_gained_most():
+    other = [msgspec.structs.replace(row, cell="model=clip") for row in ROWS]
+    least = [msgspec.structs.replace(row, cell="model=vit", value=0.2) for row in ROWS]
+    for none in ([], [score("before", None), score("after", None)]):
+        said = headline([*none, *least, *other])
+        assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%) with model = clip")
+
+
+def test_the_answer_of_a_study_of_quality_is_that_headline(project, inputs):
+    study = project.studies[STUDY]
+    gain = [figure for figure in study.figures if figure.kind == "gain"]
+    asking = msgspec.structs.replace(study, figures=gain)
+    asked = msgspec.structs.replace(project, studies={STUDY: asking})
+    param = settings.overview_settings(asked, make_plan(asked))
+    (shown,) = settings.from_param(repr(param), OverviewSettings).studies
+    more = [
+        msgspec.structs.replace(r, cell="workers=1~decode=host", value=float(r.moment == "after"))
+        for r in ROWS
+    ]
+    rows = [*more, *ROWS]
+    answer = findings.answer(shown, inputs.cells(STUDY), "cpu", rows)
+    assert answer.headline == f"CPU: {headline(rows)}."
+    assert "from 21% to 55%" in answer.headline
 
 
 @pytest.mark.parametrize(
@@ -105,7 +144,7 @@ def test_the_headline_tells_what_training_adds():
     ids=["nothing", "no gain", "no before", "no value"],
 )
 def test_without_a_gain_there_is_no_headline(rows):
-    assert qualities.headline(rows, "cpu") == ""
+    assert headline(rows) == ""
 
 
 def test_points_name_what_departs_and_what_scoring_costs():
@@ -149,10 +188,31 @@ def test_a_setting_that_departs_is_flagged_beside_its_speed_in_every_table(tmp_p
     assert "as the baseline&#x27;s" in rendered(project, inputs, "equal")
 
 
+def verdicts(page):
+    """The last column by what stands in the first."""
+    lines = re.findall(r"<tr>.*?</tr>", page.partition("<tbody>")[2])
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines]
+    return {line[0]: line[-1] for line in cells if len(line) > 2}
+
+
 def test_the_table_of_equal_quality_knows_the_baseline(project, inputs):
-    page = rendered(project, inputs, "equal")
-    assert "the baseline" in page
-    assert "two repeats of each" in page
+    found = verdicts(rendered(project, inputs, "equal"))
+    assert found.pop("0, host") == "the baseline"
+    assert all("two repeats of each" in one for one in found.values())
+
+
+def test_another_setting_of_the_same_rate_is_not_the_baseline(tmp_path, project):
+    def alike(row):
+        row |= {"speedup": 1.0, "speedup_ci_low": 1.0, "speedup_ci_high": 1.0}
+
+    found = verdicts(rendered(project, edited(tmp_path, project, "cells.csv", alike), "equal"))
+    assert [name for name, said in found.items() if said == "the baseline"] == ["0, host"]
+
+
+def test_within_another_model_has_a_baseline_of_its_own(project, inputs):
+    study = msgspec.structs.replace(project.studies[STUDY], within=["workers"])
+    held = msgspec.structs.replace(project, studies={STUDY: study})
+    assert set(verdicts(rendered(held, inputs, "equal")).values()) == {"the baseline"}
 
 
 def test_the_figure_says_where_nothing_was_scored(tmp_path):

@@ -8,6 +8,7 @@ from huggingface_hub import ModelCard
 from record_builder import make_record, make_spec
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
+from feedrate.data.winoground import Winoground
 from feedrate.report.card import card, main
 from feedrate.report.card_settings import CardSettings
 from feedrate.report.settings import to_param
@@ -107,19 +108,25 @@ def test_what_is_not_of_the_hub_is_not_called_so():
 
 
 @pytest.mark.parametrize(
-    ("which", "name"),
+    ("source", "origin", "commit", "name"),
     [
-        ("generated", "winoground-stand-in"),
-        ("hub (facebook/winoground at 4d3)", "facebook/winoground"),
-        ("folder (a copy)", "winoground-stand-in"),
+        ("generated", None, None, "winoground-stand-in"),
+        ("folder", None, None, "winoground (local copy)"),
+        ("hub", "facebook/winoground", "4d3c2b1a", "facebook/winoground"),
+        ("hub", "me/winoground-at-home", "f" * 40, "me/winoground-at-home"),
     ],
 )
-def test_only_the_real_winoground_is_called_that(which, name):
+def test_winoground_is_called_what_it_is(source, origin, commit, name):
+    copy = Winoground(
+        name="mine", source=source, origin=origin, revision=commit, examples=[], sha256={}
+    )
     record = provenance(make_record())
     wino = score(on="winoground", metric="group_score", head="contrastive")
-    found = read(card(settings(), record.spec, record, quality(wino, winoground=which)))
-    assert found.data.eval_results[0].dataset_type == name
-    assert "contrastive head" in found.data.eval_results[0].metric_name
+    scored = quality(wino, winoground=copy.described)  # as scoring writes it
+    (result,) = read(card(settings(), record.spec, record, scored)).data.eval_results
+    assert (result.dataset_type, result.dataset_name) == (name, name)
+    assert result.dataset_revision == commit
+    assert "contrastive head" in result.metric_name
 
 
 def test_scores_stand_before_beside_after_with_intervals():
@@ -276,9 +283,17 @@ def test_a_card_lies_beside_the_weights_too(run, tmp_path):
 
 def test_a_run_without_a_model_has_a_line_in_its_place(run, tmp_path):
     record = make_record(rate=None, status="out_of_memory", cause="it wanted 12 GiB")
-    assert run(weights=False, record=record, scores=Quality(status="failed", cause="no")) == 0
+    assert run(weights=False, record=record, scores=Quality(status="no_model", cause="no")) == 0
     assert (tmp_path / "card.md").read_text() == ("No model (out of memory): it wanted 12 GiB\n")
     assert not (tmp_path / "trainer").exists()
+
+
+def test_weights_of_a_run_that_has_no_model_get_no_card(run, tmp_path):
+    record = make_record(rate=None, status="failed", cause="its node was lost")
+    why = "The run ended in failed: its node was lost"
+    assert run(record=record, scores=Quality(status="no_model", cause=why)) == 0
+    assert (tmp_path / "card.md").read_text() == "No model (failed): its node was lost\n"
+    assert not (tmp_path / "trainer/model/README.md").exists()
 
 
 def test_a_broken_file_is_one_sentence(run, tmp_path, capsys):

@@ -112,6 +112,15 @@ def test_what_is_given_up_keeps_a_log_and_no_events(tmp_path):
     assert json.loads((tmp_path / FINISHED).read_text())["token"] == "new"
 
 
+def test_of_what_is_given_up_no_weights_stay_but_checkpoints_to_resume_from(tmp_path):
+    fill(tmp_path, [*OLD, "trainer/model/model.safetensors", "trainer/model/README.md"])
+    give_up(tmp_path, {}, {"status": "failed"}, "new")
+    assert names(tmp_path / "trainer") == ["checkpoint-3/model.safetensors"]
+    open_attempt(tmp_path, "again", {}, resume=True)
+    kept = tmp_path / "attempt-again/trainer/checkpoint-3/model.safetensors"
+    assert kept.is_file()
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_what_snakemake_removes_before_a_duplicate_comes_back(tmp_path, monkeypatch, links):
     def no_links(*_):

@@ -44,6 +44,7 @@ def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> 
         found = Winoground(
             name=name,
             source=str(settings.__struct_config__.tag),
+            origin=settings.name if isinstance(settings, HubExamples) else None,
             revision=fetched.revision,
             examples=_examples(name, fetched.rows, stored),
             sha256={e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)},

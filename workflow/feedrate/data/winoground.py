@@ -14,7 +14,7 @@ from feedrate.config.base import Strict
 from feedrate.data.manifest import DataError
 from feedrate.files import digest_file
 
-WINOGROUND_SCHEMA = 1
+WINOGROUND_SCHEMA = 2
 
 
 class Example(Strict, frozen=True, kw_only=True):
@@ -47,9 +47,16 @@ class Winoground(Strict, frozen=True, kw_only=True):
     schema: int = WINOGROUND_SCHEMA
     name: Annotated[str, Meta(description="As config.yaml names this copy.")]
     source: Annotated[str, Meta(description="generated, folder or hub.")]
-    revision: Annotated[str | None, Meta(description="The hub's commit.")] = None
+    origin: Annotated[str | None, Meta(description="The hub's repository.")]
+    revision: Annotated[str | None, Meta(description="Its commit.")] = None
     examples: list[Example]
     sha256: Annotated[dict[str, str], Meta(description="Of every image, by path.")]
+
+    @property
+    def described(self) -> str:
+        """Which copy it is: `generated`, `folder (NAME)` or `hub (REPOSITORY at COMMIT)`."""
+        told = {"folder": f" ({self.name})", "hub": f" ({self.origin} at {self.revision})"}
+        return f"{self.source}{told.get(self.source, '')}"
 
 
 def read_winoground(path: Path) -> Winoground:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,6 +33,8 @@ from feedrate.train.opening import (
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: where torch.compile keeps its work."""
+HEADERS = "cpp_cache_precompile_headers"
+"""Setting of its inductor, by which it keeps compiled C++ headers outside that folder."""
 
 
 def run_job(
@@ -76,9 +78,13 @@ def run_job(
 def compiling_anew(run: Path) -> Iterator[None]:
     """Let torch.compile find nothing that an earlier run compiled: each first pass is a first one.
 
-    What it compiles lies in `run` meanwhile.
+    What it compiles lies in `run` meanwhile. C++ headers are compiled with each kernel, where the
+    inductor can be told so.
     """
-    with TemporaryDirectory(dir=run) as folder:
+    from torch._inductor import config
+
+    own = config.patch({HEADERS: False}) if hasattr(config, HEADERS) else nullcontext()
+    with TemporaryDirectory(dir=run) as folder, own:
         os.environ[COMPILED] = folder
         yield
 

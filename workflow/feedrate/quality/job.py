@@ -37,7 +37,7 @@ def score_model(
         scores += [{"moment": moment, **score} for score in found]
     return {
         "scores": scores,
-        "winoground": read_winoground(winoground).source if winoground else "",
+        "winoground": read_winoground(winoground).described if winoground else "",
     }
 
 

@@ -1,22 +1,26 @@
 """How well captions match images, by the heads that a model has: one score a pair, larger is
 better."""
 
+import importlib
 from typing import Any
 
 import torch
 
 from feedrate.config.settings import ModelSettings
+from feedrate.models.build import BUILDERS
 from feedrate.models.checkpoint import load_config, load_part
-
-HEADS = {"bridgetower": ("matching", "contrastive"), "clip": ("contrastive",)}
-"""By model. `matching` reads image and caption together, `contrastive` compares the embeddings of
-each."""
 
 Batch = dict[str, torch.Tensor]
 
 
 class NoHeadError(Exception):
     """A head that cannot be scored; the message says why."""
+
+
+def heads_of(model: str) -> tuple[str, ...]:
+    """A model's heads, as its module has them for inference: `matching` reads image and caption
+    together, `contrastive` compares the embeddings of each."""
+    return tuple(getattr(importlib.import_module(BUILDERS[model]), "HEADS", ()))
 
 
 def matching_head(settings: ModelSettings) -> torch.nn.Module:

@@ -1,15 +1,17 @@
 """`python -m feedrate.quality.push`: push a kept model, with its card, to the hub.
 
-The token comes from HF_TOKEN and is never shown. A run that has kept no model is none to push: that
-is told in the file, and is no error.
+The token comes from HF_TOKEN and is never shown. A model goes when it has been scored: that a
+run has none, or that scoring failed, is told in the file, and is no error.
 """
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 
 from feedrate.files import write_json
+from feedrate.quality.hub_index import push_index
 from feedrate.secrets import Masker
 
 PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", "README.md")
@@ -30,13 +32,12 @@ def require_token() -> str:
 
 def push_model(folder: Path, repository: str, place: str) -> str:
     """Upload a folder of weights to the folder `place` of a repository, which is made, private,
-    where it is not there. A repository can so hold the models of all cells.
+    where it is not there. A repository can so hold the models of all cells; its root lists them.
 
     Returns the commit's address. Raises PushError where the hub refuses or is not reached.
     """
     token = require_token()
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     api = HfApi(token=token)
     try:
@@ -48,28 +49,44 @@ def push_model(folder: Path, repository: str, place: str) -> str:
             allow_patterns=list(PUSHED),
             commit_message=f"feedrate: {place}",
         )
-    except (HfHubHTTPError, OSError, ValueError) as error:
+        push_index(api, repository)
+    except Exception as error:  # each version of the client has network errors of its own
         reason = Masker()((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise PushError(f"{repository}: not pushed: {reason.replace(token, '***')}") from None
     return str(commit.commit_url)
+
+
+def lacks(quality: Path, model: Path) -> str:
+    """Why there is no model to push, by its quality.json; empty where there is one.
+
+    Raises PushError for a file that is none.
+    """
+    try:
+        scored = json.loads(quality.read_text(encoding="utf-8"))
+        if scored["status"] != "ok":
+            return f"not scored: {scored['cause']}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PushError(f"{quality}: no scores ({type(error).__name__}: {error})") from None
+    return "" if any(model.glob("*.safetensors")) else f"no weights in {model}"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m feedrate.quality.push", description=__doc__)
     parser.add_argument("--model", required=True, type=Path, help="folder of the kept model")
+    parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
     parser.add_argument("--repository", required=True, help="repository on the hub")
     parser.add_argument("--place", required=True, help="folder there")
     parser.add_argument("--out", required=True, type=Path, help="pushed.json")
     options = parser.parse_args(arguments)
     told = {"repository": options.repository, "place": options.place, "commit": None, "cause": ""}
     try:
-        if any(options.model.glob("*.safetensors")):
+        if cause := lacks(options.quality, options.model):
+            told["cause"] = cause
+            print(f"{options.place}: nothing to push: {cause}")
+        else:
             told["commit"] = push_model(options.model, options.repository, options.place)
             print(f"pushed {options.place} to {options.repository}")
-        else:
-            told["cause"] = "the run has kept no model"
-            print(f"{options.place}: nothing to push: {told['cause']}")
         write_json(options.out, told)
     except PushError as error:
         print(error, file=sys.stderr)

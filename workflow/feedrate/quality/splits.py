@@ -18,7 +18,7 @@ from feedrate.devices.base import Adapter
 from feedrate.models.build import Built
 from feedrate.models.scores import chance_of_recall, choice_hits, known_classes, ranks
 from feedrate.quality.bootstrap import Estimate, mean_interval
-from feedrate.quality.matching import HEADS
+from feedrate.quality.matching import heads_of
 from feedrate.quality.score import Entry, entry
 
 RECALLS = (1, 5, 10)
@@ -113,7 +113,7 @@ class Split:
 
     def _loss(self, losses: list[float]) -> Entry:
         """Mean over whole batches."""
-        contrastive = "contrastive" in HEADS.get(self._spec.settings.model.name, ())
+        contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
         found = mean_interval(losses)
         if len(losses) == 1:
             found = Estimate(found.value, math.nan, math.nan)
@@ -130,8 +130,8 @@ class Split:
         hits = known_classes(np.concatenate(passed.logits), classes)
         if not hits.size:
             return [entry("accuracy", None, 0, note="no row has a class that was trained on")]
-        groups = self._images(passed)[classes >= 0]
-        return [entry("accuracy", mean_interval(hits, groups=groups), len(hits))]
+        found = mean_interval(hits, groups=self._images(passed)[classes >= 0])
+        return [entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))]
 
     def _recalls(self, passed: Passed) -> list[Entry]:
         """Both directions. An image counts once, and finds any of its captions."""

@@ -29,9 +29,9 @@ from feedrate.data.winoground import Example, read_winoground
 from feedrate.models.build import Built
 from feedrate.quality.bootstrap import mean_interval
 from feedrate.quality.matching import (
-    HEADS,
     NoHeadError,
     contrastive_scores,
+    heads_of,
     matching_head,
     matching_scores,
 )
@@ -113,7 +113,7 @@ def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[
     """What scores a batch, by head; and why a head does not."""
     scorers: dict[str, Scorer] = {}
     lacking: dict[str, str] = {}
-    for head in HEADS.get(settings.model.name, ()):
+    for head in heads_of(settings.model.name):
         try:
             if head == "matching":
                 device = next(built.model.parameters()).device

@@ -5,6 +5,7 @@ copy goes beside the weights, as README.md, which is what the hub shows.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ from feedrate.results.record import Record, RecordError, read_record
 README = "README.md"
 TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"}
 """The hub's word for what a model does, where it has one."""
-WINOGROUND = "facebook/winoground"
+HUB_COPY = re.compile(r"hub \((?P<repository>.+) at (?P<commit>.+)\)")
+"""Winoground of the hub, as quality.json describes it."""
 
 
 def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality) -> str:
@@ -71,7 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         settings = from_param(options.settings, CardSettings)
         record, quality = read_record(options.record), read_quality(options.quality)
-        if record.spec and any(options.model.glob("*.safetensors")):
+        kept = quality.status != "no_model" and any(options.model.glob("*.safetensors"))
+        if record.spec and kept:
             written = card(settings, record.spec, record, quality)
             write_text(options.model / README, written)
         else:
@@ -114,22 +117,27 @@ def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterato
         if score.moment != "after" or score.value is None:
             continue
         wino = score.on == "winoground"
-        data = _winoground(quality) if wino else settings.dataset or spec.dataset
+        data, revision = settings.dataset or spec.dataset, settings.dataset_revision
+        if wino:
+            data, revision = _winoground(quality)
         yield EvalResult(
             task_type=task,
             dataset_type=data,
             dataset_name=data,
             dataset_split="test" if wino else score.on,
-            dataset_revision=None if wino else settings.dataset_revision,
+            dataset_revision=revision,
             metric_type=score.metric,
             metric_name=f"{score.metric}, {score.head} head" if score.head else score.metric,
             metric_value=score.value,
         )
 
 
-def _winoground(quality: Quality) -> str:
-    """The hub's name of the real one, where it was that."""
-    return WINOGROUND if quality.winoground.startswith("hub") else "winoground-stand-in"
+def _winoground(quality: Quality) -> tuple[str, str | None]:
+    """Which copy of Winoground was scored: the hub's repository with its commit, or what it is."""
+    if found := HUB_COPY.fullmatch(quality.winoground):
+        return found["repository"], found["commit"]
+    local = quality.winoground.startswith("folder")
+    return "winoground (local copy)" if local else "winoground-stand-in", None
 
 
 def _scores(quality: Quality) -> str:

@@ -1,8 +1,16 @@
-"""What tables say of a cell alike: its speed and its gain, or why it has none."""
+"""What pages say of a cell alike: what it is compared with, its speed and its gain, or why it has
+none."""
 
+from feedrate.config.base import Level
 from feedrate.report import text
 from feedrate.report.markup import Markup, join, small, wide_row, word
 from feedrate.report.rows import CellRow
+from feedrate.report.settings import Shown
+
+
+def baseline_for(shown: Shown, levels: dict[str, Level]) -> dict[str, Level]:
+    """The cell that one of these levels is compared with: no comparison crosses `within`."""
+    return {**shown.baseline, **{name: levels[name] for name in shown.within}}
 
 
 def without_numbers(cell: CellRow, width: int) -> Markup:

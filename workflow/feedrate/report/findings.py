@@ -7,6 +7,7 @@ from feedrate.config.base import level_text
 from feedrate.report import lessons, qualities, text
 from feedrate.report.alone import loaders_alone
 from feedrate.report.beside import beside_published
+from feedrate.report.cell import baseline_for
 from feedrate.report.climbs import elsewhere, ran_out, reached
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
 from feedrate.report.latencies import quickest_and_busiest
@@ -55,7 +56,8 @@ def answer(
         return Answer(f"{label}: {headline}", detail, bool(detail))
     mine = [c for c in cells if c.device == device and c.status != "unsupported"]
     good = [c for c in mine if c.status == "ok"]
-    gained = qualities.headline(scores, device) if _asks_for_quality(settings) else ""
+    asked = _asks_for_quality(settings)
+    gained = qualities.headline(scores, device, settings.baseline) if asked else ""
     if gained:
         return Answer(f"{label}: {gained}.", _rates(settings, good), True)
     best = _recommended(settings, cells, device)
@@ -173,11 +175,10 @@ def _detail(settings: StudySettings, best: CellRow) -> str:
 
 
 def _gain(settings: StudySettings, best: CellRow) -> str:
-    own = {name: best.levels[name] for name in settings.within}
-    baseline = {**settings.baseline, **own}
+    baseline = baseline_for(settings, best.levels)
     if best.levels == baseline:
         return "; it is the baseline, and no setting is measurably faster"
-    apart = {k: v for k, v in baseline.items() if k in own or best.levels[k] != v}
+    apart = {k: v for k, v in baseline.items() if k in settings.within or best.levels[k] != v}
     base = text.levels_text(apart)
     if best.speedup is None:
         return f"; there is no number for the baseline ({base}) to compare with"

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from feedrate.config.base import BETWEEN_LEVELS
+from feedrate.config.base import BETWEEN_LEVELS, Level
 from feedrate.config.published import parse_levels
 from feedrate.report import text
 from feedrate.report.rows import CellRow, QualityRow
 
+MATCHING = "matching_accuracy"
 METRICS = {
-    "matching_accuracy": "Right caption of five",
+    MATCHING: "Right caption of five",
     "image_to_text_recall_at_1": "Image to text: recall at 1",
     "image_to_text_recall_at_5": "at 5",
     "image_to_text_recall_at_10": "at 10",
@@ -37,6 +39,14 @@ class Shown:
     chance: float | None
     n: int
     repeats: int
+
+
+class Gain(NamedTuple):
+    """What training added to a metric of a cell."""
+
+    before: Shown
+    after: Shown
+    added: float
 
 
 def over_repeats(rows: Iterable[QualityRow]) -> Shown | None:
@@ -91,28 +101,37 @@ def took_s(rows: Iterable[QualityRow], cell: Key, split: str, moment: str) -> fl
     return max((one for one in took if one is not None), default=None)
 
 
-def headline(rows: Sequence[QualityRow], device: str) -> str:
-    """What training added on the test split, in the cell of a device that gained most; empty where
-    none gained."""
-    best, sentence = 0.0, ""
+def headline(rows: Sequence[QualityRow], device: str, baseline: dict[str, Level]) -> str:
+    """What training added on the test split, in the baseline's cell of a device or, where that has
+    no scores, in the one that gained most; empty where it added nothing."""
     cells = cells_of(rows, device)
-    for cell in cells:
-        before, after = (
-            pick(rows, on="test", metric="matching_accuracy", cell=cell, moment=moment)
-            for moment in ("before", "after")
-        )
-        if not (before and after) or before.value is None or after.value is None:
-            continue
-        if after.value - before.value > best:
-            best = after.value - before.value
-            sentence = (
-                f"training raises the share of captions chosen right of five from "
-                f"{text.share(before.value)} to {text.share(after.value)} "
-                f"({said(after, 'matching_accuracy')[1]}; by lot {text.share(after.chance)})"
-            )
-            if len(cells) > 1:  # whose gain it is
-                sentence += f" with {text.levels_text(parse_levels(cell[1], BETWEEN_LEVELS))}"
-    return sentence
+    gains = {cell: gain for cell in cells if (gain := _gain(rows, cell))}
+    own = [cell for cell in gains if parse_levels(cell[1], BETWEEN_LEVELS) == baseline]
+    if not gains:
+        return ""
+    cell = own[0] if own else max(gains, key=lambda one: gains[one].added)
+    gain = gains[cell]
+    if gain.added <= 0:
+        return ""
+    sentence = (
+        f"training raises the share of captions chosen right of five from "
+        f"{text.share(gain.before.value)} to {text.share(gain.after.value)} "
+        f"({said(gain.after, MATCHING)[1]}; by lot {text.share(gain.after.chance)})"
+    )
+    if len(cells) == 1:
+        return sentence
+    return f"{sentence} with {text.levels_text(parse_levels(cell[1], BETWEEN_LEVELS))}"
+
+
+def _gain(rows: Sequence[QualityRow], cell: Key) -> Gain | None:
+    """Of the accuracy on the test split; None where it is not known at both moments."""
+    before, after = (
+        pick(rows, on="test", metric=MATCHING, cell=cell, moment=moment)
+        for moment in ("before", "after")
+    )
+    if not (before and after) or before.value is None or after.value is None:
+        return None
+    return Gain(before, after, after.value - before.value)
 
 
 def points(cells: Iterable[CellRow], rows: Sequence[QualityRow]) -> list[tuple[str, str]]:

@@ -44,7 +44,8 @@ class Quality(Strict, kw_only=True):
     attempt: Annotated[int, Meta(description="Which try of scoring this is, from 1.")] = 1
     cause: Annotated[str, Meta(description="Why nothing was scored.")] = ""
     winoground: Annotated[
-        str, Meta(description="Which copy, as `hub (facebook/winoground at 4d3…)`.")
+        str,
+        Meta(description="generated, folder (NAME) or hub (facebook/winoground at 4d3…)."),
     ] = ""
     seconds: Annotated[float, Meta(description="The whole job.")] = 0.0
     scores: list[Score] = []

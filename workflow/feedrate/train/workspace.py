@@ -13,6 +13,7 @@ SPEC = "spec.json"
 LOG = "train.log"
 OUTCOME = "outcome.json"
 TRAINER = "trainer"
+CHECKPOINTS = "checkpoint-*"
 FINISHED = ".finished.json"
 FINISHED_LOG = ".finished.log"
 """Second names of what Snakemake removes when it begins a job, a duplicate's as well."""
@@ -51,9 +52,11 @@ def publish(attempt: Path, outcome: dict[str, object], token: str) -> None:
 
 
 def give_up(run: Path, spec: object, outcome: dict[str, object], token: str) -> None:
-    """Leave an outcome of a job that the machine let down: no events, only the log, if any."""
+    """Leave an outcome of a job that the machine let down: no events and no weights, only the log,
+    if any, and checkpoints to resume from."""
     for stale in [*run.glob("events*.jsonl"), run / OUTCOME]:
         stale.unlink(missing_ok=True)
+    _leave_checkpoints(run / TRAINER)
     for attempt in _attempts(run):
         keep_log(attempt)
         shutil.rmtree(attempt, ignore_errors=True)
@@ -100,9 +103,18 @@ def _attempts(run: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
+def _leave_checkpoints(trainer: Path) -> None:
+    """Remove the rest of what the Trainer of an earlier attempt wrote."""
+    for stale in set(trainer.glob("*")) - set(trainer.glob(CHECKPOINTS)):
+        if stale.is_dir():
+            shutil.rmtree(stale, ignore_errors=True)
+        else:
+            stale.unlink(missing_ok=True)
+
+
 def _checkpoints(run: Path) -> list[Path]:
     """Checkpoints of the newest attempt that has any."""
     for folder in [*(path / TRAINER for path in reversed(_attempts(run))), run / TRAINER]:
-        if found := sorted(folder.glob("checkpoint-*")):
+        if found := sorted(folder.glob(CHECKPOINTS)):
             return found
     return []

@@ -1,7 +1,7 @@
 """Whether a faster setting teaches the model as much: loss at the end against the reference's."""
 
 from feedrate.report import text
-from feedrate.report.cell import loss_shift, speed, without_numbers
+from feedrate.report.cell import baseline_for, loss_shift, speed, without_numbers
 from feedrate.report.grid import factor_label
 from feedrate.report.markup import Markup, group_row, join, row, small, table
 from feedrate.report.rows import CellRow, Inputs
@@ -26,11 +26,11 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
-        rows += [_row(cell, len(heads)) for cell in cells if cell.device == device]
+        rows += [_row(settings, cell, len(heads)) for cell in cells if cell.device == device]
     return table(heads, rows, "last-text")
 
 
-def _row(cell: CellRow, width: int) -> Markup:
+def _row(settings: TableSettings, cell: CellRow, width: int) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     return row(
@@ -40,13 +40,14 @@ def _row(cell: CellRow, width: int) -> Markup:
             join(text.number(cell.loss_end, 4), small(text.count(cell.ok_runs, "repeat"))),
             text.DASH if cell.loss_shift is None else f"{cell.loss_shift:+.3f}",
             text.DASH if cell.loss_seeds is None else f"{cell.loss_seeds:.3f}",
-            _verdict(cell),
+            _verdict(settings, cell),
         ]
     )
 
 
-def _verdict(cell: CellRow) -> str:
+def _verdict(settings: TableSettings, cell: CellRow) -> str:
+    if cell.levels == baseline_for(settings, cell.levels):
+        return "the baseline"
     if cell.loss_shift is None:
-        baseline = cell.speedup == 1.0 and cell.speedup_ci_low == cell.speedup_ci_high
-        return "the baseline" if baseline else UNKNOWN
+        return UNKNOWN
     return loss_shift(cell) or "as the baseline's, as far as seeds tell"
