@@ -140,20 +140,20 @@ def test_the_model_is_compiled_where_it_is_asked_for(infer, monkeypatch, executi
     assert modes == ([] if execution == "eager" else [COMPILE_MODES[execution]])
 
 
-def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path, monkeypatch):
-    from torch._inductor import config
+def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path):
+    from torch._inductor import codecache
 
-    monkeypatch.setattr(config, HEADERS, True)
+    before = [getattr(codecache, name) for name in HEADERS]
     with compiling_anew(tmp_path):
         assert Path(os.environ[COMPILED]).parent == tmp_path
-        # Compiled headers would lie elsewhere, for all runs of this machine.
-        assert getattr(config, HEADERS) is False
-    assert getattr(config, HEADERS) is True
+        for name in HEADERS:
+            assert Path(getattr(codecache, name)).is_relative_to(os.environ[COMPILED])
+    assert [getattr(codecache, name) for name in HEADERS] == before
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_inductor_that_compiles_no_headers_beforehand_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedrate.infer.job.HEADERS", "no_such_setting")
+def test_an_inductor_without_such_places_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("feedrate.infer.job.HEADERS", ("no_such_place",))
     with compiling_anew(tmp_path):
         assert Path(os.environ[COMPILED]).is_dir()
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,8 +33,8 @@ from feedrate.train.opening import (
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: where torch.compile keeps its work."""
-HEADERS = "cpp_cache_precompile_headers"
-"""Setting of its inductor, by which it keeps compiled C++ headers outside that folder."""
+HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
+"""Where its inductor keeps compiled C++ headers, outside that folder on purpose."""
 
 
 def run_job(
@@ -78,15 +78,21 @@ def run_job(
 def compiling_anew(run: Path) -> Iterator[None]:
     """Let torch.compile find nothing that an earlier run compiled: each first pass is a first one.
 
-    What it compiles lies in `run` meanwhile. C++ headers are compiled with each kernel, where the
-    inductor can be told so.
+    What it compiles lies in `run` meanwhile, its C++ headers too, which have a place of their own for
+    all runs of a machine.
     """
-    from torch._inductor import config
+    from torch._inductor import codecache
 
-    own = config.patch({HEADERS: False}) if hasattr(config, HEADERS) else nullcontext()
-    with TemporaryDirectory(dir=run) as folder, own:
+    with TemporaryDirectory(dir=run) as folder:
         os.environ[COMPILED] = folder
-        yield
+        before = {name: getattr(codecache, name) for name in HEADERS if hasattr(codecache, name)}
+        for name in before:
+            setattr(codecache, name, str(Path(folder) / name))
+        try:
+            yield
+        finally:
+            for name, place in before.items():
+                setattr(codecache, name, place)
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:

@@ -70,7 +70,7 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
         **version,
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
-        state_dict_type="FULL_STATE_DICT",
+        state_dict_type="SHARDED_STATE_DICT",  # of checkpoints: whole ones cannot be resumed from
         cpu_ram_efficient_loading=False,
     )
 
