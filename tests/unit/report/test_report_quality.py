@@ -84,7 +84,7 @@ def test_a_repeat_without_a_value_is_left_out_of_the_mean():
 
 def test_words_for_shares_and_for_losses():
     shown = qualities.over_repeats(ROWS[:1])
-    assert qualities.said(shown, "matching_accuracy") == ("20%", "10% to 30%")
+    assert qualities.said(shown, "matching_accuracy") == ("20%", "10\N{EN DASH}30%")
     assert qualities.said(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
     assert qualities.said(None, "accuracy")[1] == ""
 
@@ -94,7 +94,7 @@ def headline(rows):
 
 
 def test_the_headline_tells_what_training_adds():
-    assert headline(ROWS).endswith("from 21% to 55% (40% to 70%; by lot 20%)")
+    assert headline(ROWS).endswith("from 21% to 55% (40\N{EN DASH}70%; by lot 20%)")
 
 
 def test_the_headline_is_the_baselines_whatever_others_gain():
@@ -103,7 +103,7 @@ def test_the_headline_is_the_baselines_whatever_others_gain():
         for row, value in zip(ROWS, (0.1, 0.9, 0.1, 0.9), strict=True)
     ]
     said = headline([*more, *ROWS])
-    assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%) with workers = 0, decode = host")
+    assert said.endswith("(40\N{EN DASH}70%; by lot 20%) with workers = 0, decode = host")
     worse = [msgspec.structs.replace(row, value=0.2) for row in ROWS]
     assert headline([*more, *worse]) == ""
 
@@ -113,7 +113,7 @@ def test_without_scores_of_the_baseline_the_headline_is_of_who_gained_most():
     least = [msgspec.structs.replace(row, cell="model=vit", value=0.2) for row in ROWS]
     for none in ([], [score("before", None), score("after", None)]):
         said = headline([*none, *least, *other])
-        assert said.endswith("from 21% to 55% (40% to 70%; by lot 20%) with model = clip")
+        assert said.endswith("from 21% to 55% (40\N{EN DASH}70%; by lot 20%) with model = clip")
 
 
 def test_the_answer_of_a_study_of_quality_is_that_headline(project, inputs):

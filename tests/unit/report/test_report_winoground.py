@@ -39,8 +39,8 @@ def test_a_line_has_the_three_scores_with_intervals(project, inputs):
     # Means over repeats 1 to 3: by lot, 0.3 more, and 0.02 as the mean of 0.01 a repeat.
     name, head, moment, text, image, group, count = after
     assert (name, head, moment, count) == (["0,", "host"], ["contrastive"], ["after"], ["100"])
-    assert text == image == ["57%", "48%", "to", "66%"]
-    assert group == ["49%", "40%", "to", "58%"]
+    assert text == image == ["57%", "48\N{EN DASH}66%"]
+    assert group == ["49%", "40\N{EN DASH}58%"]
 
 
 def test_before_stands_above_after_for_every_cell_and_chance_below(project, inputs):

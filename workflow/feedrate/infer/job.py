@@ -78,8 +78,8 @@ def run_job(
 def compiling_anew(run: Path) -> Iterator[None]:
     """Let torch.compile find nothing that an earlier run compiled: each first pass is a first one.
 
-    What it compiles lies in `run` meanwhile, its C++ headers too, which have a place of their own for
-    all runs of a machine.
+    What it compiles lies in `run` meanwhile, its C++ headers too, which have a place of their own
+    for all runs of a machine.
     """
     from torch._inductor import codecache
 

@@ -104,12 +104,11 @@ def points(
         where = f" ({label})" if len(settings.measured) > 1 else ""
         if best and best.recommendation and not _climbed(settings):
             found.append(Point(f"Why this one{where}", best.recommendation))
-        for lead, said in (
-            ("How fast a batch is ready", loaders_alone(settings, mine)),
-            ("Fastest elsewhere", elsewhere(settings, cells, device)),
-            ("Out of memory", ran_out(settings, cells, device)),
-        ):
-            found += [Point(f"{lead}{where}", said)] if said else []
+        more = {"Out of memory": ran_out(settings, cells, device)}
+        if not _asks_for_quality(settings):
+            more["How fast a batch is ready"] = loaders_alone(settings, mine)
+            more["Fastest elsewhere"] = elsewhere(settings, cells, device)
+        found += [Point(f"{lead}{where}", said) for lead, said in more.items() if said]
         found += _limits(settings, mine, where)
         found += _noise(settings, mine, where)
         beside = " ".join(beside_published(settings, mine, device))

@@ -84,14 +84,15 @@ def cells_of(rows: Iterable[QualityRow], device: str) -> list[Key]:
 
 
 def said(shown: Shown | None, metric: str) -> tuple[str, str]:
-    """A value and its interval in words: `41%` and `36% to 47%`; a loss in digits."""
+    """A value and its interval in words: `41%`, and 36 to 47 with one sign; a loss in digits."""
     if shown is None or shown.value is None:
         return text.DASH, ""
     if metric in LOSSES:
         return text.number(shown.value, 3), text.interval(shown.low, shown.high)
     if shown.low is None or shown.high is None:
         return text.share(shown.value), ""
-    return text.share(shown.value), f"{text.share(shown.low)} to {text.share(shown.high)}"
+    ends = f"{text.share(shown.low).removesuffix('%')}{text.DASH}{text.share(shown.high)}"
+    return text.share(shown.value), ends
 
 
 def took_s(rows: Iterable[QualityRow], cell: Key, split: str, moment: str) -> float | None:
