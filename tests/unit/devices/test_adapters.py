@@ -80,6 +80,20 @@ def test_cuda_is_never_replaced_by_another_device(monkeypatch):
         adapter("cuda")
 
 
+@pytest.mark.parametrize(
+    ("kind", "train", "sent"),
+    [
+        (cpu, {}, (torch.float32, 25)),
+        (cuda, {"ddp_bucket_mb": 100}, (torch.float32, 100)),
+        (hpu, {}, (torch.float32, 230)),
+        (hpu, {"strategy": "fast_ddp"}, (torch.bfloat16, None)),
+    ],
+)
+def test_what_ranks_send_each_other(kind, train, sent):
+    bare = object.__new__(kind.DeviceAdapter)
+    assert bare.exchanged(settings(**train), torch.float32) == sent
+
+
 @pytest.fixture
 def fp32_as_it_was():
     backends = torch.backends

@@ -94,7 +94,7 @@ def headline(rows):
 
 
 def test_the_headline_tells_what_training_adds():
-    assert headline(ROWS).endswith("from 21% to 55% (40\N{EN DASH}70%; by lot 20%)")
+    assert headline(ROWS).endswith("from 21% to 55% (40\N{EN DASH}70%; by chance 20%)")
 
 
 def test_the_headline_is_the_baselines_whatever_others_gain():
@@ -103,7 +103,7 @@ def test_the_headline_is_the_baselines_whatever_others_gain():
         for row, value in zip(ROWS, (0.1, 0.9, 0.1, 0.9), strict=True)
     ]
     said = headline([*more, *ROWS])
-    assert said.endswith("(40\N{EN DASH}70%; by lot 20%) with workers = 0, decode = host")
+    assert said.endswith("(40\N{EN DASH}70%; by chance 20%) with workers = 0, decode = host")
     worse = [msgspec.structs.replace(row, value=0.2) for row in ROWS]
     assert headline([*more, *worse]) == ""
 
@@ -113,7 +113,7 @@ def test_without_scores_of_the_baseline_the_headline_is_of_who_gained_most():
     least = [msgspec.structs.replace(row, cell="model=vit", value=0.2) for row in ROWS]
     for none in ([], [score("before", None), score("after", None)]):
         said = headline([*none, *least, *other])
-        assert said.endswith("from 21% to 55% (40\N{EN DASH}70%; by lot 20%) with model = clip")
+        assert said.endswith("from 21% to 55% (40\N{EN DASH}70%; by chance 20%) with model = clip")
 
 
 def test_the_answer_of_a_study_of_quality_is_that_headline(project, inputs):
@@ -167,7 +167,7 @@ def test_the_table_has_both_moments_chance_and_what_was_not_scored(tmp_path):
     page = rendered(project, Inputs(write_results(tmp_path, project, bad=bad)), "quality")
     assert "<td>before</td>" in page
     assert "<td>after</td>" in page
-    assert ">by lot</th>" in page
+    assert ">by chance</th>" in page
     assert "Right caption of five" in page
     assert "not scored" in page
     assert "text_score" not in page

@@ -36,7 +36,7 @@ def configured(project, chosen, name="mine"):
 
 def test_a_line_has_the_three_scores_with_intervals(project, inputs):
     after = next(line for line in lines(rendered(project, inputs)) if ["after"] in line)
-    # Means over repeats 1 to 3: by lot, 0.3 more, and 0.02 as the mean of 0.01 a repeat.
+    # Means over repeats 1 to 3: by chance, 0.3 more, and 0.02 as the mean of 0.01 a repeat.
     name, head, moment, text, image, group, count = after
     assert (name, head, moment, count) == (["0,", "host"], ["contrastive"], ["after"], ["100"])
     assert text == image == ["57%", "48\N{EN DASH}66%"]
@@ -47,7 +47,7 @@ def test_before_stands_above_after_for_every_cell_and_chance_below(project, inpu
     found = [line for line in lines(rendered(project, inputs)) if len(line) == 7]
     ours = [line[2][0] for line in found if line[2] in (["before"], ["after"])]
     assert ours == ["before", "after"] * 4
-    (chance,) = [line for line in found if line[0] == ["by", "lot"]]
+    (chance,) = [line for line in found if line[0] == ["by", "chance"]]
     assert chance[3:6] == [["25%"], ["25%"], ["17%"]]
 
 

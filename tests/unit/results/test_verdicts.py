@@ -56,9 +56,11 @@ def test_the_reason_gives_the_figures():
     for figure in ("40.0%", "1.60 times", "3.00 times", "serial"):
         assert figure in found.why
     assert "memory" not in found.why
-    assert "share" not in verdict(COMPUTE._replace(workers=2, cores=2), Thresholds()).why
+    assert "share" not in verdict(COMPUTE, Thresholds()).why.replace("shared", "")
     crowded = verdict(COMPUTE._replace(workers=16, cores=2), Thresholds())
     assert "16 workers share 2 cores" in crowded.why
+    crowded = verdict(COMPUTE._replace(workers=2, cores=12, world_size=8), Thresholds())
+    assert "2 workers a rank share 12 cores" in crowded.why
     full = verdict(COMPUTE._replace(peak_memory_gib=78, memory_gib=80), Thresholds())
     assert "98%" in full.why
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
+from feedrate.devices.family import cpu_time_s
 from feedrate.secrets import Masker
 from feedrate.train import processes, progress
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.log_pump import LogPump
-from feedrate.train.processes import MemorySampler, cpu_time_s, read_pss_gib
+from feedrate.train.processes import MemorySampler, read_pss_gib
 from feedrate.train.progress import ProgressLine
 
 HOLD = """
@@ -119,7 +120,8 @@ def test_a_full_disk_stops_no_reading(tmp_path):
 TREE = f"""
 import json, os, subprocess, sys
 from feedrate.devices.leash import adopt_orphans
-from feedrate.train.processes import MemorySampler, descendants, read_pss_gib, stop_descendants
+from feedrate.devices.family import descendants
+from feedrate.train.processes import MemorySampler, read_pss_gib, stop_descendants
 adopt_orphans()
 child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE)
 child.stdout.readline()

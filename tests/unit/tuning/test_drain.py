@@ -144,6 +144,7 @@ def test_the_advice_on_a_run_of_any_strategy(stood_in, tmp_path, strategy, worke
     lines, numbers = tuning.tune(spec, tmp_path / "manifest.json", tmp_path)
     first, check = (run.settings.loader for run in stood_in)
     assert (first.decode, first.workers) == ("host", workers)
+    assert first.oversubscribe == (workers > 0), "a rank of one core has its loading beside too"
     assert (check.decode, check.workers) == ("host", 1)
     assert ("sharded" in lines[0]) == (strategy == "fsdp")
     assert "the expectation was +11.1% off" in "\n".join(lines)

@@ -12,7 +12,9 @@ from feedrate.config.software import Software
 class Peak(Strict, kw_only=True):
     """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
 
-    precision: Annotated[Name, Meta(description="fp32 or bf16: which settings it applies to.")]
+    precision: Annotated[
+        Name, Meta(description="fp32, bf16, fp16 or fp8: which settings it applies to.")
+    ]
     datasheet_tflops: Annotated[
         Positive | None, Meta(description="Dense rate of the data sheet, TFLOP/s.")
     ] = None

@@ -15,6 +15,8 @@ GIB = 2**30
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
+DDP_BUCKET_MB = 25
+"""DistributedDataParallel's own `bucket_cap_mb`."""
 BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions whose operations run in bf16 by autocast."""
 
@@ -146,6 +148,13 @@ class Adapter(ABC):
         if train.execution == "eager":
             return placed
         return torch.compile(placed, mode=COMPILE_MODES[train.execution])
+
+    def exchanged(
+        self, settings: Settings, gradients: "torch.dtype"
+    ) -> tuple["torch.dtype", int | None]:
+        """What ranks send each other for `gradients`: the numbers' type, and how many MiB at a time
+        (None: all at once)."""
+        return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
     # Empty on purpose: other kinds have one fp32.
     def hold_fp32(self) -> None:  # noqa: B027

@@ -121,6 +121,15 @@ class DeviceAdapter(Adapter):
             return ""
         return (answer.stdout.split() or [""])[0]
 
+    def exchanged(
+        self, settings: Settings, gradients: "torch.dtype"
+    ) -> tuple["torch.dtype", int | None]:
+        """Fast DDP sends all gradients at once, in bf16, whatever theirs (optimum-habana's
+        `all_reduce_gradients`); DDP in the buckets of its setting."""
+        if settings.train.strategy == "fast_ddp":
+            return torch.bfloat16, None
+        return gradients, settings.hpu.ddp_bucket_cap_mb
+
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:

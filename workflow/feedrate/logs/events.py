@@ -106,7 +106,7 @@ class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """The loader with no model, or the model with no loader."""
+    """The loader with no model, the model with no loader, or the gradients' exchange alone."""
 
     kind: str
     samples: int

@@ -34,7 +34,7 @@ def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Number
 
 
 def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
-    """Mean share of queries that find a right target among k drawn by lot, without putting back."""
+    """Mean share of queries that find a right target among k drawn by chance, none twice."""
     targets = len(of_target)
     _, place, sizes = np.unique(of_target, return_inverse=True, return_counts=True)
     size_of = dict(zip(of_target.tolist(), sizes[place].tolist(), strict=True))

@@ -28,6 +28,7 @@ def score_model(
     """
     logging.disable_progress_bar()  # what the job prints stands among the workflow's own lines
     device = adapter(spec.kind)
+    device.hold_fp32()
     trained = msgspec.structs.replace(
         spec.settings.model, checkpoint=str(weights.resolve()), revision=None
     )

@@ -16,7 +16,7 @@ def entry(
     chance: float | None = None,
     note: str = "",
 ) -> Entry:
-    """A metric's mean over `n` with its interval and what lots come to.
+    """A metric's mean over `n` with its interval and what chance gives.
 
     A value that is not a finite number is none: a model that diverged has no score.
     """

@@ -26,7 +26,7 @@ BATCH = 16
 """Rows passed at once, whatever training took: a contrastive loss depends on it, and so those of
 all runs compare."""
 CHOICES = 5
-"""Captions among which the contest has one chosen; lots choose right in a fifth of the cases."""
+"""Captions among which the contest has one chosen; chance is right in a fifth of the cases."""
 _LETTERS = "ABCDE"
 _SEED = 20
 """Of the order in which a split is passed through: rows of one image are not to meet in a batch."""

@@ -37,7 +37,7 @@ from feedrate.quality.matching import (
 )
 
 CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
-"""What scores drawn by lot come to: of the 24 orders of four scores, 6, 6 and 4 are right."""
+"""What scores drawn by chance give: of the 24 orders of four scores, 6, 6 and 4 are right."""
 
 Hits = NDArray[np.bool_]
 Scorer = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]

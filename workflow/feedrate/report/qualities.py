@@ -117,7 +117,7 @@ def headline(rows: Sequence[QualityRow], device: str, baseline: dict[str, Level]
     sentence = (
         f"training raises the share of captions chosen right of five from "
         f"{text.share(gain.before.value)} to {text.share(gain.after.value)} "
-        f"({said(gain.after, MATCHING)[1]}; by lot {text.share(gain.after.chance)})"
+        f"({said(gain.after, MATCHING)[1]}; by chance {text.share(gain.after.chance)})"
     )
     if len(cells) == 1:
         return sentence

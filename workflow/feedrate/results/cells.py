@@ -127,7 +127,7 @@ def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: fl
                 memory_gib=memory_gib,
                 world_size=row["world_size"],
                 workers=group[0]["loader_workers"],
-                cores=row["cores_granted"],
+                cores=row["cores_granted"] if group[0].get("oversubscribed") else None,
             ),
             facts.thresholds,
         )

@@ -28,7 +28,7 @@ class Score(Strict, kw_only=True):
     low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
     high: float | None = None
     n: Annotated[int, Meta(description="What the figure is a mean over.")] = 0
-    chance: Annotated[float | None, Meta(description="What lots come to; null: not known.")] = None
+    chance: Annotated[float | None, Meta(description="What chance gives; null: not known.")] = None
     seconds: Annotated[float, Meta(description="What scoring took.")] = 0.0
     note: str = ""
 

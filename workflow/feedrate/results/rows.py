@@ -71,14 +71,18 @@ def run_row(record: Record, path: str) -> Row:
         row |= {name: getattr(record.measurement, name) for name in _MEASURED}
     if record.spec:
         train, model = record.spec.settings.train, record.spec.settings.model
+        loader, ranks = record.spec.settings.loader, record.spec.count // record.spec.nodes
+        # Of a device's decoder the workers are threads that wait for files.
+        loading = 0 if loader.decode == "device" else loader.workers * ranks
         row |= {
             "task": record.spec.task,
             "batch_size": train.batch_size,
             "gradient_accumulation": train.gradient_accumulation,
             "precision": train.precision,
             "world_size": record.spec.count,
-            "loader_workers": record.spec.settings.loader.workers,
-            "keeps_last_batch": record.spec.settings.loader.last_batch == "keep",
+            "loader_workers": loader.workers,
+            "oversubscribed": loading > (record.provenance.cores_granted or loading),
+            "keeps_last_batch": loader.last_batch == "keep",
             "model": f"{model.name}-{model.size}",
             "dataset": record.spec.dataset,
         }

@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     world_size: int
     workers: int
     cores: int | None = None
-    """That the job was granted on a host."""
+    """That the job was granted on a host, where they are fewer than its loader processes."""
 
 
 class Verdict(NamedTuple):
@@ -89,10 +89,10 @@ def _figures(limits: Limits, replay: float | None, drain: float | None) -> str:
         parts.append(f"the loader alone at {drain:.2f} times")
     if limits.workers == 0:
         parts.append("with no worker the loader is serial, so its time adds to the model's")
-    if limits.cores is not None and limits.workers > limits.cores:
-        parts.append(
-            f"{limits.workers} workers share {limits.cores} core{'s' * (limits.cores > 1)}"
-        )
+    if limits.cores is not None:
+        each = " a rank" * (limits.world_size > 1)
+        shared = f"{limits.cores} core{'s' * (limits.cores > 1)}"
+        parts.append(f"{limits.workers} workers{each} share {shared}")
     if limits.peak_memory_gib is not None and limits.memory_gib is not None:
         parts.append(f"{_full(limits):.0%} of the device's memory is used at the peak")
     return ", ".join(parts)

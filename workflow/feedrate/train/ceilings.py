@@ -12,16 +12,14 @@ from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.loading.path import LoadingPath
 from feedrate.devices.base import Adapter
+from feedrate.devices.family import cpu_time_s
 from feedrate.failure import classify
 from feedrate.models.layers import stop_exchanges
 from feedrate.train.events import EventLog
 from feedrate.train.meter import batch_length
-from feedrate.train.processes import cpu_time_s
 
 WARMUP_STEPS = 2
 """Steps of the model alone before its clock starts."""
-BUCKET_MB = 25
-"""DistributedDataParallel's own `bucket_cap_mb`."""
 MOST_ROUNDS = 50
 """Exchanges of all gradients that are timed."""
 
@@ -148,22 +146,22 @@ def exchange_alone(
     trainer: Any,
     dataset: PairDataset,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """All-reduce as many numbers as a step's gradients, in buckets as DDP does, for about
+    """All-reduce as many numbers as a step's gradients, in parts as the strategy does, for about
     `ceiling_s`; nothing is computed. `samples` are those of as many steps.
 
-    Little memory is taken, and all ranks make as many rounds: none is left waiting.
+    All ranks take as much memory and make as many rounds: none is left waiting.
     """
     train = spec.settings.train
     trained = [p for p in trainer.model.parameters() if p.requires_grad]
     numbers = sum(p.numel() for p in trained)
-    a_bucket = (train.ddp_bucket_mb or BUCKET_MB) * 2**20 // trained[0].element_size()
-    size = min(numbers, a_bucket)
-    bucket = torch.zeros(size, dtype=trained[0].dtype, device=adapter.device)
+    dtype, part_mb = adapter.exchanged(spec.settings, trained[0].dtype)
+    size = numbers if part_mb is None else min(numbers, part_mb * 2**20 // dtype.itemsize)
+    part = torch.zeros(size, dtype=dtype, device=adapter.device)
 
     def exchange() -> float:
         start_s = perf_counter()
         for begin in range(0, numbers, size):
-            torch.distributed.all_reduce(bucket[: min(size, numbers - begin)])
+            torch.distributed.all_reduce(part[: min(size, numbers - begin)])
             adapter.end_of_step()
         adapter.synchronize()
         return perf_counter() - start_s

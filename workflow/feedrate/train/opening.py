@@ -52,10 +52,12 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
 
 
 def check_rows(spec: RunSpec, prepared: Path) -> None:
-    """Raise ConfigError where the training split does not fill one step of all ranks."""
+    """Raise ConfigError where the training split does not fill one step of all ranks (one batch of
+    each, where an epoch's incomplete step is kept)."""
     rows = read_manifest(prepared / MANIFEST).splits["train"].rows
     train = spec.settings.train
-    micro_steps = train.gradient_accumulation if spec.task == "training" else 1
+    whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
+    micro_steps = train.gradient_accumulation if whole else 1
     needed = train.batch_size * micro_steps * spec.count
     if rows < needed:
         times = f" x {micro_steps} micro-steps" * (micro_steps > 1)

@@ -104,7 +104,8 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     """
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
-    plain = train(with_loader(spec, decode="host", workers=workers), manifest, out / "model")
+    beside = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
+    plain = train(beside, manifest, out / "model")
     if plain.model is None:
         raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
     loaders, refused, cores = drain(spec, manifest, out / "loaders")

@@ -32,7 +32,7 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
         axes.grid(axis="x", visible=True)
         axes.grid(axis="y", visible=False)
         if chance is not None:
-            axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by lot")
+            axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
         for place, key in enumerate(keys):
             for number, moment in enumerate(("before", "after")):
                 shown = pick(rows, on=split, metric=METRIC, cell=key, moment=moment)

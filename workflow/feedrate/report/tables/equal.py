@@ -16,7 +16,7 @@ _HEADS = (
     "Quality",
 )
 
-UNKNOWN = "not known: it takes two repeats of each, and equal samples"
+UNKNOWN = "not known: it takes two repeats of each, and equal samples (no smaller last batches)"
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:

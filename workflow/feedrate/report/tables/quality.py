@@ -35,7 +35,7 @@ def _split(
         for moment in ("before", "after"):
             yield _row(found, cell, split, moment, metrics)
     if cells:
-        yield row(["by lot", "", *(_chance(found, split, metric) for metric in metrics), ""])
+        yield row(["by chance", "", *(_chance(found, split, metric) for metric in metrics), ""])
 
 
 def _row(

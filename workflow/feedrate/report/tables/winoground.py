@@ -54,7 +54,7 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
         yield row([*start, *values, str(first.n)], "use" * (moment == "after"))
     if scores:
         chance = {s.metric: s.chance for s in scores}
-        yield row(["by lot", "", "", *(text.share(chance.get(m)) for m in _SCORES), ""])
+        yield row(["by chance", "", "", *(text.share(chance.get(m)) for m in _SCORES), ""])
 
 
 def _without_head(scores: Sequence[QualityRow], width: int) -> Iterator[Markup]:
