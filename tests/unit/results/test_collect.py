@@ -55,6 +55,27 @@ def test_rows_stand_in_the_order_of_the_configuration(tmp_path):
     assert [(r["workers"], r["repeat"]) for r in rows] == [(0, 1), (0, 2), (2, 1)]
 
 
+@pytest.mark.parametrize(
+    ("workers", "decode", "count", "cores", "more"),
+    [
+        (2, "host", 1, 2, False),
+        (16, "host", 1, 2, True),
+        (2, "host", 8, 12, True),
+        (16, "device", 1, 2, False),
+        (16, "host", 1, None, False),
+    ],
+)
+def test_whether_loaders_have_more_processes_than_cores(
+    tmp_path, workers, decode, count, cores, more
+):
+    record = make_record(spec=make_spec(workers, decode, count=count), cores=cores)
+    (row,) = (row for row in rows_of(tmp_path, [record])[0] if row["status"] == "ok")
+    assert row["oversubscribed"] is more
+    settings = collect_settings()
+    cell = next(cell for cell in cell_rows([row], settings))
+    assert ("share" in cell["why"]) is more
+
+
 def test_a_record_of_an_unknown_study_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="study 'other'"):
         rows_of(tmp_path, [make_record(spec=make_spec(study="other"))])
