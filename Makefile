@@ -10,7 +10,7 @@ GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
 # Choices for `make run` and `make plan`:
-# make run PROFILE=gaudi STUDY="name name" DEVICE=name DATASET=name CONFIG=file.yaml ARGS='--quiet'
+# make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='--quiet'
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
@@ -18,7 +18,7 @@ DATASET ?=
 CONFIG ?=
 ARGS ?=
 CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study $(study)) \
-	$(if $(DEVICE),--device $(DEVICE)) $(if $(DATASET),--dataset $(DATASET)) \
+	$(foreach device,$(DEVICE),--device $(device)) $(if $(DATASET),--dataset $(DATASET)) \
 	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
 # Where pip finds torch; empty: where it finds all else. Set it to PyTorch's CPU index to save
 # gigabytes on a machine without a GPU.

@@ -8,13 +8,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(
-    ("study", "said"),
-    [("", []), ("a", ["--study", "a"]), ("a b", ["--study", "a", "--study", "b"])],
-)
+@pytest.mark.parametrize("option", ["study", "device"])
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
 @pytest.mark.parametrize("target", ["run", "plan", "tune"])
-def test_several_studies_can_be_named(target, study, said):
-    command = ["make", "--dry-run", target, f"STUDY={study}", "DEVICE=cpu"]
+def test_several_studies_and_devices_can_be_named(target, names, option):
+    command = ["make", "--dry-run", target, f"{option.upper()}={' '.join(names)}", "DATASET=own"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     words = done.stdout.splitlines()[-1].split()
-    assert words[words.index(target) + 1 :] == [*said, "--device", "cpu"]
+    said = [word for name in names for word in (f"--{option}", name)]
+    assert words[words.index(target) + 1 :] == [*said, "--dataset", "own"]
