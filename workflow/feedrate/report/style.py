@@ -2,7 +2,7 @@
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
- max-width:60rem;margin:0 auto;padding:1rem 1.25rem 3rem;color:var(--ink);background:#fff;
+ max-width:68rem;margin:0 auto;padding:1rem 1.25rem 3rem;color:var(--ink);background:#fff;
  font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
  overflow-wrap:break-word}
 .feedrate *{box-sizing:border-box}
@@ -35,7 +35,7 @@ STYLE = """
 .feedrate .scroll{overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%}
 .feedrate table{border-collapse:collapse;font-size:.88rem;line-height:1.4;width:auto;margin:0;
  font-variant-numeric:tabular-nums}
-.feedrate th,.feedrate td{padding:.38rem .7rem;text-align:right;vertical-align:top;
+.feedrate th,.feedrate td{padding:.38rem .55rem;text-align:right;vertical-align:top;
  border-bottom:1px solid var(--line);color:var(--ink)}
 .feedrate thead th{font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--ink)}
 .feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
