@@ -11,7 +11,6 @@ TRAIN = (
     "workflow",
     "unit/devices",
     "unit/infer",
-    "unit/loading",
     "unit/quality",
     "unit/train",
     "unit/tuning",

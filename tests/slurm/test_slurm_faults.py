@@ -8,6 +8,9 @@ turns, as the suite has them do.
 import subprocess
 import sys
 import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -238,15 +241,36 @@ def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
     wait_for(lambda: not orphaned.processes(), orphaned, 20)
 
 
-def test_one_command_ends_what_a_killed_driver_left(make_workflow, hanging):
+@pytest.fixture
+def neighbour(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
+    """The number of a job as this suite sends them, of another project."""
+    wanted = ["--parsable", "--chdir", str(tmp_path), "--output", "/dev/null", "--time", "10"]
+    named = ["--job-name", f"feedrate_{uuid.uuid4()}", "--comment", "rule_train_a100"]
+    command = [
+        "sbatch",
+        *wanted,
+        *named,
+        "--partition",
+        "cpu",
+        "--mem",
+        "10",
+        "--wrap",
+        "sleep 600",
+    ]
+    sent = subprocess.run(command, capture_output=True, text=True, check=True)
+    number = sent.stdout.strip().partition(";")[0]
+    assert [job.id for job in slurm.own_jobs(tmp_path)] == [number]
+    yield number
+    cluster.cancel(tmp_path)
+
+
+def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     workflow = make_workflow("left", {"h100": {"rule": PART_OF_A_NODE, "start": HANG}})
     workflow.start()
     wait_for(lambda: workflow.trainings("h100"), workflow)
     refused = workflow.project.call("feedrate", "cancel")
     assert refused.returncode == 3
     assert "these jobs may belong to a run that works in this folder" in refused.stdout
-    wait_for(lambda: slurm.own_jobs(hanging.root), hanging)
-    (neighbour,) = (job.id for job in slurm.own_jobs(hanging.root))
     workflow.kill()
     (left,) = slurm.own_jobs(workflow.root)
     listed = workflow.project.call("feedrate", "cancel", "--dry-run")

@@ -1,5 +1,6 @@
 """What `make` hands on to the package."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,8 +13,15 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
 @pytest.mark.parametrize("target", ["run", "plan", "tune"])
 def test_several_studies_and_devices_can_be_named(target, names, option):
-    command = ["make", "--dry-run", target, f"{option.upper()}={' '.join(names)}", "DATASET=own"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    said = f"{option.upper()}={' '.join(names)}"
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", target, said, "DATASET=own"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},  # without what a make that runs the tests hands on
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     words = done.stdout.splitlines()[-1].split()
-    said = [word for name in names for word in (f"--{option}", name)]
-    assert words[words.index(target) + 1 :] == [*said, "--dataset", "own"]
+    handed = [word for name in names for word in (f"--{option}", name)]
+    assert words[words.index(target) + 1 :] == [*handed, "--dataset", "own"]

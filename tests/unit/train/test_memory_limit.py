@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import make_spec
+from training_jobs import make_spec, of_a_script
 
 from feedrate.devices.base import UnsupportedError
 from feedrate.train.memory_limit import limit_memory
@@ -36,6 +36,7 @@ def take(limit_gib, wanted_gib):
     done = subprocess.run(
         [sys.executable, "-c", TAKE, str(limit_gib), str(wanted_gib)],
         cwd=Path(__file__).parent,
+        env=of_a_script(),
         capture_output=True,
         text=True,
         timeout=60,
