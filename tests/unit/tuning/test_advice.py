@@ -88,17 +88,19 @@ def test_the_simplest_of_equals_is_chosen():
 
 def test_overlap_is_a_share():
     ours = loader("host", 2, 200.0)
-    assert overlap(ours, Run(100.0, MODEL)) == pytest.approx(1.0)
-    assert overlap(ours, Run(1 / (1 / 200 + 1 / 100), MODEL)) == pytest.approx(0.0)
-    assert overlap(ours, Run(150.0, MODEL)) == 1.0
-    assert overlap(ours, Run(150.0, None)) is None
+    assert overlap(ours, Run(100.0, 100.0, MODEL)) == pytest.approx(1.0)
+    assert overlap(
+        ours, Run(1 / (1 / 200 + 1 / 100), 1 / (1 / 200 + 1 / 100), MODEL)
+    ) == pytest.approx(0.0)
+    assert overlap(ours, Run(150.0, 150.0, MODEL)) == 1.0
+    assert overlap(ours, Run(150.0, 150.0, None)) is None
 
 
 def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     loaders = [loader("reference", 0, 50.0), loader("host", 0, 200.0), loader("host", 1, 190.0)]
     refused = [Refused("device", "a cpu has no JPEG decoder")]
     choice = choose(loaders, MODEL)
-    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, MODEL)))
+    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert "it loads 1.9 times what the model takes, so the model alone decides" in text
     assert "x3.00 against the published script's loading without workers" in text
@@ -123,7 +125,7 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
     # Where the model alone decides, nothing is gained.
     slow = Model(10.0)
     assert with_other_pixels([*plain, scaled(1, 80.0)], slow, choose(plain, slow)) is None
-    text = "\n".join(say.advice(many, [], MODEL, choice, Run(50.0, MODEL)))
+    text = "\n".join(say.advice(many, [], MODEL, choice, Run(50.0, 50.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert (
         "Not chosen: {decode: host, scaled_decode: true, workers: 1} would make 80 samples/s, with "
@@ -133,11 +135,13 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
 
 
 def test_what_the_model_takes_is_told_with_how_it_is_known():
-    assert say.model_alone("cpu", 43.71, sharded=False).endswith(
-        "model alone takes 43.71 samples/s."
-    )
-    assert "sharded ranks cannot compute apart" in say.model_alone("h100", 12345.6, sharded=True)
-    assert "12,346 samples/s" in say.model_alone("h100", 12345.6, sharded=True)
+    plain = Run(30.0, 34.8, Model(37.96))
+    said = say.model_takes("cpu", plain, 34.8, sharded=False)
+    assert "alone takes 37.96 samples/s, and 34.8 in the training loop" in said
+    said = say.model_takes("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
+    assert said.endswith("model alone takes 12,346 samples/s.")
+    said = say.model_takes("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)
+    assert "takes 34.8 samples/s (its steps without" in said
 
 
 @pytest.mark.parametrize(

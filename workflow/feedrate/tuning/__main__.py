@@ -111,12 +111,15 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
-    model = plain.model._replace(cores=cores)
+    # Training does more in a step than the model alone; where the host runs ahead of the device,
+    # its wait for data says too little, and the model alone is the limit.
+    in_loop = min(plain.model.samples_per_s, plain.without_wait_per_s)
+    model = plain.model._replace(samples_per_s=in_loop, cores=cores)
     choice = choose(loaders, model)
     picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}
     run = train(with_loader(spec, **picked), manifest, out / "check")
     lines = [
-        say.model_alone(spec.device, model.samples_per_s, sharded=sharded),
+        say.model_takes(spec.device, plain, in_loop, sharded=sharded),
         *say.advice(loaders, refused, model, choice, run),
     ]
     return lines, told(model, loaders, refused, choice, run)
@@ -157,10 +160,10 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The rates of a run, all ranks: its timed steps, and the model alone.
+    """The rates of a run, all ranks: its timed steps, these without the longest time that a rank
+    waited for data (the others waited for that rank), and the model alone.
 
-    Sharded ranks cannot compute apart: their rate is that of the steps, less the longest time that
-    a rank waited for data (the others waited for that rank).
+    Sharded ranks cannot compute apart: their steps without the wait stand for the model.
     """
     samples, wall_s, wait_s = 0, 0.0, 0.0
     alone: list[dict[str, float]] = []
@@ -173,15 +176,16 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
         alone += [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
     if not wall_s:
         raise TuningError(f"{folder}: no timed steps in its events")
+    rates = samples / wall_s, samples / (wall_s - wait_s)
     if sharded:
-        return Run(samples / wall_s, Model(samples / (wall_s - wait_s)))
+        return Run(*rates, Model(rates[1]))
     if not alone:
-        return Run(samples / wall_s, None)
+        return Run(*rates, None)
     rate = sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in alone)
     cpu_s = sum(ceiling["cpu_s"] for ceiling in alone) / sum(
         ceiling["samples"] for ceiling in alone
     )
-    return Run(samples / wall_s, Model(rate, cpu_s))
+    return Run(*rates, Model(rate, cpu_s))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:

@@ -63,6 +63,8 @@ class Run(NamedTuple):
     """A real training run, all ranks."""
 
     samples_per_s: float
+    without_wait_per_s: float
+    """Samples/s of its steps without their waiting for data."""
     model: Model | None
 
 

@@ -16,13 +16,18 @@ from feedrate.tuning.advice import (
 )
 
 
-def model_alone(device: str, samples_per_s: float, *, sharded: bool) -> str:
-    """What the model takes, and how that is known."""
-    if not sharded:
-        return f"Loaders on {device}; the model alone takes {rate(samples_per_s)} samples/s."
+def model_takes(device: str, plain: Run, in_loop: float, *, sharded: bool) -> str:
+    """What the model takes, and how that is known from the `plain` run; samples/s."""
+    start = f"Loaders on {device}; the model"
+    if sharded or plain.model is None:
+        why = "its steps without their waiting for data: sharded ranks cannot compute apart"
+        return f"{start} takes {rate(in_loop)} samples/s ({why})."
+    alone = f"alone takes {rate(plain.model.samples_per_s)} samples/s"
+    if in_loop >= plain.model.samples_per_s:
+        return f"{start} {alone}."
     return (
-        f"Loaders on {device}; the model takes {rate(samples_per_s)} samples/s (its steps without "
-        "their waiting for data: sharded ranks cannot compute apart)."
+        f"{start} {alone}, and {rate(in_loop)} in the training loop (its steps without their "
+        "waiting for data), which counts here."
     )
 
 
