@@ -112,6 +112,7 @@ AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
     ("decode", "workers", "augmentation"),
     [
         ("device", 0, {}),
+        ("device", 0, AUGMENTED),
         ("reference", 0, {}),
         ("host", 2, AUGMENTED),
         ("cache", 0, AUGMENTED),

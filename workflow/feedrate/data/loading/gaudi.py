@@ -4,32 +4,26 @@ Prepared images are baseline JPEG files, greyscale or RGB, whatever was fetched:
 pipeline takes.
 """
 
-import operator
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.augment import Augmentation
 from feedrate.data.loading.device import DevicePath
+from feedrate.data.loading.feed import Feed
+from feedrate.data.loading.finish import Finish, Statistics
 from feedrate.data.loading.pairs import PairDataset
 from feedrate.data.loading.path import Batch
 from feedrate.devices.base import Adapter, UnsupportedError
 
 READY_BATCHES = 3
 """Batches that the pipeline prepares ahead, as in optimum-habana's example."""
+LEFT_AS_THEY_ARE: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+"""Mean and standard deviation that leave pixels in 0 to 1."""
 FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
 """The only generation without media decoders."""
-ENDLESS = 2**30
-"""Batches that an order without an end is said to have."""
-
-Read = tuple[list[str], NDArray[np.uint32], NDArray[np.uint32]]
-"""Paths of a batch's images; its token numbers and attention mask, (batch, max_tokens)."""
 
 
 class MediaError(Exception):
@@ -41,11 +35,6 @@ def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
 
     Raises UnsupportedError on first-generation Gaudi, and where the pipeline's package is missing.
     """
-    if Augmentation.of(loader, seed=0):
-        raise UnsupportedError(
-            "loader.decode: device: Gaudi's media pipeline crops the centre alone, without flips "
-            "and colours; use host or cache for random_crop, random_flip and colour_jitter"
-        )
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
         raise UnsupportedError(
@@ -66,46 +55,6 @@ def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
     return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
-class Feed:
-    """What the pipeline reads: paths and tokens of the epoch's batches, each of the full size."""
-
-    def __init__(self, dataset: PairDataset, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self.max_tokens = dataset.input_ids.shape[1]
-        self._paths = [str(path) for path in dataset.paths]
-        self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
-        self._attention_mask = dataset.attention_mask.numpy().astype(np.uint32)
-        self.begin([])
-
-    def begin(self, order: Iterable[list[int]]) -> deque[int]:
-        """Read `order` from now on. In the answer appears each batch's true size once it is read,
-        which may be in another thread, and ahead of its use."""
-        self._order, self._sizes = order, deque[int]()
-        return self._sizes
-
-    def __len__(self) -> int:
-        """Batches of the epoch."""
-        return operator.length_hint(self._order, ENDLESS)
-
-    def __iter__(self) -> Iterator[Read]:
-        """The epoch's batches; a smaller one is filled up with its last row."""
-        return self._read(self._order, self._sizes)
-
-    def paths(self) -> set[str]:
-        """All images of the dataset."""
-        return set(self._paths)
-
-    def _read(self, order: Iterable[list[int]], sizes: deque[int]) -> Iterator[Read]:
-        for rows in order:
-            filled = rows + rows[-1:] * (self.batch_size - len(rows))
-            sizes.append(len(rows))
-            yield (
-                [self._paths[row] for row in filled],
-                self._input_ids[filled],
-                self._attention_mask[filled],
-            )
-
-
 class MediaDecoder:
     """One media pipeline, kept over the epochs."""
 
@@ -122,6 +71,7 @@ class MediaDecoder:
         self._dataset = dataset
         self._threads = threads
         self._feed = Feed(dataset, batch_size)
+        self._finish = Finish(dataset.mean, dataset.std)  # its own: it keeps tensors on the device
         self._pipeline: Any = None
         self._count = 0
 
@@ -131,23 +81,25 @@ class MediaDecoder:
         Raises UnsupportedError where the pipeline does not start, and MediaError where it ends
         before it has given all that it read.
         """
-        sizes = self._feed.begin(order)
+        given = self._feed.begin(order)
         # A pipeline may have asked for the length once only: another one needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
             self._pipeline = None  # first give up the old one
             self._pipeline, self._count = self._start(), len(self._feed)
         for pixels, input_ids, attention_mask in self._pipeline:
-            yield self._own(sizes.popleft(), pixels, input_ids, attention_mask)
-        if sizes:
-            raise MediaError(f"the media pipeline ended with {len(sizes)} batches outstanding")
+            yield self._own(given.popleft(), pixels, input_ids, attention_mask)
+        if given:
+            raise MediaError(f"the media pipeline ended with {len(given)} batches outstanding")
 
     def _start(self) -> Any:
         data = self._dataset
+        # Colours are changed before pixels are normalised, so then the pipeline must not.
+        mean, std = LEFT_AS_THEY_ARE if data.augmentation else (data.mean, data.std)
         try:
             from feedrate.data.loading.media_pipe import start_pipeline
 
             return start_pipeline(
-                self._feed, READY_BATCHES, self._threads, data.image_px, data.mean, data.std
+                self._feed, READY_BATCHES, self._threads, data.image_px, mean, std
             )
         except Exception as error:
             raise UnsupportedError(
@@ -157,7 +109,7 @@ class MediaDecoder:
 
     def _own(
         self,
-        rows: int,
+        numbers: list[int],
         pixels: torch.Tensor,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
@@ -167,11 +119,26 @@ class MediaDecoder:
         The pipeline may use its buffers again, and the Trainer asks for the next batch before it
         uses this one: so the copies (50 MB at batch 48 and 294 px) are handed to the device now.
         """
+        rows = len(numbers)
         batch = {
-            "pixel_values": pixels[:rows].clone(),
+            "pixel_values": self._augmented(pixels[:rows].clone(), numbers),
             "input_ids": input_ids[:rows].to(torch.int64, copy=True),
             "attention_mask": attention_mask[:rows].to(torch.int64, copy=True),
             "return_loss": True,
         }
         self._device.end_of_step()
         return batch
+
+    def _augmented(self, pixels: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+        """Pixels (n, 3, h, w) in 0 to 1, cropped, as their samples' draws want them, normalised;
+        without augmentation they are the pipeline's own."""
+        data = self._dataset
+        if not data.augmentation:
+            return pixels
+        draws = [data.augmentation.draw(*divmod(number, len(data))) for number in numbers]
+        flips = torch.tensor([draw.flip for draw in draws], device=pixels.device)
+        pixels = torch.where(flips.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
+        colour = None
+        if data.augmentation.jitter:
+            colour = torch.tensor([draw.colour for draw in draws], device=pixels.device)
+        return self._finish.pixels(pixels, colour)

@@ -26,8 +26,8 @@ from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
 )
 from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
 
+from feedrate.data.loading.feed import Feed, Read
 from feedrate.data.loading.finish import Statistics
-from feedrate.data.loading.gaudi import Feed, Read
 from feedrate.data.loading.pixels import LEVELS
 
 MODE = "legacy"
@@ -52,7 +52,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return self
 
     def __next__(self) -> Read:
-        """Files and tokens of one batch."""
+        """Files and tokens of one batch, and which part of each picture, if not the centre."""
         return next(self._batches)
 
     def __len__(self) -> int:
@@ -60,14 +60,13 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return len(self.feed)
 
     def gen_output_info(self) -> list[Any]:
-        """What `__next__` gives: a list of files, and twice tokens of a batch."""
+        """What `__next__` gives: files, twice tokens, and parts of pictures where it tells them."""
         files = np.array([self.feed.batch_size], dtype=np.uint32)
         tokens = np.array([self.feed.max_tokens, self.feed.batch_size], dtype=np.uint32)
-        return [
-            media_ext_reader_op_tensor_info(dtype.NDT, files, ""),
-            media_ext_reader_op_tensor_info(dtype.UINT32, tokens, ""),
-            media_ext_reader_op_tensor_info(dtype.UINT32, tokens, ""),
-        ]
+        crops = np.array([4, self.feed.batch_size], dtype=np.uint32)
+        outputs = [(dtype.NDT, files), (dtype.UINT32, tokens), (dtype.UINT32, tokens)]
+        outputs += [(dtype.FLOAT32, crops)] if self.feed.crops else []
+        return [media_ext_reader_op_tensor_info(kind, shape, "") for kind, shape in outputs]
 
     def get_media_output_type(self) -> Any:
         """Files, not their contents."""
@@ -79,7 +78,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Read, decode, crop the centre, resize and normalise; tokens pass through beside."""
+    """Read, decode, crop, resize and normalise; tokens pass through beside."""
 
     def __init__(
         self,
@@ -98,13 +97,15 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             pipe_name=f"{type(self).__name__}:{next(_numbers)}",
         )
         reader = type("FeedReader", (Reader,), {"feed": feed})
-        self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=3, priv_params={})
-        # The largest square in the middle, at once in the model's size: the same picture as the
-        # host's (shorter side resized, then cropped), but for rounding.
+        outputs = 4 if feed.crops else 3
+        self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
+        # The part that the reader tells, or the largest square in the middle, at once in the
+        # model's size: the same picture as the host's, which resizes before it crops the centre.
+        crop_type = randomCropType.NO_RANDOM_CROP if feed.crops else randomCropType.CENTER_CROP
         self._decode = fn.ImageDecoder(
             device="hpu",
             output_format=imgtype.RGB_P,
-            random_crop_type=randomCropType.CENTER_CROP,
+            random_crop_type=crop_type,
             resize=[image_px, image_px],
             resampling_mode=ftype.BICUBIC,
         )
@@ -123,8 +124,8 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
 
     def definegraph(self) -> tuple[Any, Any, Any]:
         """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens)."""
-        files, input_ids, attention_mask = self._read()
-        images = self._decode(files)
+        files, input_ids, attention_mask, *crops = self._read()
+        images = self._decode(files, *crops)
         pixels = self._normalise(images, self._mean(), self._inverse_std())
         return pixels, input_ids, attention_mask
 
