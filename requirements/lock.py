@@ -21,11 +21,12 @@ JOBS = {
     "cuda": "Training on NVIDIA GPUs",
     "report": "Data, parsing, tables, figures and the report",
 }
-EXTRA = {"cuda": ["torchvision==0.28.0", "torchao==0.18.0"]}
+EXTRA = {"cuda": ["torchvision==0.28.0", "torchao==0.18.0", "nvidia-ml-py==13.615.71"]}
 """What one kind needs alone. torchvision decodes on the GPU; its version is torch's minor one plus
 15, and beside a CPU build of torch the package index's own does not import. torchao has optimizer
 states of a byte each and multiplications in fp8; where it is installed transformers imports it in
-every job, seconds that a job on a CPU has no use for."""
+every job, seconds that a job on a CPU has no use for. nvidia-ml-py reads
+the GPU's energy counter."""
 
 
 def main() -> None:

@@ -38,11 +38,6 @@ def test_the_reference_is_transferred_as_the_script_does():
         check_decode(cpu.DeviceAdapter(0, 1), LoaderSettings(transfer="uint8"))
 
 
-def test_gaudi_changes_no_pictures_by_chance(media, gaudi):
-    with pytest.raises(UnsupportedError, match="media pipeline crops the centre alone"):
-        check_decode(gaudi, LoaderSettings(decode="device", random_flip=True))
-
-
 def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
     path = open_path(gaudi, HOST)
     assert isinstance(path, HostPath)

@@ -109,6 +109,28 @@ def test_bursts_do_not_raise_the_rate(tmp_path):
     assert m.samples_per_s < mean_of_rates / 10
 
 
+def with_energy(ranks, *joules):
+    return {
+        rank: replace(events, window=replace(events.window, energy_j=energy_j))
+        for (rank, events), energy_j in zip(ranks.items(), joules, strict=True)
+    }
+
+
+def test_energy_is_summed_over_the_ranks(ranks):
+    m = measure(with_energy(ranks, 300.0, 500.0), make_spec(), PEAKS, None)
+    assert m is not None
+    assert m.energy_j == 800.0
+    assert m.energy_j_per_sample == 800.0 / 160
+    assert m.power_w == 100.0  # over the slowest rank's 8 s
+
+
+@pytest.mark.parametrize("joules", [(None, None), (300.0, None), (0.0, 0.0)])
+def test_energy_of_a_part_of_the_ranks_is_none(ranks, joules):
+    m = measure(with_energy(ranks, *joules), make_spec(), PEAKS, None)
+    assert m is not None
+    assert (m.energy_j, m.energy_j_per_sample, m.power_w) == (None, None, None)
+
+
 def test_without_a_window_there_is_no_measurement(ranks):
     for events in ranks.values():
         events.window = None

@@ -36,7 +36,8 @@ def test_job_environments_pin_as_the_lock_does(kind):
     found = conda_pins(ROOT / f"envs/{kind}.yaml")
     assert found
     decoder = found.pop("torchvision", None)
-    assert (found.pop("torchao", None) is not None) == (kind == "cuda")
+    for only_gpus in ("torchao", "nvidia-ml-py"):
+        assert (found.pop(only_gpus, None) is not None) == (kind == "cuda")
     assert found.items() <= pins("run.lock").items()
     # torchvision decodes on the GPU, and goes with one torch: minor version 28 with 13.
     major, minor, *_ = (int(n) for n in found.get("torch", "0.0").split("."))

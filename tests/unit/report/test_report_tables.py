@@ -188,6 +188,21 @@ def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, 
     assert "<td>31</td>" in page
 
 
+@pytest.mark.parametrize("name", ["cells", "training"])
+def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name):
+    heads = ("Energy (J/sample)", "USD per million samples")
+    assert not any(head in rendered(project, inputs, name) for head in heads)
+    path = inputs.path("cells.csv")
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    for column, value in {"energy_j_per_sample": "12.34", "usd_per_million_samples": "7.5"}.items():
+        lines[1][lines[0].index(column)] = value
+    path.write_text("".join(",".join(line) + "\n" for line in lines))
+    page = rendered(project, inputs, name)
+    assert all(head in page for head in heads)
+    assert "<td>12.3</td>" in page
+    assert "<td>7.50</td>" in page
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(1548, "0.43 h"), (172_000, "47.78 h"), (1_000_000, "11.6 days")]
 )

@@ -2,7 +2,9 @@ import msgspec
 import pytest
 from record_builder import make_measurement, make_spec
 
-from feedrate.results.checks import CHECKS, ONLY_OF, Evidence, Observed, check_run
+from feedrate.results.checks import CHECKS, ONLY_OF, check_run
+from feedrate.results.evidence import Evidence, Observed
+from feedrate.results.settings import DeviceFacts
 
 GOOD = {
     "ranks": [0],
@@ -25,7 +27,7 @@ def failed(measurement=None, pattern="H100", spec=None, **observed):
         spec or make_spec(),
         measurement or make_measurement(),
         Observed(**(GOOD | observed)),
-        pattern,
+        DeviceFacts(model_pattern=pattern, power_w=700),
     )
     checks = check_run(evidence)
     assert [c.name for c in checks] == [n for n in CHECKS if ONLY_OF.get(n) != "inference"]
@@ -75,10 +77,20 @@ def test_what_was_seen_and_not_asked_for_fails_its_check_alone(changes, name, wo
         ({"mfu": 1.01}, "mfu_at_most_100_percent"),
         ({"mfu_achievable": 1.2}, "mfu_at_most_100_percent"),
         ({"wall_s": 8.0}, "step_times_sum"),
+        ({"power_w": 900.0}, "power_within_rating"),
     ],
 )
 def test_impossible_measurements_are_rejected(changes, name):
     assert list(failed(make_measurement(**changes))) == [name]
+
+
+def test_power_is_held_against_the_rating_of_all_devices():
+    assert failed(make_measurement(power_w=800.0)) == {}
+    eight = make_spec(count=8)
+    found = failed(make_measurement(power_w=7000.0), spec=eight)
+    assert "power_within_rating" in found
+    assert "took 7000 W on average, rated for 5600 W" in found["power_within_rating"]
+    assert "power_within_rating" not in failed(make_measurement(power_w=5600.0), spec=eight)
 
 
 def test_the_data_sheets_peak_decides_where_it_is_known():

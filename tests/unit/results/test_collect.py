@@ -3,6 +3,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from record_builder import (
     as_literal,
     collect_settings,
@@ -104,6 +105,19 @@ def test_a_cell_has_medians_interval_spread_and_speed_up(tmp_path):
     assert (zero["speedup"], zero["speedup_ci_low"]) == (1.0, 1.0)
     assert two["speedup"] == pytest.approx(2.1)
     assert (two["speedup_ci_low"], two["speedup_ci_high"]) == pytest.approx((20 / 11, 22 / 9))
+
+
+def test_a_cell_tells_energy_and_what_a_million_samples_cost(tmp_path):
+    records = [
+        replace(run, measurement=replace(run.measurement, energy_j_per_sample=joules))
+        for run, joules in zip(runs_of(0, [10.0] * 3), (2.0, 3.0, 7.0), strict=True)
+    ]
+    cells = cells_of(tmp_path, records, price_usd_per_hour={"cpu": 3.6})
+    assert cells[W0]["energy_j_per_sample"] == 3.0
+    assert cells[W0]["usd_per_million_samples"] == pytest.approx(100.0)  # 0.001 USD/s at 10/s
+    free = cells_of(tmp_path, records, price_usd_per_hour={"cpu": None})
+    assert free[W0]["usd_per_million_samples"] is None
+    assert cells["workers=1~decode=device"]["usd_per_million_samples"] is None
 
 
 def test_one_run_gives_no_interval_and_no_noise(tmp_path):

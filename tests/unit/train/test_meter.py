@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -40,6 +41,10 @@ class Device:
 
     def __init__(self, *, late=False):
         self.synchronised, self.peaks_reset, self.late, self.deferred = 0, 0, late, []
+        self.counter = lambda: None
+
+    def energy_counter(self):
+        return lambda: self.counter()
 
     def synchronize(self):
         self.synchronised += 1
@@ -158,6 +163,44 @@ def test_pauses_are_taken_out_and_recorded(clock):
     assert window["wall_s"] == pytest.approx(0.7)
     assert max(e["step_s"] for e in log.named("step")) == pytest.approx(0.1)
     assert log.named("step")[-1]["t_s"] == pytest.approx(61.0)
+
+
+def test_energy_is_of_the_window_without_its_pauses(clock):
+    def save(step, meter):
+        if step in (2, 6, 10):
+            with meter.paused():
+                clock.now_s += 30.0
+
+    device = Device()
+    device.counter = lambda: 200.0 * clock.now_s  # a steady 200 W, pauses too
+    (window,) = run(clock, steps=10, warmup=3, between=save, device=device).named("window")
+    assert window["paused_s"] == pytest.approx(30.0)
+    assert window["energy_j"] == pytest.approx(200.0 * window["wall_s"])
+
+
+def test_a_counter_is_looked_at_once_a_minute(clock):
+    seen = []
+    device = Device()
+    device.counter = lambda: seen.append(clock.now_s) or 5.0
+    (window,) = run(clock, steps=40, warmup=1, step_s=lambda _: 10.0, device=device).named("window")
+    gaps = [after - before for before, after in pairwise(seen)]
+    assert max(gaps) <= 70.0 + 1e-6
+    assert len(seen) < 10
+    assert window["energy_j"] == 0.0
+
+
+@pytest.mark.parametrize("missing", ["start", "pause", "end"])
+def test_a_reading_that_fails_leaves_the_energy_unknown(clock, missing):
+    def save(step, meter):
+        if step == 6:
+            with meter.paused():
+                clock.now_s += 1.0
+
+    readings = {"start": [None, 1, 1, 1], "pause": [1, None, 1, 1], "end": [1, 1, 1, None]}[missing]
+    device = Device()
+    device.counter = iter(readings).__next__
+    (window,) = run(clock, steps=10, warmup=3, between=save, device=device).named("window")
+    assert window["energy_j"] is None
 
 
 def test_a_pause_after_the_last_step_changes_nothing(clock):

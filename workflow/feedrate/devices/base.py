@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from feedrate.config.settings import Kind, RunSpec, Settings, TrainSettings
+from feedrate.devices.energy import Counter
 
 if TYPE_CHECKING:
     import torch
@@ -88,6 +89,10 @@ class Adapter(ABC):
         At its memory's limit a device spends time on that before it fails.
         """
         return None
+
+    @abstractmethod
+    def energy_counter(self) -> Counter:
+        """Joules that this rank's device takes; of what ranks share, the host's first answers."""
 
     @abstractmethod
     def defer(self, value: "torch.Tensor") -> Deferred:

@@ -8,6 +8,7 @@ import torch
 
 from feedrate.config.settings import Settings
 from feedrate.devices.base import GIB, Adapter, Memory, refuse_fast_ddp
+from feedrate.devices.energy import Counter, Packages
 from feedrate.devices.host import memory_share_gib
 
 
@@ -53,6 +54,10 @@ class DeviceAdapter(Adapter):
     def capacity_gib(self) -> float | None:
         """This rank's part of the host's memory."""
         return memory_share_gib(self.local_ranks)
+
+    def energy_counter(self) -> Counter:
+        """Of the host's processor packages, told by its first rank for all."""
+        return (lambda: 0.0) if self.local_rank else Packages()
 
     def defer(self, value: torch.Tensor) -> Known:
         """The number itself."""

@@ -15,6 +15,7 @@ from feedrate.devices.base import (
     Memory,
     refuse_fast_ddp,
 )
+from feedrate.devices.energy import Counter, of_gpu
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
@@ -85,6 +86,10 @@ class DeviceAdapter(Adapter):
     def allocator_retries(self) -> int:
         """`num_alloc_retries`: the allocator emptied its cache to find room."""
         return int(torch.cuda.memory_stats(self.device).get("num_alloc_retries", 0))
+
+    def energy_counter(self) -> Counter:
+        """Of the GPU alone, without its host."""
+        return of_gpu(str(torch.cuda.get_device_properties(self.device).uuid))
 
     def defer(self, value: torch.Tensor) -> Copied:
         """Copy to page-locked memory behind the work that makes the number."""

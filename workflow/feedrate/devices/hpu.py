@@ -17,6 +17,7 @@ from feedrate.devices.base import (
     Memory,
     UnsupportedError,
 )
+from feedrate.devices.energy import Counter, of_gaudi
 from feedrate.devices.hpu_mode import graphs_for_inference, lazy_mode
 from feedrate.files import write_json
 
@@ -97,6 +98,10 @@ class DeviceAdapter(Adapter):
         """`Limit` of the allocator's statistics."""
         limit = self._hpu.memory_stats().get("Limit")
         return limit / GIB if limit else None
+
+    def energy_counter(self) -> Counter:
+        """Of the HPU alone, without its host."""
+        return of_gaudi(self.local_rank, self.local_ranks)
 
     def defer(self, value: torch.Tensor) -> Behind:
         """Keep the number on the device until it has certainly been computed."""

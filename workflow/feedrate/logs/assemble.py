@@ -28,7 +28,8 @@ from feedrate.logs.trainer_files import (
 )
 from feedrate.logs.trainer_folder import read_trainer_folder
 from feedrate.paths import OUTCOME, SPEC, TRAIN_LOG
-from feedrate.results.checks import Evidence, Observed, check_run
+from feedrate.results.checks import check_run
+from feedrate.results.evidence import Evidence, Observed
 from feedrate.results.record import (
     Check,
     Measurement,
@@ -65,7 +66,7 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     checks = [Check(name="logs_readable", passed=not faults, detail=faults[0])] if faults else []
     if measurement:
         observed = _observed(ranks, outcome, log)
-        checks += check_run(Evidence(spec, measurement, observed, device.model_pattern))
+        checks += check_run(Evidence(spec, measurement, observed, device))
     status, cause = _status(outcome, ranks, measurement, checks, log)
     first = ranks.get(0, RankEvents())
     return Record(

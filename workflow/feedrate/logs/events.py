@@ -84,6 +84,7 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
     allocator_retries: int | None = None
+    energy_j: float | None = None
 
 
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):

@@ -31,6 +31,7 @@ def measure(
     flops = flops_per_sample(ranks)
     flops_per_s = None if flops is None else flops * samples / wall_s / spec.count
     sheet, achievable = _peak_flops(peaks, spec.settings.train.precision)
+    energy_j = _whole([w.energy_j for w in windows])
     losses = finite(losses_of(ranks))
     return Measurement(
         samples_per_s=samples / wall_s,
@@ -51,6 +52,9 @@ def measure(
         memory_gib=_largest(w.memory_gib for w in windows),
         host_peak_memory_gib=host_peak_gib,
         allocator_retries=_total(w.allocator_retries for w in windows),
+        energy_j=energy_j,
+        energy_j_per_sample=energy_j and energy_j / samples,
+        power_w=energy_j and energy_j / wall_s,
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
         loss_end=_mean(losses[-max(5, len(losses) // 10) :]) if losses else None,
@@ -162,6 +166,12 @@ def _mean(values: Sequence[float]) -> float:
 
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _whole(parts: Sequence[float | None]) -> float | None:
+    """The sum, where no part is missing; a counter that never moves counts nothing."""
+    known = [part for part in parts if part is not None]
+    return sum(known) or None if len(known) == len(parts) else None
 
 
 def _total(values: Iterable[int | None]) -> int | None:

@@ -1,11 +1,26 @@
 """What pages say of a cell alike: what it is compared with, its speed and its gain, or why it has
 none."""
 
+from collections.abc import Callable, Iterable, Sequence
+
 from feedrate.config.base import Level
 from feedrate.report import text
 from feedrate.report.markup import Markup, join, small, wide_row, word
 from feedrate.report.rows import CellRow
 from feedrate.report.settings import Shown
+
+Extra = tuple[str, Callable[[CellRow], str]]
+"""A column that stands only where it is known of some cell: its head, and what it says of one."""
+MFU: Extra = ("MFU", lambda cell: text.share(cell.mfu))
+COSTS: tuple[Extra, ...] = (
+    ("Energy (J/sample)", lambda cell: text.number(cell.energy_j_per_sample, 3)),
+    ("USD per million samples", lambda cell: text.number(cell.usd_per_million_samples, 3)),
+)
+
+
+def known(extras: Iterable[Extra], cells: Sequence[CellRow]) -> list[Extra]:
+    """Those that say something of any of the cells."""
+    return [extra for extra in extras if any(extra[1](cell) != text.DASH for cell in cells)]
 
 
 def baseline_for(shown: Shown, levels: dict[str, Level]) -> dict[str, Level]:

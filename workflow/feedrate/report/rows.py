@@ -51,6 +51,9 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     data_wait_share: float | None = None
     peak_memory_gib: float | None = None
     allocator_retries: int | None = None
+    energy_j_per_sample: float | None = None
+    power_w: float | None = None
+    usd_per_million_samples: float | None = None
     mfu: float | None = None
     tflops_per_device: float | None = None
     loss_last: float | None = None

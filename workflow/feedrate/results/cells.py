@@ -21,6 +21,8 @@ MEDIANS = (
     "step_time_p99_s",
     "first_step_s",
     "data_wait_share",
+    "energy_j_per_sample",
+    "power_w",
     "mfu",
     "mfu_achievable",
     "tflops_per_device",
@@ -62,6 +64,7 @@ def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
         row = _cell(group, facts, rates[study, device, cell])
         baseline = rates.get(reference_of[study, device, cell], [])
         row |= _speedup(rates[study, device, cell], baseline, facts.thresholds.confidence)
+        row |= _cost(row["samples_per_s"], settings.price_usd_per_hour.get(device))
         row |= shifts[study, device, cell]
         row |= _verdict(row, group, facts, settings.memory_gib.get(device))
         by_study.setdefault(study, []).append(row)
@@ -107,6 +110,13 @@ def _speedup(rates: Sequence[float], baseline: Sequence[float], confidence: floa
     if rates is baseline:
         return dict(zip(names, (1.0, 1.0, 1.0), strict=True))
     return dict(zip(names, ratio_interval(rates, baseline, confidence), strict=True))
+
+
+def _cost(samples_per_s: float | None, usd_per_hour: float | None) -> Row:
+    """What training on a million samples costs at the price of the job's devices."""
+    if not samples_per_s or not usd_per_hour:
+        return {"usd_per_million_samples": None}
+    return {"usd_per_million_samples": usd_per_hour / 3600 / samples_per_s * 1e6}
 
 
 def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: float | None) -> Row:

@@ -59,6 +59,17 @@ class Measurement(Strict, kw_only=True):
             description="Times that CUDA's allocator gave memory back and asked again, all ranks."
         ),
     ] = None
+    energy_j: Annotated[
+        float | None,
+        Meta(
+            description="Energy of the job's devices in the window, by their own counters; on cpu "
+            "of the processors' packages, J."
+        ),
+    ] = None
+    energy_j_per_sample: float | None = None
+    power_w: Annotated[
+        float | None, Meta(description="energy_j over wall_s: all devices together, W.")
+    ] = None
     loss_first: float | None = None
     loss_last: float | None = None
     loss_end: Annotated[

@@ -23,6 +23,7 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     model_pattern: str | None = None
     peaks: list[Peak] = []
+    power_w: Positive | None = None
 
 
 class StudyFacts(Strict, kw_only=True):
@@ -56,6 +57,8 @@ class CollectSettings(Strict, kw_only=True):
 
     studies: dict[Name, CollectStudy]
     memory_gib: dict[Name, Positive | None]
+    price_usd_per_hour: dict[Name, Positive | None] = {}
+    """Of all devices of a job, where one is known."""
     unsupported: list[Unsupported]
 
 
@@ -104,7 +107,10 @@ class FitSettings(Strict, kw_only=True):
 
 def parse_settings(device: Device) -> dict[str, Any]:
     """`--device` of feedrate.logs: a price or label is not part of it."""
-    return msgspec.to_builtins(DeviceFacts(model_pattern=device.model_pattern, peaks=device.peaks))
+    facts = DeviceFacts(
+        model_pattern=device.model_pattern, peaks=device.peaks, power_w=device.power_w
+    )
+    return msgspec.to_builtins(facts)
 
 
 def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
@@ -118,9 +124,14 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
         )
         for name, study in project.studies.items()
     }
-    memory = {name: project.devices[name].memory_gib for name in project.config.devices}
+    devices = {name: project.devices[name] for name in project.config.devices}
     return msgspec.to_builtins(
-        CollectSettings(studies=studies, memory_gib=memory, unsupported=plan.unsupported)
+        CollectSettings(
+            studies=studies,
+            memory_gib={name: device.memory_gib for name, device in devices.items()},
+            price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
+            unsupported=plan.unsupported,
+        )
     )
 
 

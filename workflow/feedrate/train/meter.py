@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from feedrate.devices.base import Adapter, Deferred
+from feedrate.train.energy import WindowEnergy
 from feedrate.train.events import EventLog
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Meter:
     def begin(self, steps_done: int = 0) -> None:
         """The loop begins, `steps_done` of its steps having been done by an earlier process."""
         self._opens_after = steps_done + self._warmup_steps
+        self._energy = WindowEnergy(self._adapter.energy_counter())
         self._adapter.synchronize()
         self._adapter.reset_peak()
         self._origin_s = self._step_start_s = perf_counter()
@@ -84,10 +86,14 @@ class Meter:
         """Time in this block is no training: it is taken out of step and window."""
         self._adapter.synchronize()
         start_s = perf_counter()
+        if self._window is not None:
+            self._energy.stop()
         try:
             yield
         finally:
             self._adapter.synchronize()
+            if self._window is not None:
+                self._energy.start(perf_counter())
             took_s = perf_counter() - start_s
             self._paused_s += took_s
             if self._fetch_start_s is not None:
@@ -100,6 +106,8 @@ class Meter:
         opens, closes = step == self._opens_after, step == self._last_step
         if opens or closes:
             self._adapter.synchronize()
+        if opens:
+            self._energy.start(perf_counter())
         now_s = perf_counter()
         now_gib, peak_gib = self._adapter.memory()
         event = {
@@ -118,7 +126,9 @@ class Meter:
         if self._window is not None:
             self._window.samples += self._samples
             self._window.data_wait_s += self._data_wait_s
+            self._energy.look(now_s)
             if closes:
+                self._energy.stop()
                 self._close(self._window, step, now_s, now_gib, peak_gib)
         if opens:
             self._window = _Window(first_step=step + 1, start_s=now_s)
@@ -159,6 +169,7 @@ class Meter:
             memory_gib=memory_gib,
             peak_memory_gib=peak_memory_gib,
             allocator_retries=self._adapter.allocator_retries(),
+            energy_j=self._energy.total_j,
         )
 
 

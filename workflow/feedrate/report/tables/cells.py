@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from feedrate.report import text
-from feedrate.report.cell import speed, without_numbers
+from feedrate.report.cell import COSTS, MFU, Extra, known, speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs
@@ -20,29 +20,28 @@ _COLUMNS = (
     "Pixels off (of 255)",
     "Good runs",
     "The Trainer's own figure (samples/s)",
-    "MFU",
 )
-"""The last one stands only where it is known of some cell."""
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A group of rows a device; cells that it does not support stand together at its end."""
     cells = inputs.cells(settings.study)
-    columns = _COLUMNS if any(cell.mfu is not None for cell in cells) else _COLUMNS[:-1]
-    heads = [", ".join(factor_label(settings, name) for name in settings.factors), *columns]
+    extras = known((MFU, *COSTS), cells)
+    first = ", ".join(factor_label(settings, name) for name in settings.factors)
+    heads = [first, *_COLUMNS, *(head for head, _ in extras)]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
         mine = [cell for cell in cells if cell.device == device]
         tried = [cell for cell in mine if cell.status != "unsupported"]
-        rows += [_row(cell, len(heads)) for cell in tried]
+        rows += [_row(cell, extras, len(heads)) for cell in tried]
         rows += _unsupported(mine, len(heads))
         if not mine:
             rows.append(wide_row("all", word(text.STATUS_WORDS["absent"]), len(heads)))
     return table(heads, rows)
 
 
-def _row(cell: CellRow, width: int) -> Markup:
+def _row(cell: CellRow, extras: Sequence[Extra], width: int) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     numbers = [
@@ -55,10 +54,9 @@ def _row(cell: CellRow, width: int) -> Markup:
         text.number(cell.pixel_mean_abs_diff, 2),
         join(f"{cell.ok_runs} of {cell.runs}", small(_spread(cell))),
         text.number(cell.trainer_samples_per_s),
-        text.share(cell.mfu),
+        *(said(cell) for _, said in extras),
     ]
-    named = [text.values_text(cell.levels), *numbers]
-    return row(named[:width], "use" * cell.recommended)
+    return row([text.values_text(cell.levels), *numbers], "use" * cell.recommended)
 
 
 def _spread(cell: CellRow) -> str:

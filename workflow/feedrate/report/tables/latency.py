@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from feedrate.report import text
-from feedrate.report.cell import speed, without_numbers
+from feedrate.report.cell import COSTS, MFU, Extra, known, speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs, RunRow
@@ -24,15 +24,15 @@ _HEADS = (
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A row a cell that was tried, in groups by device; what is not supported is counted below."""
     cells, runs = inputs.cells(settings.study), inputs.runs(settings.study)
-    with_mfu = any(cell.mfu is not None for cell in cells)
+    extras = known((MFU, *COSTS), cells)
     heads = [", ".join(factor_label(settings, name) for name in settings.factors), *_HEADS]
-    heads += ["MFU"] * with_mfu + ["Good runs"]
+    heads += [*(head for head, _ in extras), "Good runs"]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device) + _bf16(runs, device), len(heads)))
         mine = [cell for cell in cells if cell.device == device]
         tried = [cell for cell in mine if cell.status != "unsupported"]
-        rows += [_row(cell, len(heads), with_mfu=with_mfu) for cell in tried]
+        rows += [_row(cell, extras, len(heads)) for cell in tried]
         for cause, group in unsupported_groups(mine).items():
             count = text.count(len(group), "cell") + " not supported"
             rows.append(wide_row("/", join(word(count), small(cause)), len(heads)))
@@ -46,7 +46,7 @@ def _bf16(runs: Sequence[RunRow], device: str) -> str:
     return f" (bf16 by {' and '.join(known)})" if known else ""
 
 
-def _row(cell: CellRow, width: int, *, with_mfu: bool) -> Markup:
+def _row(cell: CellRow, extras: Sequence[Extra], width: int) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     numbers = [
@@ -55,7 +55,7 @@ def _row(cell: CellRow, width: int, *, with_mfu: bool) -> Markup:
         text.share(cell.data_wait_share),
         text.seconds(cell.first_step_s),
         text.number(cell.peak_memory_gib, 3),
-        *[text.share(cell.mfu)] * with_mfu,
+        *(said(cell) for _, said in extras),
         f"{cell.ok_runs} of {cell.runs}",
     ]
     return row([text.values_text(cell.levels), *numbers])

@@ -1,7 +1,9 @@
 """Speed beside what it costs and whether it learns: efficiency, an epoch's time, memory, loss."""
 
+from collections.abc import Sequence
+
 from feedrate.report import text
-from feedrate.report.cell import speed, without_numbers
+from feedrate.report.cell import COSTS, Extra, known, speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs
@@ -17,25 +19,30 @@ _HEADS = (
 )
 
 
+def _retries(cell: CellRow) -> str:
+    return text.DASH if cell.allocator_retries is None else str(cell.allocator_retries)
+
+
+RETRIES: Extra = ("Allocator retries", _retries)
+
+
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
     """A row a cell that was tried, in groups by device; what is not supported is counted below.
 
-    Retries of the allocator have a column where a device counts them.
+    Retries of the allocator, energy and cost have a column where any is known.
     """
     samples = settings.table.epoch_samples
     cells = inputs.cells(settings.study)
-    counted = any(cell.allocator_retries is not None for cell in cells)
+    extras = known((RETRIES, *COSTS), cells)
     first = ", ".join(factor_label(settings, name) for name in settings.factors)
     epoch = [f"Epoch of {samples:,} samples"] if samples else []
-    heads = [first, *_HEADS, *(["Allocator retries"] if counted else []), *epoch]
+    heads = [first, *_HEADS, *(head for head, _ in extras), *epoch]
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
         mine = [cell for cell in cells if cell.device == device]
         rows += [
-            _row(cell, samples, counted, len(heads))
-            for cell in mine
-            if cell.status != "unsupported"
+            _row(cell, samples, extras, len(heads)) for cell in mine if cell.status != "unsupported"
         ]
         if groups := unsupported_groups(mine):
             count = text.count(sum(map(len, groups.values())), "cell") + " not supported"
@@ -46,7 +53,7 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
     return table(heads, rows)
 
 
-def _row(cell: CellRow, samples: int | None, counted: bool, width: int) -> Markup:
+def _row(cell: CellRow, samples: int | None, extras: Sequence[Extra], width: int) -> Markup:
     if cell.samples_per_s is None:
         return without_numbers(cell, width)
     numbers = [
@@ -55,10 +62,8 @@ def _row(cell: CellRow, samples: int | None, counted: bool, width: int) -> Marku
         text.share(cell.mfu),
         text.number(cell.peak_memory_gib, 3),
         text.number(cell.loss_last, 4),
+        *(said(cell) for _, said in extras),
     ]
-    if counted:
-        retries = cell.allocator_retries
-        numbers.append(text.DASH if retries is None else str(retries))
     if samples:
         numbers.append(duration(samples / cell.samples_per_s))
     return row([text.values_text(cell.levels), *numbers])
