@@ -1,13 +1,18 @@
 """Which part of a picture Gaudi's decoder is asked for."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy import float32
 
 from feedrate.data.loading.augment import Augmentation, Box
 from feedrate.data.loading.feed import MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX, Feed, share
+from feedrate.data.manifest import DataError
 
-NOISE = 1e-6
+NOISE = 1e-4
+"""Px that float32 is off."""
 
 
 @settings(max_examples=200)
@@ -24,8 +29,9 @@ def test_parts_are_such_as_the_decoder_takes(height, width, side_px, row):
         part * full for part, full in zip(shares, (width, height) * 2, strict=True)
     )
     assert min(left, top) >= 0
-    assert left + wide <= width + NOISE
-    assert top + high <= height + NOISE
+    for start, length in ((shares[0], shares[2]), (shares[1], shares[3])):
+        assert float32(start) == start
+        assert float32(start) + float32(length) <= 1
     assert wide >= min(width, MIN_CROP_PX) - NOISE
     assert high >= min(height, MIN_CROP_PX) - NOISE
     small = min(height, width) < MIN_CROP_TWO_STAGES_PX
@@ -42,20 +48,39 @@ def test_parts_are_such_as_the_decoder_takes(height, width, side_px, row):
 
 def test_a_part_grows_around_its_middle_and_stays_in_the_picture():
     full = (200, 400)
-    assert share(Box(100, 100, 40, 100), full, 32) == (0.25, 0.48, 0.25, 0.24)
-    assert share(Box(0, 390, 10, 10), full, 32) == (352 / 400, 0, 0.12, 0.24)
-    assert share(Box(0, 0, 60, 300), full, 64) == (0, 0, 0.75, 76 / 200)
+    assert share(Box(100, 100, 40, 100), full, 32) == pytest.approx((0.25, 0.48, 0.25, 0.24))
+    assert share(Box(0, 390, 10, 10), full, 32) == pytest.approx((352 / 400, 0, 0.12, 0.24))
+    assert share(Box(0, 0, 60, 300), full, 64) == pytest.approx((0, 0, 0.75, 76 / 200))
 
 
-@pytest.mark.parametrize("augmentation", [{}, {"random_flip": True}, {"random_crop": 0.3}])
-def test_parts_are_told_where_crops_are_random(make_pairs, augmentation):
-    feed = Feed(make_pairs(**augmentation), 4)
-    given = feed.begin([[24, 30, 31, 2], [7]])
+@pytest.mark.parametrize(
+    ("augmentation", "shapes"),
+    [({}, []), ({"random_flip": True}, [(4, 4)]), ({"random_crop": 0.3}, [(4, 4), (4, 4)])],
+)
+def test_changes_and_parts_are_told_where_they_are_random(make_pairs, augmentation, shapes):
+    dataset = make_pairs(**augmentation)
+    feed = Feed(dataset, 4)
+    true = feed.begin([[24, 30, 31, 2], [7]])
     reads = list(feed)
-    assert [len(read) for read in reads] == [4 if "random_crop" in augmentation else 3] * 2
-    assert list(given) == [[24, 30, 31, 2], [7]]
-    assert [path.split("/")[-1] for path in reads[1][0]] == [feed._dataset.paths[7].name] * 4
-    assert reads[0][0][0] == str(feed._dataset.paths[0])  # 24 rows: the second epoch's first
-    for *_, parts in reads if feed.crops else ():
-        assert parts.shape == (4, 4)
-        assert parts.dtype == "float32"
+    assert list(true) == [4, 1]
+    assert [Path(path) for path in reads[1][0]] == [dataset.paths[7]] * 4
+    assert Path(reads[0][0][0]) == dataset.paths[0]  # of 24 rows: the second epoch's first
+    for _, ids, mask, *more in reads:
+        assert ids.shape == mask.shape == (4, feed.max_tokens)
+        assert [values.shape for values in more] == shapes
+        assert all(values.dtype == "float32" for values in more)
+    if feed.changes:
+        draws = [dataset.augmentation.draw(*divmod(number, 24)) for number in (24, 30, 31, 2)]
+        assert reads[0][3][:, 0].tolist() == [draw.flip for draw in draws]
+    if feed.crops:
+        assert len({tuple(part) for part in reads[0][4].tolist()}) == 4
+
+
+def test_a_file_that_is_no_picture_is_named(make_pairs, tmp_path):
+    dataset = make_pairs(random_crop=0.3)
+    dataset.paths[5] = tmp_path / "bad.jpg"
+    dataset.paths[5].write_bytes(b"nothing")
+    feed = Feed(dataset, 4)
+    feed.begin([[5, 1, 2, 3]])
+    with pytest.raises(DataError, match=r"bad\.jpg: cannot be decoded"):
+        next(iter(feed))

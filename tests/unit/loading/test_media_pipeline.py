@@ -308,6 +308,20 @@ def test_batches_that_the_pipeline_loses_are_missed(on_device, make_pairs, media
         list(loader)
 
 
+def test_a_batch_too_many_is_told(on_device, make_pairs, media, monkeypatch):
+    run, given = media.MediaPipe.run, []
+
+    def again(pipe):
+        if len(given) < 6:
+            given.append(run(pipe))
+        return given[-1]
+
+    monkeypatch.setattr(media.MediaPipe, "run", again)
+    loader = on_device.adopt(prepared_loader(make_pairs("train")))
+    with pytest.raises(MediaError, match="gave a batch that it was not asked for"):
+        list(loader)
+
+
 def test_a_class_that_nobody_knows_stays_negative(on_device, make_pairs):
     """The pipeline carries tokens without signs; a classifier's unknown class is -100."""
     dataset = make_pairs("train")

@@ -81,15 +81,17 @@ class MediaDecoder:
         Raises UnsupportedError where the pipeline does not start, and MediaError where it ends
         before it has given all that it read.
         """
-        given = self._feed.begin(order)
+        true = self._feed.begin(order)
         # A pipeline may have asked for the length once only: another one needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
             self._pipeline = None  # first give up the old one
             self._pipeline, self._count = self._start(), len(self._feed)
-        for pixels, input_ids, attention_mask in self._pipeline:
-            yield self._own(given.popleft(), pixels, input_ids, attention_mask)
-        if given:
-            raise MediaError(f"the media pipeline ended with {len(given)} batches outstanding")
+        for given in self._pipeline:
+            if not true:
+                raise MediaError("the media pipeline gave a batch that it was not asked for")
+            yield self._own(true.popleft(), *given)
+        if true:
+            raise MediaError(f"the media pipeline ended with {len(true)} batches outstanding")
 
     def _start(self) -> Any:
         data = self._dataset
@@ -109,19 +111,20 @@ class MediaDecoder:
 
     def _own(
         self,
-        numbers: list[int],
+        rows: int,
         pixels: torch.Tensor,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
+        changes: torch.Tensor | None = None,
     ) -> Batch:
         """A batch in memory of its own, in the types of the host's batches.
 
         The pipeline may use its buffers again, and the Trainer asks for the next batch before it
         uses this one: so the copies (50 MB at batch 48 and 294 px) are handed to the device now.
         """
-        rows = len(numbers)
+        own = pixels[:rows].clone()
         batch = {
-            "pixel_values": self._augmented(pixels[:rows].clone(), numbers),
+            "pixel_values": own if changes is None else self._changed(own, changes[:rows]),
             "input_ids": input_ids[:rows].to(torch.int64, copy=True),
             "attention_mask": attention_mask[:rows].to(torch.int64, copy=True),
             "return_loss": True,
@@ -129,16 +132,9 @@ class MediaDecoder:
         self._device.end_of_step()
         return batch
 
-    def _augmented(self, pixels: torch.Tensor, numbers: list[int]) -> torch.Tensor:
-        """Pixels (n, 3, h, w) in 0 to 1, cropped, as their samples' draws want them, normalised;
-        without augmentation they are the pipeline's own."""
-        data = self._dataset
-        if not data.augmentation:
-            return pixels
-        draws = [data.augmentation.draw(*divmod(number, len(data))) for number in numbers]
-        flips = torch.tensor([draw.flip for draw in draws], device=pixels.device)
-        pixels = torch.where(flips.view(-1, 1, 1, 1), pixels.flip(-1), pixels)
-        colour = None
-        if data.augmentation.jitter:
-            colour = torch.tensor([draw.colour for draw in draws], device=pixels.device)
+    def _changed(self, pixels: torch.Tensor, changes: torch.Tensor) -> torch.Tensor:
+        """Pixels (n, 3, h, w) in 0 to 1 and what `Read` says of them, to normalised ones."""
+        flipped = changes[:, 0].view(-1, 1, 1, 1) > 0
+        pixels = torch.where(flipped, pixels.flip(-1), pixels)
+        colour = changes[:, 1:] if self._dataset.augmentation.jitter else None
         return self._finish.pixels(pixels, colour)

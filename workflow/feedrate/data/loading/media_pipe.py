@@ -52,7 +52,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return self
 
     def __next__(self) -> Read:
-        """Files and tokens of one batch, and which part of each picture, if not the centre."""
+        """One batch."""
         return next(self._batches)
 
     def __len__(self) -> int:
@@ -60,12 +60,12 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return len(self.feed)
 
     def gen_output_info(self) -> list[Any]:
-        """What `__next__` gives: files, twice tokens, and parts of pictures where it tells them."""
+        """Types and shapes of what `__next__` gives; see `Read`."""
         files = np.array([self.feed.batch_size], dtype=np.uint32)
         tokens = np.array([self.feed.max_tokens, self.feed.batch_size], dtype=np.uint32)
-        crops = np.array([4, self.feed.batch_size], dtype=np.uint32)
+        floats = np.array([4, self.feed.batch_size], dtype=np.uint32)
         outputs = [(dtype.NDT, files), (dtype.UINT32, tokens), (dtype.UINT32, tokens)]
-        outputs += [(dtype.FLOAT32, crops)] if self.feed.crops else []
+        outputs += [(dtype.FLOAT32, floats)] * (self.feed.changes + self.feed.crops)
         return [media_ext_reader_op_tensor_info(kind, shape, "") for kind, shape in outputs]
 
     def get_media_output_type(self) -> Any:
@@ -97,7 +97,8 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             pipe_name=f"{type(self).__name__}:{next(_numbers)}",
         )
         reader = type("FeedReader", (Reader,), {"feed": feed})
-        outputs = 4 if feed.crops else 3
+        self._crops = feed.crops
+        outputs = 3 + feed.changes + feed.crops
         self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
         # The part that the reader tells, or the largest square in the middle, at once in the
         # model's size: the same picture as the host's, which resizes before it crops the centre.
@@ -122,12 +123,13 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             dtype=dtype.FLOAT32,
         )
 
-    def definegraph(self) -> tuple[Any, Any, Any]:
-        """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens)."""
-        files, input_ids, attention_mask, *crops = self._read()
-        images = self._decode(files, *crops)
+    def definegraph(self) -> tuple[Any, ...]:
+        """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
+        an augmentation, flips and colours (batch, 4) as they were read."""
+        files, *passed_on = self._read()
+        images = self._decode(files, *([passed_on.pop()] if self._crops else []))
         pixels = self._normalise(images, self._mean(), self._inverse_std())
-        return pixels, input_ids, attention_mask
+        return pixels, *passed_on
 
 
 def start_pipeline(
@@ -138,7 +140,7 @@ def start_pipeline(
     mean: Statistics,
     std: Statistics,
 ) -> Any:
-    """A running pipeline: each `iter` of it is an epoch of the three tensors of `definegraph`.
+    """A running pipeline: each `iter` of it is an epoch of the tensors of `definegraph`.
 
     `ready_batches` are prepared ahead, by so many host threads. Raises what the vendor's library
     raises.

@@ -100,6 +100,9 @@ class ImageDecoder:
 
     @staticmethod
     def _part(size, part):
+        assert part.dtype == "float32"
+        if max(part[:2] + part[2:]) > 1:
+            raise RuntimeError(f"crop beyond the picture: {part}")
         sides = [share * length for share, length in zip(part, size * 2, strict=True)]
         left, top, width, height = (round(side) for side in sides)
         if min(width, height) < min(48, *size) or left + width > size[0] or top + height > size[1]:
