@@ -18,6 +18,10 @@ OUT_OF_MEMORY = re.compile(
 )
 _ALLOCATOR = re.compile(r"^\[enforce fail at [^\]]*\](?: \S+ == \S+)?\.? *")
 """Where in torch's code the CPU's allocator gave up; what it wanted comes after."""
+SHARED_MEMORY_FULL = re.compile(
+    r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
+)
+"""Memory that processes share; the kernel calls it a device without space."""
 DISK_FULL = re.compile(
     r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
 )
@@ -29,6 +33,11 @@ _LOADER = re.compile(r"^Caught (\w+) in DataLoader worker")
 _KILLED = re.compile(r"DataLoader worker .* is killed by signal: ([^.]+)\.")
 _WORKER_GONE = re.compile(r"DataLoader worker (.*) exited unexpectedly")
 _LOADER_ENDS = (
+    (
+        re.compile(r"DataLoader worker .* is killed by signal: (Bus error)\."),
+        "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
+        "give the container more (docker: --shm-size)",
+    ),
     (
         _KILLED,
         "a loader worker was killed (signal: {}); often the host had no memory left for it",
@@ -68,10 +77,13 @@ def classify(error: BaseException) -> Failure:
         text = cause  # which torch mentions only behind the worker's end
     kind = type(error).__name__
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    disk_full = full or bool(DISK_FULL.search(text))
+    shared_full = bool(SHARED_MEMORY_FULL.search(text))
+    disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
+    what = "the host's shared memory, /dev/shm, is too small: " * shared_full
+    what += "the disk is full: " * disk_full
     return Failure(
         type=kind,
-        message=f"the disk is full: {first_sentence(text)}" if disk_full else first_sentence(text),
+        message=f"{what}{first_sentence(text)}",
         out_of_memory=not disk_full
         and (
             isinstance(error, MemoryError)

@@ -1,6 +1,8 @@
 """The store of the level `cache`: what it holds, and what it refuses."""
 
 import json
+import os
+import signal
 from types import SimpleNamespace
 
 import msgspec
@@ -151,6 +153,17 @@ def test_a_failed_rebuild_leaves_the_old_store(own, tokenizer):
         make(own, tokenizer)
     assert digest_file(folder / PIXELS) == before
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def die(_, *_chunk):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_leaves_no_store_and_a_sentence(own, tokenizer, monkeypatch):
+    monkeypatch.setattr(store_writer, "_write_some", die)
+    with pytest.raises(DataError, match="a process that decodes pictures for the store was killed"):
+        make(own, tokenizer)
+    assert not list(own.parent.glob("store/*/*"))
 
 
 def test_a_disk_that_is_too_small_is_told_before_writing(own, tokenizer, monkeypatch):

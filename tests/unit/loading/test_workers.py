@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.workers import WorkerStart, check_workers, worker_threads
+from feedrate.data.loading.workers import WorkerStart, check_workers, make_slots, worker_threads
 from feedrate.devices.base import UnsupportedError
 from feedrate.failure import classify
 
@@ -53,6 +53,33 @@ def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
     assert "a loader worker was killed (signal: Killed)" in classify(error.value).message
 
 
+class Computing(Threads):
+    """A dataset whose worker computes on all its threads."""
+
+    def __getitem__(self, index):
+        return {"sum": torch.rand(2000, 2000).float().mul(2).mean()}
+
+
+def test_workers_with_several_threads_compute_where_they_are_not_forked(monkeypatch):
+    torch.rand(2000, 2000).mul(2).mean()  # the rank's own threads have started
+    settings = {"threads_per_worker": 2, "timeout_s": 60.0}
+    check_workers(LoaderSettings(workers=1, start_method="forkserver", threads_per_worker=2), 2)
+    with pytest.raises(UnsupportedError, match="2 threads hang in a worker that is forked"):
+        check_workers(LoaderSettings(workers=1, threads_per_worker=2), 2)
+    check_workers(LoaderSettings(workers=0, threads_per_worker=2), 2)
+    check_workers(LoaderSettings(workers=1, decode="device", threads_per_worker=2), 2)
+    monkeypatch.setattr("feedrate.data.loading.workers.cores_granted", lambda: 4)
+    monkeypatch.setattr("feedrate.data.loading.host.collate", torch.utils.data.default_collate)
+    (first, _) = equipped(Computing(), start_method="forkserver", **settings)
+    assert 0.9 < first["sum"][0] < 1.1
+
+
+def test_shared_memory_that_is_not_there_is_told_before_a_worker_starts(make_pairs):
+    settings = LoaderSettings(decode="host", workers=2)
+    with pytest.raises(UnsupportedError, match=r"of 2 workers need [\d,]+ MiB of shared memory"):
+        make_slots(make_pairs(decode="host"), 10**9, settings, held=3)
+
+
 class Hanging(Threads):
     """A dataset whose worker never comes back."""
 
@@ -90,7 +117,8 @@ def test_workers_are_started_as_asked_for(make_pairs, start_method):
 def test_threads_of_a_worker_are_those_asked_for_within_the_cores(monkeypatch, asked, threads):
     monkeypatch.setattr("feedrate.data.loading.workers.cores_granted", lambda: 4)
     monkeypatch.setattr("feedrate.data.loading.host.collate", torch.utils.data.default_collate)
-    (first, _) = equipped(Threads(), threads_per_worker=asked)
+    settings = {"threads_per_worker": asked, "start_method": "forkserver"}
+    (first, _) = equipped(Threads(), **settings)
     assert first["threads"][0, 0] == threads
 
 

@@ -48,6 +48,25 @@ def test_a_full_disk_is_the_machines_fault_and_said_so(error):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "unable to allocate shared memory(shm) for file </torch_7_1>: No space left on device (28)",
+        "unable to write to file </torch_7_2_0>: No space left on device (28)",
+        "unable to mmap 87 bytes from file </torch_7_3_0>: Cannot allocate memory (12)",
+    ],
+)
+def test_shared_memory_that_is_too_small_is_no_full_disk(text):
+    failure = classify(RuntimeError(text))
+    assert failure.message.startswith("the host's shared memory, /dev/shm, is too small: unable")
+    assert not failure.infrastructure  # the next try would meet the same
+
+
+def test_a_worker_that_found_no_shared_memory_is_told_so():
+    text = "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that …"
+    assert "(signal: Bus error): the host's shared memory, /dev/shm" in first_sentence(text)
+
+
+@pytest.mark.parametrize(
     "error",
     [
         DeviceError("no CUDA device"),

@@ -15,6 +15,7 @@ from feedrate.config.device import Device
 from feedrate.config.inference import inference_faults
 from feedrate.config.levels import Changes
 from feedrate.config.load import all_of, convert, load, read_yaml
+from feedrate.config.loading import loader_faults
 from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapt_keys, adapted
 from feedrate.config.settings import (
@@ -171,8 +172,10 @@ def _cells(
             launcher = _launcher(device, settings)
             made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
             cells.append(_replace(common, **made))
-    if study.task == "inference":
-        _raise_for([_fault(spec, fault) for spec in cells for fault in inference_faults(spec)][:1])
+    for spec in cells:
+        faults = [*loader_faults(spec.settings.loader)]
+        faults += inference_faults(spec) if study.task == "inference" else []
+        _raise_for([_fault(spec, fault) for fault in faults][:1])
     return cells, unsupported
 
 

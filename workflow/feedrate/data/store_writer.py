@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,7 +45,8 @@ def write_store(
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
     all. The tokenizer reads `column`. The store's size is printed to stderr before it is written.
 
-    Raises DataError where a picture cannot be decoded or the disk has not the space.
+    Raises DataError where a picture cannot be decoded, the disk has not the space, or a process
+    that decodes is killed.
     """
     manifest = read_manifest(prepared / MANIFEST)
     filled = (name for name, count in manifest.splits.items() if count.rows)
@@ -86,9 +88,15 @@ def _write_pixels(
     work = partial(_write_some, folder / PIXELS, spec.scaled_decode, side_px)
     starts = range(0, len(paths), _CHUNK)
     chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-        for _ in pool.map(work, chunks):
-            pass
+    try:
+        with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+            for _ in pool.map(work, chunks):
+                pass
+    except BrokenProcessPool as error:
+        raise DataError(
+            f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
+            "host had no memory left for it"
+        ) from error
     return pictures
 
 

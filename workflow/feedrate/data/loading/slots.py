@@ -22,19 +22,23 @@ _OPEN: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionary()
 FREE, TAKEN = 0, 1
 
 
+class SharedMemoryError(Exception):
+    """The host has not the shared memory that slots need; the message says how much that is."""
+
+
 class Slots:
     """So many batches of one shape for each worker (or for the rank itself, without workers)."""
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
-        """`shape` is a full batch's; `each` slots a worker. No memory is used before it is filled.
+        """`shape` is a full batch's; `each` slots a worker. Shared memory is reserved at once.
 
         A worker that finds none free makes a fresh tensor, as loaders do that have no slots.
+        Raises SharedMemoryError.
         """
         count = max(1, workers) * each
         self._each = each
         size = count * int(np.prod(shape)) * dtype.itemsize
-        # Filled with nothing, unlike a tensor that is moved to shared memory.
-        storage = torch.UntypedStorage._new_shared(size) if workers else torch.UntypedStorage(size)
+        storage = _shared(size) if workers else torch.UntypedStorage(size)
         self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
         self.states = torch.zeros(count, dtype=torch.uint8)
         if workers:
@@ -61,6 +65,14 @@ class Slots:
 
     def _free(self, slot: int) -> None:
         self.states[slot] = FREE
+
+
+def _shared(size: int) -> torch.UntypedStorage:
+    """Shared memory, filled with nothing, unlike a tensor that is moved there."""
+    try:
+        return torch.UntypedStorage._new_shared(size)
+    except RuntimeError as error:
+        raise SharedMemoryError(f"{size / 2**20:,.0f} MiB") from error
 
 
 class Filling:

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
+from feedrate.config.loading import loader_faults
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.loading.pairs import PairDataset, fetch_of
-from feedrate.data.loading.slots import Slots
+from feedrate.data.loading.slots import SharedMemoryError, Slots
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.devices.leash import die_with_parent
@@ -42,8 +43,11 @@ class WorkerStart:
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
-    """Raise UnsupportedError for more worker processes than a rank has `cores`, unless they are
-    wanted all the same. A device's decoder has threads that wait for files instead."""
+    """Raise UnsupportedError for settings that do not go together, and for more worker processes
+    than a rank has `cores`, unless they are wanted all the same. A device's decoder has threads
+    that wait for files instead."""
+    for fault in loader_faults(settings):
+        raise UnsupportedError(fault)
     processes = 0 if settings.decode == "device" else settings.workers
     if processes > max(1, cores) and not settings.oversubscribe:
         raise UnsupportedError(
@@ -84,4 +88,11 @@ def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, 
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
-    return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
+    try:
+        return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
+    except SharedMemoryError as error:
+        raise UnsupportedError(
+            f"loader.workers: batches of {workers} workers need {error} of shared memory, which "
+            "/dev/shm has not; give the container more (docker: --shm-size), or use fewer workers "
+            "or a smaller loader.prefetch_factor"
+        ) from error
