@@ -63,6 +63,7 @@ CONFIRMED = f"{RESULTS}/confirmed.txt"
 """Written last, and only where no cell failed: the exit code of the whole."""
 ADVICE = f"{RESULTS}/tuning/{{device}}/advice.txt"
 """Which loader settings to use on this machine; its numbers and runs lie beside it."""
+PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` takes in."""
 

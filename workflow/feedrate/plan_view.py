@@ -4,6 +4,7 @@ Every params dict holds the settings that a job uses and the digest of its code,
 the job runs again when, and only when, one of these or an input has changed.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 from feedrate import paths
 from feedrate.config import digest
 from feedrate.config.device import Device
-from feedrate.config.plan import Plan, Project, keeps_weights, make_plan
+from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Figure, Table
 from feedrate.config.winoground import LocalExamples
@@ -133,10 +134,15 @@ class PlanView:
         return self._params(msgspec.to_builtins(self.inputs.store(key)), "stored")
 
     def tuning(self, device: str) -> Params:
-        """A run of a device whose loader is to be chosen, and published rates to compare with."""
+        """A run of a device whose loader is to be chosen; who asks by the command wants it anew."""
         spec = msgspec.to_builtins(self.inputs.first_run(device))
-        published = results.fit_settings(self.project)
-        return {**self._params(spec, "measured"), "published": published}
+        asked = {"asked_at": os.environ.get("FEEDRATE_ADVICE_LATER", "")}
+        return self._params(spec, "tuned") | asked
+
+    def predictions(self) -> Params:
+        """Published rates that tell of loading, of all studies, whichever are asked for."""
+        published = results.prediction_settings(with_all_studies(self._root, self.project))
+        return self._params(published, "predicted")
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""

@@ -6,6 +6,22 @@ rule tune:
     """Which loader settings to use on each device of config/config.yaml."""
     input:
         expand(paths.ADVICE, device=PROJECT.config.devices),
+        paths.PREDICTIONS,
+
+
+rule predict_published:
+    """What the model of published rates says where nobody printed a number."""
+    output:
+        paths.PREDICTIONS,
+    log:
+        f"{paths.LOGS}/tune/predictions.log",
+    conda:
+        "../../envs/report.yaml"
+    params:
+        predict=lambda wc: VIEW.predictions(),
+    shell:
+        "python -m feedrate.tuning.predictions --published {params.predict[settings]:q} "
+        "--out {output:q} 2> >(tee {log:q} >&2)"
 
 
 for device, entry in VIEW.devices():
@@ -29,5 +45,4 @@ for device, entry in VIEW.devices():
             tune=lambda wc, device=device: VIEW.tuning(device),
         shell:
             "python -m feedrate.tuning --spec {params.tune[settings]:q} "
-            "--published {params.tune[published]:q} --data {input.data:q} --out {output:q} "
-            "2> >(tee {log:q} >&2)"
+            "--data {input.data:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -2,15 +2,11 @@
 
 import math
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.results.loader_model import fit_rows
-from feedrate.results.settings import FitSettings, fit_settings
 from feedrate.tuning import say
-from feedrate.tuning.__main__ import printed
 from feedrate.tuning.advice import (
     Loader,
     Model,
@@ -88,12 +84,19 @@ def test_the_simplest_of_equals_is_chosen():
 
 def test_overlap_is_a_share():
     ours = loader("host", 2, 200.0)
-    assert overlap(ours, Run(100.0, 100.0, MODEL)) == pytest.approx(1.0)
-    assert overlap(
-        ours, Run(1 / (1 / 200 + 1 / 100), 1 / (1 / 200 + 1 / 100), MODEL)
-    ) == pytest.approx(0.0)
-    assert overlap(ours, Run(150.0, 150.0, MODEL)) == 1.0
-    assert overlap(ours, Run(150.0, 150.0, None)) is None
+    assert overlap(ours, MODEL, Run(100.0, 100.0, MODEL)) == pytest.approx(1.0)
+    in_turn = 1 / (1 / 200 + 1 / 100)
+    assert overlap(ours, MODEL, Run(in_turn, in_turn, MODEL)) == pytest.approx(0.0)
+    assert overlap(ours, MODEL, Run(150.0, 150.0, MODEL)) == 1.0
+    # Training does more in a step than the model alone, which is no lack of overlap.
+    run = Run(34.8, 34.8, Model(37.96))
+    assert overlap(loader("cache", 1, 5000.0), Model(34.8), run) == pytest.approx(1.0)
+
+
+def test_what_computes_is_the_slower_of_alone_and_in_the_loop():
+    assert Run(30.0, 34.8, Model(37.96)).computes_per_s == 34.8
+    assert Run(30.0, 99.0, Model(37.96)).computes_per_s == 37.96
+    assert Run(30.0, 34.8, None).computes_per_s == 34.8
 
 
 def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
@@ -107,6 +110,15 @@ def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     assert "Expect: 100 samples/s. A real run made 95: the expectation was +5.3% off" in text
     assert "90% of loading and computing overlapped" in text
     assert "device: cannot be used: a cpu has no JPEG decoder" in text
+
+
+def test_a_level_that_failed_with_more_workers_can_be_used_with_fewer():
+    loaders = [loader("host", 0, 200.0), loader("host", 1, 190.0)]
+    refused = [Refused("host", "a loader worker was killed", workers=8)]
+    choice = choose(loaders, MODEL)
+    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
+    assert "host with 8 workers failed: a loader worker was killed" in text
+    assert "cannot be used" not in text
 
 
 def scaled(workers, rate):
@@ -155,12 +167,14 @@ def test_why(one, said):
     assert say.why(choose([one], MODEL), [one], MODEL).startswith(said)
 
 
-def test_published_rates_give_predictions_for_devices_without_a_number(project):
-    published = msgspec.convert(fit_settings(project), FitSettings)
-    lines = list(say.predictions(fit_rows([], published), printed(published)))
-    assert len(lines) == 2
-    h100 = next(line for line in lines if "8 x h100 " in line)
-    assert h100.startswith("Prediction, not a measurement: 8 x h100 with decode: device would make")
-    assert "591 samples/s, x0.98 its best published 2023-08 rate (2 workers)" in h100
-    assert h100.endswith("the model's fit is up to 1.9% off.")
-    assert "gaudi2" not in "".join(lines)
+def test_why_not_what_loads_more():
+    near = [loader("host", 1, 98.5), loader("cache", 0, 1e6), loader("cache", 1, 100.0)]
+    text = say.why(choose(near, MODEL), near, MODEL)
+    assert text == "it loads 98% of what the model takes, and what loads more gains less than 2%."
+    # Loaders and model share the cores: more workers would load more, and take it from the model.
+    model = Model(100.0, cpu_s=0.02, cores=2)
+    many = [Loader("host", n, rate, 0.1, cpu_s=0.011) for n, rate in ((1, 90.0), (2, 170.0))]
+    text = say.why(choose(many, model), many, model)
+    assert text == (
+        "it loads 90% of what the model takes, but on the same 2 cores, of which loading needs 35%."
+    )

@@ -50,6 +50,11 @@ CODE = {
         ),
         ("quality", "devices", "models", "data/loading"),
     ),
+    "tuned": Code(
+        ("tuning/__main__.py", "tuning/drain.py", "train/job.py", "devices/*.py", "models/*.py"),
+        ("tuning", "train", "devices", "models", "data/loading"),
+    ),
+    "predicted": Code(("tuning/predictions.py",)),
     "qualities": Code(("results/qualities.py",)),
     "parsed": Code(("logs/__main__.py",)),
     "collected": Code(("results/collect.py",)),

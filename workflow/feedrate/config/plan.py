@@ -107,6 +107,13 @@ def load_project(
     )
 
 
+def with_all_studies(root: Path, project: Project) -> Project:
+    """The same with every study of `root`/config. Raises ConfigError where one is wrong."""
+    names = sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+    chosen = {"studies": names, "devices": [next(iter(project.devices))]}
+    return load_project(root, msgspec.to_builtins(project.config) | chosen)
+
+
 def _published(folder: Path, study: Study, devices: Devices) -> list[Published]:
     """The rows of a study's files of published numbers, checked."""
     rows: list[Published] = []

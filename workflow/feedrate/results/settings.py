@@ -166,6 +166,13 @@ def fit_settings(project: Project) -> dict[str, Any]:
     return msgspec.to_builtins(FitSettings(studies=studies, labels=labels))
 
 
+def prediction_settings(project: Project) -> dict[str, Any]:
+    """`--published` of feedrate.tuning.predictions: fit_settings of what has rates by workers."""
+    settings = msgspec.convert(fit_settings(project), FitSettings)
+    told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
+    return msgspec.to_builtins(FitSettings(studies=told, labels=settings.labels))
+
+
 def _published(project: Project, study: str) -> list[PublishedFacts]:
     return [
         PublishedFacts(**{name: getattr(row, name) for name in PublishedFacts.__struct_fields__})

@@ -23,11 +23,10 @@ from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.files import write_json, write_text
-from feedrate.results.loader_model import fit_rows
-from feedrate.results.settings import FitSettings
 from feedrate.tuning import say
 from feedrate.tuning.advice import Choice, Loader, Model, Refused, Run, choose
 from feedrate.tuning.drain import answer_file, with_loader
+from feedrate.tuning.predictions import SHOWN_LATER
 
 STEPS = 30
 """Timed steps of the two runs."""
@@ -35,8 +34,6 @@ SHARDED_WORKERS = 2
 """With so many the rate of a sharded model is taken from a run, so that loading runs beside."""
 CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
-SHOWN_LATER = "FEEDRATE_ADVICE_LATER"
-"""Environment variable: who started the workflow shows advice.txt at its end."""
 
 
 class Drained(NamedTuple):
@@ -56,18 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="feedrate.tuning", description=__doc__)
     parser.add_argument("--spec", required=True, help="a RunSpec, as a Python literal")
-    parser.add_argument("--published", required=True, help="FitSettings, as a Python literal")
     parser.add_argument("--data", type=Path, required=True, help="prepared/manifest.json")
     parser.add_argument("--out", type=Path, required=True, help="advice.txt")
     options = parser.parse_args(arguments)
     try:
         spec = short(convert_text(options.spec, RunSpec, "--spec"))
-        published = convert_text(options.published, FitSettings, "--published")
         lines, numbers = tune(spec, options.data, options.out.parent)
     except (ConfigError, DeviceError, TuningError) as error:
         print(f"feedrate.tuning: {error}", file=sys.stderr)
         return 1
-    lines += [*say.predictions(fit_rows([], published), printed(published))]
     write_json(options.out.with_name("tuning.json"), numbers)
     write_text(options.out, "\n".join(lines) + "\n")
     if not os.environ.get(SHOWN_LATER):
@@ -87,16 +81,6 @@ def short(spec: RunSpec) -> RunSpec:
     return with_loader(msgspec.structs.replace(spec, protocol=protocol), scaled_decode=False)
 
 
-def printed(published: FitSettings) -> list[str]:
-    """Devices whose rate with on-device decoding somebody printed."""
-    return [
-        row.device
-        for study in published.studies.values()
-        for row in study.published
-        if "device" in row.levels.values()
-    ]
-
-
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
     """Measure, choose and check; the advice and its numbers.
 
@@ -111,9 +95,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
-    # Training does more in a step than the model alone; where the host runs ahead of the device,
-    # its wait for data says too little, and the model alone is the limit.
-    in_loop = min(plain.model.samples_per_s, plain.without_wait_per_s)
+    in_loop = plain.computes_per_s
     model = plain.model._replace(samples_per_s=in_loop, cores=cores)
     choice = choose(loaders, model)
     picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}

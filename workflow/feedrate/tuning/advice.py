@@ -41,11 +41,13 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A level that cannot be had here."""
+    """A level that cannot be had here, or not with as many workers."""
 
     decode: Decode
     why: str
     scaled: bool = False
+    workers: int = 0
+    """With so many it was tried, and with more it was not."""
 
 
 class Model(NamedTuple):
@@ -67,6 +69,13 @@ class Run(NamedTuple):
     """Samples/s of its steps without their waiting for data."""
     model: Model | None
 
+    @property
+    def computes_per_s(self) -> float:
+        """What the model takes: training does more in a step than the model alone, but where the
+        host runs ahead of the device its wait for data says too little, and that is the limit."""
+        alone = self.model.samples_per_s if self.model else math.inf
+        return min(alone, self.without_wait_per_s)
+
 
 class Choice(NamedTuple):
     """What to use, and what to expect of it."""
@@ -79,11 +88,16 @@ class Choice(NamedTuple):
 def expected(loader: Loader, model: Model) -> float:
     """Samples/s of a training run: the smaller of both rates, or one after the other where the
     process that trains loads too; never more than the cores can compute of both."""
-    in_turn = loader.workers == 0 and loader.decode != "device"
+    tc_s = 1 / model.samples_per_s
+    if in_turn(loader):
+        return predict(0, tc_s, 1 / loader.samples_per_s)
     beside = max(1, loader.workers)
-    td_s = (1 if in_turn else beside) / loader.samples_per_s
-    rate = predict(0 if in_turn else beside, 1 / model.samples_per_s, td_s)
-    return rate if in_turn else min(rate, shared(loader, model))
+    return min(predict(beside, tc_s, beside / loader.samples_per_s), shared(loader, model))
+
+
+def in_turn(loader: Loader) -> bool:
+    """Whether the process that trains loads too, so that one waits for the other."""
+    return loader.workers == 0 and loader.decode != "device"
 
 
 def shared(loader: Loader, model: Model) -> float:
@@ -112,13 +126,9 @@ def with_other_pixels(loaders: Sequence[Loader], model: Model, choice: Choice) -
     return best if best and best.expected > (1 + AS_GOOD) * choice.expected else None
 
 
-def overlap(loader: Loader, run: Run) -> float | None:
-    """The share of the shorter of loading and computing that ran beside the longer, 0 to 1.
-
-    None where the model's rate is not known.
-    """
-    if run.model is None:
-        return None
-    loading_s, computing_s = 1 / loader.samples_per_s, 1 / run.model.samples_per_s
+def overlap(loader: Loader, model: Model, run: Run) -> float:
+    """The share of the shorter of loading and computing that ran beside the longer in `run`, 0 to
+    1; each takes the time that it takes without the other."""
+    loading_s, computing_s = 1 / loader.samples_per_s, 1 / model.samples_per_s
     hidden_s = loading_s + computing_s - 1 / run.samples_per_s
     return min(1.0, max(0.0, hidden_s / min(loading_s, computing_s)))

@@ -6,8 +6,10 @@ All ranks of a job run this at the same time, so that they share the host as in 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,11 +20,17 @@ from feedrate.data.loading.hang import ends_the_process
 from feedrate.devices.base import prepare_process
 from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
-from feedrate.files import write_json
+from feedrate.files import write_json, write_text
 from feedrate.tuning.advice import Loader, Refused
 
 DRAIN_S = 2.0
+LOOK_S = 0.01
+"""How often a rank looks for the others."""
 WORKERS = (0, 1, 2, 4, 8)
+
+
+Meet = Callable[..., list[str]]
+"""`meet_ranks` of a rank: a place where ranks meet, and what one says there."""
 
 
 class Candidate(NamedTuple):
@@ -51,12 +59,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     placement = bind_rank(spec.kind, local_rank, local_ranks)
     prepare_process(spec, options.run)
     cores = placement.cores_of_rank(local_ranks)
-    found = list(drains(spec, options.data, local_rank, local_ranks, cores))
+    meet = partial(meet_ranks, options.run, rank, spec.count)
+    found = list(drains(spec, options.data, local_rank, local_ranks, cores, meet))
     loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
     refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
     answer = {"loaders": loaders, "refused": refused, "cores": cores}
     write_json(answer_file(options.run, rank), answer)
     return 0
+
+
+def meet_ranks(folder: Path, rank: int, ranks: int, what: str, said: str = "") -> list[str]:
+    """Wait until all ranks have come to `what`, so that they go on at the same time; what each has
+    said there. Who started the ranks ends them where one never comes."""
+    files = [folder / f"{what}.rank{one}" for one in range(ranks)]
+    write_text(files[rank], said)
+    while not all(file.exists() for file in files):
+        sleep(LOOK_S)
+    return [file.read_text(encoding="utf-8") for file in files]
 
 
 def candidates(cores: int) -> Iterator[Candidate]:
@@ -70,9 +89,10 @@ def candidates(cores: int) -> Iterator[Candidate]:
 
 
 def drains(
-    spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int
+    spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once a level, why it cannot be had."""
+    """The rate of each loader, or, once a level, why it cannot be had. All ranks try the same ones,
+    those that the rank with the fewest cores can have, each at the same time."""
     # Heavy, and only for a process that is where it stays.
     from feedrate.devices.base import adapter
     from feedrate.failure import classify
@@ -81,8 +101,10 @@ def drains(
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
-    for one in candidates(cores):
+    fewest = min(int(said) for said in meet("cores", str(cores)))
+    for number, one in enumerate(candidates(fewest)):
         level = one.decode, one.scaled
+        meet(f"loader{number}")
         if level in refused:
             continue
         try:
@@ -91,7 +113,7 @@ def drains(
             )
         except Exception as error:  # whatever ails a level, the others are measured
             refused.add(level)
-            yield Refused(one.decode, classify(error).message, one.scaled)
+            yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
         else:
             psnr_db.setdefault(level, measured.get("psnr_db"))
             samples, startup_s = measured["samples"], measured["startup_s"]

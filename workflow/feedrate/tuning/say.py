@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from feedrate.results.loader_model import Row
 from feedrate.tuning.advice import (
+    AS_GOOD,
     Choice,
     Loader,
     Model,
     Refused,
     Run,
     expected,
+    in_turn,
     overlap,
     shared,
     with_other_pixels,
@@ -47,12 +48,11 @@ def advice(
             f"{rate(expected(loader, model)):>9} {loader.startup_s:8.2g} "
             f"{pixels(loader):>8}"
         )
-    for lacking in refused:
-        yield f"{level(lacking)}: cannot be used: {lacking.why}"
+    yield from (without(lacking, loaders) for lacking in refused)
     yield ""
     yield f"Use loader: {{{choice.loader.name}}}"
     yield f"Why: {why(choice, loaders, model)}"
-    yield f"Expect: {rate(choice.expected)} samples/s. {told(choice, run)}"
+    yield f"Expect: {rate(choice.expected)} samples/s. {told(choice, model, run)}"
     if other := with_other_pixels(loaders, model, choice):
         yield (
             f"Not chosen: {{{other.loader.name}}} would make {rate(other.expected)} samples/s, "
@@ -63,6 +63,14 @@ def advice(
 def level(one: Loader | Refused) -> str:
     """A level as the table names it."""
     return f"{one.decode} scaled" if one.scaled else one.decode
+
+
+def without(lacking: Refused, loaders: Sequence[Loader]) -> str:
+    """A level that cannot be had, or not with as many workers."""
+    measured = [one for one in loaders if level(one) == level(lacking)]
+    if not measured:
+        return f"{level(lacking)}: cannot be used: {lacking.why}"
+    return f"{level(lacking)} with {lacking.workers} workers failed: {lacking.why}"
 
 
 def pixels(loader: Loader) -> str:
@@ -78,20 +86,7 @@ def rate(samples_per_s: float) -> str:
 def why(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
     """What binds, and what was gained."""
     loader = choice.loader
-    times = loader.samples_per_s / model.samples_per_s
-    if loader.workers == 0 and loader.decode != "device":
-        cost = 1 - choice.expected / model.samples_per_s
-        text = f"without workers loading takes {cost:.1%} of a step"
-    elif times >= 1 and shared(loader, model) <= choice.expected:
-        both = loader.cpu_s + model.cpu_s
-        text = (
-            f"it loads {times:.3g} times what the model takes, but on the same "
-            f"{model.cores:.3g} cores, of which loading needs {loader.cpu_s / both:.0%}"
-        )
-    elif times >= 1:
-        text = f"it loads {times:.3g} times what the model takes, so the model alone decides"
-    else:
-        text = f"it loads {times:.0%} of what the model takes, and no level here loads more"
+    text = binds(choice, loaders, model)
     plain = next((x for x in loaders if (x.decode, x.workers) == ("reference", 0)), None)
     if plain is None or loader is plain:
         return f"{text}."
@@ -99,34 +94,30 @@ def why(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
     return f"{text}; x{gain:.2f} against the published script's loading without workers."
 
 
-def told(choice: Choice, run: Run) -> str:
+def binds(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
+    """What keeps the rate where it is."""
+    loader = choice.loader
+    times = loader.samples_per_s / model.samples_per_s
+    loads = f"it loads {times:.3g} times" if times >= 1 else f"it loads {times:.0%} of"
+    if in_turn(loader):
+        cost = 1 - choice.expected / model.samples_per_s
+        return f"without workers loading takes {cost:.1%} of a step"
+    if shared(loader, model) <= choice.expected:
+        share = loader.cpu_s / (loader.cpu_s + model.cpu_s)
+        cores = f"on the same {model.cores:.3g} cores, of which loading needs {share:.0%}"
+        return f"{loads} what the model takes, but {cores}"
+    if times >= 1:
+        return f"{loads} what the model takes, so the model alone decides"
+    more = [x for x in loaders if not x.scaled and x.samples_per_s > loader.samples_per_s]
+    rest = f"what loads more gains less than {AS_GOOD:.0%}" if more else "no level here loads more"
+    return f"{loads} what the model takes, and {rest}"
+
+
+def told(choice: Choice, model: Model, run: Run) -> str:
     """The real run beside the expectation."""
     error = choice.expected / run.samples_per_s - 1
     text = f"A real run made {rate(run.samples_per_s)}: the expectation was {error:+.1%} off"
-    hidden = overlap(choice.loader, run)
-    if hidden is not None and (choice.loader.workers or choice.loader.decode == "device"):
+    if not in_turn(choice.loader):
+        hidden = overlap(choice.loader, model, run)
         text += f"; {hidden:.0%} of loading and computing overlapped"
     return f"{text}."
-
-
-def predictions(rows: Sequence[Row], with_device: Sequence[str]) -> Iterator[str]:
-    """What the model that is fitted to published rates says of on-device decoding, where nobody
-    printed a number: loading then costs the host nothing, so that only Tc is left.
-
-    `rows` are those of fit.csv; `with_device` names the devices whose number was printed.
-    """
-    best: dict[tuple[str, str, int], Row] = {}
-    for row in rows:
-        key = (row["origin"], row["device"], row["world_size"])
-        if row["device"] not in with_device:
-            known = best.setdefault(key, row)
-            if row["samples_per_s"] > known["samples_per_s"]:
-                best[key] = row
-    for (origin, device, count), row in best.items():
-        best_case = count / row["tc_s"]
-        yield (
-            f"Prediction, not a measurement: {count} x {device} with decode: device would make "
-            f"{rate(best_case)} samples/s, x{best_case / row['samples_per_s']:.2f} its best "
-            f"{origin} rate ({row['loader_workers']} workers); the model's fit is up to "
-            f"{row['max_error']:.1%} off."
-        )
