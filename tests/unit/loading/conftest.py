@@ -105,6 +105,7 @@ def cuda():
 @pytest.fixture
 def decode_with(monkeypatch):
     """Install a torchvision whose `decode_jpeg` is the function given."""
+    import datasets  # noqa: F401  # it looks for torchvision once, and must not find this one
 
     def _install(decode_jpeg):
         module = ModuleType("torchvision.io")

@@ -1,4 +1,4 @@
-"""All levels on the host: the same samples in the same order, whoever loads them."""
+"""All levels: the same samples in the same order, whoever loads them. Devices are stand-ins."""
 
 import pytest
 import torch
@@ -13,6 +13,8 @@ from feedrate.data.loading.distance import distance
 from feedrate.data.loading.host import HostPath
 from feedrate.data.loading.order import EpochOrder, shuffled
 from feedrate.data.loading.pairs import collate
+from feedrate.data.loading.path import none_done
+from feedrate.data.loading.registry import open_path
 
 LEVELS = {
     "reference": {"decode": "reference"},
@@ -20,20 +22,34 @@ LEVELS = {
     "host, scaled": {"decode": "host", "scaled_decode": True},
     "cache": {"decode": "cache"},
 }
+DEVICES = {"device, cuda": "cuda", "device, hpu": "hpu"}
+ALL = LEVELS | {level: {"decode": "device"} for level in DEVICES}
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 BATCH, SEED = 4, 3
 
-each_level = pytest.mark.parametrize("level", LEVELS)
+each_level = pytest.mark.parametrize("level", ALL)
 
 
 def path_of(settings):
     return HostPath(LoaderSettings(**settings), pin_memory=False)
 
 
-def trainers_loader(dataset, settings, *, rank=0, ranks=1, numbered=True):
+@pytest.fixture
+def way(calls, media, cuda, gaudi):
+    """The path of a level with these settings, on the host or on a device's stand-in."""
+    devices = {"cuda": cuda, "hpu": gaudi}
+
+    def _open(level, settings):
+        if level not in DEVICES:
+            return path_of(settings)
+        return open_path(devices[DEVICES[level]], LoaderSettings(**settings))
+
+    return _open
+
+
+def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True, done=none_done):
     """A loader as the Trainer has accelerate make it, on its path."""
     PartialState(cpu=True)
-    workers = settings.get("workers", 0)
     options = {"prefetch_factor": 2, "num_workers": workers} if workers else {}
     loader = DataLoader(
         dataset,
@@ -50,7 +66,7 @@ def trainers_loader(dataset, settings, *, rank=0, ranks=1, numbered=True):
         process_index=rank,
         put_on_device=True,
     )
-    return path_of(settings).adopt(prepared)
+    return path.adopt(prepared, done)
 
 
 def kept(loader, dataset):
@@ -68,11 +84,12 @@ def assert_same(first, second):
 
 
 @each_level
-def test_batches_have_the_shapes_and_types_that_the_model_takes(make_pairs, level):
-    dataset = make_pairs(**LEVELS[level], **AUGMENTED)
-    loader = trainers_loader(dataset, LEVELS[level])
+def test_batches_have_the_shapes_and_types_that_the_model_takes(make_pairs, way, level):
+    dataset = make_pairs(**ALL[level], **AUGMENTED)
+    loader = trainers_loader(dataset, way(level, ALL[level]))
     (batch, *_) = list(loader)
-    assert batch["pixel_values"].dtype == (torch.float32 if level == "reference" else torch.uint8)
+    finished = level == "reference" or level in DEVICES
+    assert batch["pixel_values"].dtype == (torch.float32 if finished else torch.uint8)
     done = dataset.finish(batch)
     assert done["pixel_values"].shape == (BATCH, 3, 32, 32)
     assert done["pixel_values"].dtype == torch.float32
@@ -82,12 +99,13 @@ def test_batches_have_the_shapes_and_types_that_the_model_takes(make_pairs, leve
 
 
 @each_level
-def test_the_number_of_workers_changes_nothing(make_pairs, level):
-    settings = LEVELS[level] | AUGMENTED
+def test_the_number_of_workers_changes_nothing(make_pairs, way, level):
+    settings = ALL[level] | AUGMENTED
     epochs = {}
     for workers in (0, 1, 2):
         dataset = make_pairs(**settings)
-        loader = trainers_loader(dataset, settings | {"workers": workers})
+        path = way(level, settings | {"workers": workers})
+        loader = trainers_loader(dataset, path, 0 if level in DEVICES else workers)
         epochs[workers] = [kept(loader, dataset) for _ in range(2)]
     for workers in (1, 2):
         for one, other in zip(epochs[0], epochs[workers], strict=True):
@@ -97,27 +115,26 @@ def test_the_number_of_workers_changes_nothing(make_pairs, level):
 
 
 @each_level
-def test_ranks_share_out_the_same_batches(make_pairs, level):
-    settings = LEVELS[level] | AUGMENTED
-    dataset = make_pairs(**settings)
-    alone = kept(trainers_loader(dataset, settings), dataset)
-    shared = [
-        kept(trainers_loader(dataset, settings, rank=rank, ranks=2), dataset) for rank in (0, 1)
-    ]
+def test_ranks_share_out_the_same_batches(make_pairs, way, level):
+    settings = ALL[level] | AUGMENTED
+    dataset, path = make_pairs(**settings), way(level, settings)
+    alone = kept(trainers_loader(dataset, path), dataset)
+    shared = [kept(trainers_loader(dataset, path, rank=r, ranks=2), dataset) for r in (0, 1)]
     assert_same([batch for pair in zip(*shared, strict=True) for batch in pair], alone)
 
 
 @each_level
-def test_a_resumed_epoch_continues_with_the_next_sample(make_pairs, level):
-    settings = LEVELS[level] | AUGMENTED
-    dataset = make_pairs(**settings)
-    loader = trainers_loader(dataset, settings)
+def test_a_resumed_epoch_continues_with_the_next_sample(make_pairs, way, level):
+    settings = ALL[level] | AUGMENTED
+    dataset, path = make_pairs(**settings), way(level, settings)
+    loader = trainers_loader(dataset, path)
     loader.set_epoch(1)
     whole = kept(loader, dataset)
-    resumed = trainers_loader(dataset, settings)
-    resumed.set_epoch(1)
-    rest = skip_first_batches(resumed, 2)
+    rest = trainers_loader(dataset, path, done=lambda _: 2)
     rest.set_epoch(1)
+    if not path.skips:  # then the Trainer does
+        rest = skip_first_batches(rest, 2)
+        rest.set_epoch(1)
     assert_same(kept(rest, dataset), whole[2:])
 
 
@@ -171,8 +188,8 @@ def test_what_is_fetched_and_transferred_changes_no_pixel(make_pairs, fetch, tra
     base = {"decode": "host", **AUGMENTED}
     settings = base | {"fetch": fetch, "transfer": transfer}
     usual, dataset = make_pairs(**base), make_pairs(**settings)
-    wanted = kept(trainers_loader(usual, base), usual)
-    found = kept(trainers_loader(dataset, settings), dataset)
+    wanted = kept(trainers_loader(usual, path_of(base)), usual)
+    found = kept(trainers_loader(dataset, path_of(settings)), dataset)
     for one, other in zip(wanted, found, strict=True):
         assert torch.allclose(one["pixel_values"], other["pixel_values"], atol=1e-5)
 
