@@ -167,12 +167,12 @@ def _side(row: Row, side: str) -> RenderableType:
 
 
 def _ratio(row: Row) -> str:
-    return f"{row['ratio']:.2f}" if row["change"] in COMPARED else ""
+    return f"{row['ratio']:.3f}" if row["change"] in COMPARED else ""
 
 
 def _interval(row: Row) -> str:
     low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
-    return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
+    return "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
 def _other(row: Row) -> list[str]:

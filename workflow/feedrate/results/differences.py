@@ -13,11 +13,14 @@ Software = dict[str, str]
 """Version by name: of the driver, Python, the platform and each package."""
 
 SOFTWARE = "software"
-"""The key of a run's `Software` in its row; None where its record is not there."""
+"""The key of a run's `Software` in its row: None where its record is not there, empty where the job
+told nothing."""
 WORK = {"data": "data_digest", "code": "source_digest"}
 """Beside the spec, what makes a run another one, by its column."""
 SHOWN = ("device_model", "host", "cores_granted", "commit")
 """Columns that say where, and from what, a run was measured."""
+BELOW = ("driver", "Python", "platform")
+"""What a `Software` tells where it is known; of packages it tells all that are installed."""
 NONE = "none"
 """The version of a package that is not installed."""
 
@@ -67,8 +70,9 @@ def software_of(run: Row, results_csv: Path) -> Software | None:
         except (OSError, ValueError):
             continue
         if found.started_at == run.get("started_at"):
-            named = {"driver": found.driver, "Python": found.python, "platform": found.platform}
-            return {name: text for name, text in named.items() if text} | found.packages
+            below = zip(BELOW, (found.driver, found.python, found.platform), strict=True)
+            known = {name: version for name, version in below if version}
+            return known | found.packages if found.packages else {}
     return None
 
 
@@ -93,8 +97,8 @@ def software_moved(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[st
     if not (old and new):
         return []
     names = dict.fromkeys(name for software in (*old, *new) for name in software)
-    versions = ((n, *({s.get(n, NONE) for s in side} for side in (old, new))) for n in names)
-    return [(name, _listed(a), _listed(b)) for name, a, b in versions if a != b]
+    versions = ((name, _versions(name, old), _versions(name, new)) for name in names)
+    return [(name, _listed(a), _listed(b)) for name, a, b in versions if _apart(a, b)]
 
 
 def moved(pairs: Mapping[str, tuple[Sequence[Row], Sequence[Row]]]) -> list[Moved]:
@@ -105,6 +109,12 @@ def moved(pairs: Mapping[str, tuple[Sequence[Row], Sequence[Row]]]) -> list[Move
         for fact in (*_shown(before, after), *software_moved(before, after)):
             devices.setdefault(fact, []).append(device)
     return [Moved(*fact, names) for fact, names in devices.items()]
+
+
+def _versions(name: str, side: Iterable[Software]) -> set[str]:
+    if name in BELOW:
+        return {software[name] for software in side if name in software}
+    return {software.get(name, NONE) for software in side}
 
 
 def _shown(before: Sequence[Row], after: Sequence[Row]) -> Iterator[tuple[str, str, str]]:
