@@ -24,7 +24,7 @@ CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study
 # gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
 
-.PHONY: help setup run plan tune test check bench lock format clean
+.PHONY: help setup run plan tune compare test check bench lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -39,6 +39,9 @@ plan: $(RUN_READY) ## What would run where, for how long and at what cost; nothi
 
 tune: $(RUN_READY) ## Which loader settings to use on this machine, why, and what to expect
 	@$(BIN)/python -m feedrate tune $(CHOICES)
+
+compare: $(RUN_READY) ## What became slower: make compare OLD=../before NEW=results
+	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
 test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
 	@$(BIN)/python -m pytest --numprocesses 2 $(ARGS)

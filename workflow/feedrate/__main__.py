@@ -1,14 +1,14 @@
-"""`python -m feedrate COMMAND`: run the studies, plan them, tune a loader, cancel jobs."""
+"""`python -m feedrate COMMAND`: run studies, plan them, tune a loader, compare, cancel jobs."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.commands import cancel, plan, run, tune
+from feedrate.commands import cancel, compare, plan, run, tune
 from feedrate.commands.snakemake import wrong_option
 
-COMMANDS = {"run": run, "plan": plan, "tune": tune, "cancel": cancel}
+COMMANDS = {"run": run, "plan": plan, "tune": tune, "compare": compare, "cancel": cancel}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,11 @@
 """Tables on stdout: one look for all of them."""
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.table import Table
+
+from feedrate.config.base import Level
 
 FILE_WIDTH = 1000
 """Columns where the output is no terminal: as many as a table needs."""
@@ -16,3 +20,11 @@ def output() -> Console:
 def titled(title: str) -> Table:
     """An empty table without lines."""
     return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+
+
+def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
+    """The factors that tell the shown cells apart; all of them where there is one cell."""
+    if len(cells) < 2:
+        return list(cells[0]) if cells else []
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    return [name for name in names if len({cell.get(name) for cell in cells}) > 1]

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate import paths
-from feedrate.config.base import BETWEEN_LEVELS, Level, level_text
+from feedrate.config.base import BETWEEN_LEVELS, level_text
 from feedrate.config.published import parse_levels
-from feedrate.console import output, titled
+from feedrate.console import output, titled, varying
 
 BAD = ("failed", "invalid")
 
@@ -39,7 +39,7 @@ def _by_study(cells: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def _table(study: str, rows: list[dict[str, str]]) -> Table:
-    factors = _varying([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows])
+    factors = varying([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows])
     table = titled(study)
     table.add_column("device", no_wrap=True)
     for name in (*factors, "samples/s", "95% interval", "data wait"):
@@ -58,13 +58,6 @@ def _table(study: str, rows: list[dict[str, str]]) -> Table:
             _remark(row),
         )
     return table
-
-
-def _varying(cells: list[dict[str, Level]]) -> list[str]:
-    """The factors that tell the shown cells apart; all of them where there is one cell."""
-    if len(cells) < 2:
-        return list(cells[0]) if cells else []
-    return [name for name in cells[0] if len({cell.get(name) for cell in cells}) > 1]
 
 
 def _interval(row: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ FLOORS = (
     {"plan_inputs", "plan_quality", "plan_resources"},
     {"plan_view", "driver", "detect", "preflight", "profile_files"},
     {"console", "job_errors", "progress"},
-    {"lost", "display", "planning", "summary"},
+    {"lost", "display", "planning", "summary", "changes"},
     {"commands"},
     {"__main__"},
 )

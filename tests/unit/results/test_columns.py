@@ -4,7 +4,16 @@ from pathlib import Path
 import pytest
 
 from feedrate.results.checks import CHECKS
-from feedrate.results.columns import CELLS, CLAIMS, FACTORS, FIT, QUALITY, RUNS, with_factors
+from feedrate.results.columns import (
+    CELLS,
+    CLAIMS,
+    COMPARISON,
+    FACTORS,
+    FIT,
+    QUALITY,
+    RUNS,
+    with_factors,
+)
 
 DOCS = Path(__file__).parents[3] / "docs" / "results.md"
 FILES = {
@@ -13,6 +22,7 @@ FILES = {
     "claims.csv": CLAIMS,
     "fit.csv": FIT,
     "quality.csv": QUALITY,
+    "Compare two sets of results": COMPARISON,
 }
 
 

@@ -48,7 +48,7 @@ def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for run in runs:
         groups.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
-    rates = {key: _rates(group) for key, group in groups.items()}
+    rates = {key: rates_of(group) for key, group in groups.items()}
     reference_of = {
         (study, device, cell): (
             study,
@@ -77,13 +77,13 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
     first = group[0]
     good = [run for run in group if run["status"] == "ok"]
     count = Counter(run["status"] for run in group)
-    status = next(status for status in STATUSES if count[status])
+    status = status_of(group)
     spread_share = spread(rates) if rates else None
     row: Row = {
         **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
         **{name: first.get(name) for name in ("task", "world_size", "batch_size")},
         "status": status,
-        "cause": _cause(group, status),
+        "cause": cause_of(group, status),
         "runs": len(group) - count["unsupported"],
         **{f"{name}_runs": count[name] for name in STATUSES[:-1]},
         "spread": spread_share,
@@ -96,7 +96,13 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
     return row | dict(zip(("samples_per_s", "ci_low", "ci_high"), estimate, strict=True))
 
 
-def _cause(group: Sequence[Row], status: str) -> str:
+def status_of(group: Iterable[Row]) -> str:
+    """What a cell is, by what its runs (one at least) ended in."""
+    found = {run["status"] for run in group}
+    return next(status for status in STATUSES if status in found)
+
+
+def cause_of(group: Sequence[Row], status: str) -> str:
     """Why the cell is what it is; of a good one, why the first of its runs did not count."""
     lost = [run for run in group if run["status"] != status] if status == "ok" else []
     mine = lost or [run for run in group if run["status"] == status]
@@ -144,7 +150,8 @@ def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: fl
     return {"verdict": found.name, "why": found.why}
 
 
-def _rates(group: Iterable[Row]) -> list[float]:
+def rates_of(group: Iterable[Row]) -> list[float]:
+    """samples_per_s of the runs that count."""
     return [run["samples_per_s"] for run in group if run["status"] == "ok"]
 
 

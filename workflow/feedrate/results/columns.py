@@ -218,6 +218,26 @@ QUALITY = (
     _text("file", "Path of the run's quality.json."),
 )
 
+COMPARISON = (
+    *_CELL,
+    _text(
+        "change", "slower, faster, no difference, other status, only before, only after, no rate."
+    ),
+    _text("why", "The reason of that word in a sentence, or the cause of a cell that is not ok."),
+    _text("status_before", "As in cells.csv; empty where the cell is not in OLD."),
+    _text("status_after", "As in cells.csv; empty where the cell is not in NEW."),
+    _integer("ok_runs_before", "", "Runs of OLD that count."),
+    _integer("ok_runs_after", "", "Runs of NEW that count."),
+    _integer("same_runs", "", "Runs of NEW that OLD has too: they were not made again."),
+    _number("samples_per_s_before", "samples/s", "Median over the ok runs of OLD."),
+    _number("samples_per_s_after", "samples/s", "Median over the ok runs of NEW."),
+    _number("ratio", "", "samples_per_s_after over samples_per_s_before: below 1 is slower."),
+    _number("ratio_ci_low", "", "Lower end of the bootstrap interval of that ratio."),
+    _number("ratio_ci_high", "", "Upper end of it."),
+    _text("differs", "What of spec, data, code, machine and commit is another, by `;`."),
+    _text("software", "Versions that differ, as `torch 2.8.0 to 2.9.0`, by `;`."),
+)
+
 
 def with_factors(columns: tuple[Column, ...], factors: dict[str, Kind]) -> list[Column]:
     """`columns` with the factors' own in the place held for them; a factor that bears the name

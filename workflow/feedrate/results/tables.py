@@ -28,17 +28,14 @@ def write_rows(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str
 def read_rows(path: Path, columns: Sequence[Column]) -> list[Row]:
     """Read what `write_rows` wrote; a column that is not in `columns` is a factor's level.
 
-    Raises ValueError, naming the file, where a field is not of its column's kind.
+    Raises ValueError, naming the file, where a field is not of its column's kind, or has none.
     """
     kinds: dict[str, Kind] = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         try:
-            return [
-                {name: _value(text or "", kinds.get(name)) for name, text in row.items()}
-                for row in reader
-            ]
-        except ValueError as error:
+            return [_typed(row, kinds) for row in reader]
+        except (ValueError, csv.Error) as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
 
 
@@ -50,6 +47,12 @@ def level_kind(levels: Iterable[Level]) -> Kind:
     if types == {int}:
         return "integer"
     return "number" if types and types <= {int, float} else "text"
+
+
+def _typed(row: Mapping[Any, Any], kinds: Mapping[str, Kind]) -> Row:
+    if None in row:  # so DictReader calls what is beyond the header
+        raise ValueError("more fields than columns")
+    return {name: _value(text or "", kinds.get(name)) for name, text in row.items()}
 
 
 def _value(text: str, kind: Kind | None) -> Any:

@@ -1,0 +1,62 @@
+"""Sets of results as a campaign leaves them: results.csv, and the records that it names."""
+
+from pathlib import Path
+from typing import Any
+
+from feedrate.config.plan import cell_name
+from feedrate.paths import RECORD, RESULTS
+from feedrate.results.columns import RUNS, with_factors
+from feedrate.results.record import Provenance, Record, write_record
+from feedrate.results.tables import write_rows
+
+COLUMNS = with_factors(RUNS, {"workers": "integer"})
+BEFORE, AFTER = 1, 8
+"""Days on which campaigns were run."""
+PACKAGES = {"torch": "2.8.0", "numpy": "2.4.6"}
+
+
+def runs(workers: int, *rates: float | None, day: int = BEFORE, **changes: Any) -> list[dict]:
+    """The runs of a cell, one for each rate in samples/s; a run without one is not ok."""
+    cell = cell_name({"workers": workers})
+    rows = []
+    for repeat, rate in enumerate(rates, start=1):
+        row = {
+            "study": "loading",
+            "device": "cpu",
+            "cell": cell,
+            "workers": workers,
+            "repeat": repeat,
+            "status": "failed" if rate is None else "ok",
+            "cause": "It broke." if rate is None else "",
+            "samples_per_s": rate,
+            "device_model": "a cpu",
+            "host": "node1",
+            "cores_granted": 2,
+            "commit": "a" * 40,
+            "source_digest": "code 1",
+            "data_digest": "data 1",
+            "spec_digest": f"spec {workers} {repeat}",
+            "started_at": f"2026-11-{day:02}T10:{workers:02}:{repeat:02}+00:00",
+        } | changes
+        where = {name: row[name] for name in ("study", "device", "cell", "repeat")}
+        rows.append({"record": RECORD.format(**where), **row})
+    return rows
+
+
+def write_set(
+    folder: Path, *cells: list[dict], packages: dict[str, str] | None = None, **told: Any
+) -> Path:
+    """Write the runs of cells as the results in `folder`; with `packages` also their records, with
+    what else of `Provenance` is told. Returns the folder."""
+    rows = [row for cell in cells for row in cell]
+    write_rows(folder / "results.csv", COLUMNS, rows)
+    for row in rows if packages is not None else ():
+        write_record(
+            folder / Path(row["record"]).relative_to(RESULTS),
+            Record(
+                **{name: row[name] for name in ("study", "device", "cell", "repeat", "status")},
+                levels={"workers": row["workers"]},
+                provenance=Provenance(started_at=row["started_at"], packages=packages, **told),
+            ),
+        )
+    return folder

@@ -1,0 +1,308 @@
+"""Two sets of results, cell by cell."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feedrate.config.study import Thresholds
+from feedrate.results.columns import COMPARISON
+from feedrate.results.comparison import (
+    Results,
+    compare,
+    comparison_columns,
+    read_results,
+    slowed,
+)
+from feedrate.results.tables import read_rows, write_rows
+from result_sets import AFTER, runs, write_set
+
+LINES = Thresholds()
+
+
+def results(*cells):
+    """A set that was read, without files."""
+    return Results(
+        None, {(row["study"], row["device"], row["cell"]): cell for cell in cells for row in cell}
+    )
+
+
+def changes(before, after, lines=LINES):
+    """The rows of the comparison, by cell."""
+    return {row["cell"]: row for row in compare(before, after, lines)}
+
+
+def one(old, new, **lines):
+    """The only row of two sets of one cell with these rates."""
+    (row,) = compare(results(runs(0, *old)), results(runs(0, *new, day=AFTER)), Thresholds(**lines))
+    return row
+
+
+def test_equal_sets_do_not_differ():
+    row = one([10.0, 11.0, 12.0], [10.0, 11.0, 12.0])
+    assert row["change"] == "no difference"
+    assert row["ratio"] == 1
+    assert (row["ratio_ci_low"], row["ratio_ci_high"]) == (10 / 12, 12 / 10)
+    assert row["same_runs"] == 0
+    assert row["differs"] == ""
+
+
+def test_the_same_runs_are_told():
+    cell = runs(0, 10.0, 11.0)
+    (row,) = compare(results(cell), results(cell), LINES)
+    assert (row["change"], row["same_runs"]) == ("no difference", 2)
+    assert row["why"] == "The runs are the same in both: none was made again."
+
+
+def test_a_cell_of_which_some_runs_were_not_made_again_is_judged():
+    old = runs(0, 10.0, 10.0)
+    new = [old[0], runs(0, 10.0, 20.0, day=AFTER)[1]]
+    (row,) = compare(results(old), results(new), LINES)
+    assert row["same_runs"] == 1
+    assert row["why"] == "More than 10% apart, but the interval holds 1."
+
+
+@pytest.mark.parametrize(
+    ("new", "change"), [([7.0, 8.0, 9.0], "slower"), ([14.0, 15.0, 16.0], "faster")]
+)
+def test_slower_and_faster(new, change):
+    row = one([10.0, 11.0, 12.0], new)
+    assert row["change"] == change
+    assert row["samples_per_s_before"] == 11
+    assert row["samples_per_s_after"] == new[1]
+    assert row["ratio"] == new[1] / 11
+    assert (row["ratio_ci_low"], row["ratio_ci_high"]) == (new[0] / 12, new[2] / 10)
+    assert row["why"] == "More than 10% apart, and the interval leaves out 1."
+
+
+def test_an_interval_that_holds_1_is_noise_however_large_the_change():
+    row = one([5.0, 10.0, 30.0], [4.0, 20.0, 21.0])
+    assert row["ratio"] == 2
+    assert row["change"] == "no difference"
+    assert row["why"] == "More than 10% apart, but the interval holds 1."
+
+
+def test_a_small_change_is_noise_however_narrow_the_interval():
+    row = one([100.0, 100.1], [93.0, 93.1])
+    assert row["ratio_ci_high"] < 1
+    assert row["change"] == "no difference"
+    assert row["why"] == "No more than 10% apart."
+    assert one([100.0, 100.1], [93.0, 93.1], noise_share=0.05)["change"] == "slower"
+
+
+@pytest.mark.parametrize(
+    ("new", "change"),
+    [(90.5, "slower"), (91.0, "no difference"), (109.9, "no difference"), (110.5, "faster")],
+)
+def test_single_runs_go_by_the_noise_share_and_say_so(new, change):
+    row = one([100.0], [new])
+    assert row["change"] == change
+    assert row["ratio_ci_low"] is None
+    assert row["why"].endswith("one run alone cannot tell noise.")
+
+
+def test_one_run_on_one_side_is_a_single_run_too():
+    row = one([100.0, 101.0], [50.0])
+    assert row["change"] == "slower"
+    assert row["ratio_ci_high"] is None
+    assert "one run alone" in row["why"]
+
+
+def test_only_ok_runs_count():
+    row = one([10.0, 10.0, 10.0], [None, 20.0, 20.0])
+    assert (row["ok_runs_before"], row["ok_runs_after"]) == (3, 2)
+    assert (row["status_before"], row["status_after"]) == ("ok", "ok")
+    assert row["change"] == "faster"
+    invalid = runs(0, 99.0, day=AFTER, status="invalid", cause="Too fast.")
+    (row,) = compare(results(runs(0, 10.0)), results(invalid), LINES)
+    assert row["samples_per_s_after"] is None
+    assert (row["change"], row["why"]) == ("other status", "Too fast.")
+
+
+def test_a_status_that_changed_is_told_with_its_cause():
+    found = changes(
+        results(runs(0, 10.0), runs(1, None), runs(2, None), runs(4, None, status="unsupported")),
+        results(
+            runs(0, None, status="out_of_memory", cause="No memory."),
+            runs(1, 10.0),
+            runs(2, None, cause="It broke again."),
+            runs(4, None, status="unsupported"),
+        ),
+    )
+    told = {
+        cell: (row["change"], row["status_before"], row["status_after"], row["why"])
+        for cell, row in found.items()
+    }
+    assert told == {
+        "workers=0": ("other status", "ok", "out_of_memory", "No memory."),
+        "workers=1": ("other status", "failed", "ok", "It broke."),
+        "workers=2": ("no rate", "failed", "failed", "It broke again."),
+        "workers=4": ("no rate", "unsupported", "unsupported", "It broke."),
+    }
+    assert all(row.get("ratio") is None for row in found.values())
+
+
+def test_cells_of_one_side_are_listed():
+    found = changes(results(runs(0, 10.0), runs(1, 11.0)), results(runs(0, 10.0), runs(2, 12.0)))
+    assert found["workers=1"]["change"] == "only before"
+    assert found["workers=1"]["samples_per_s_before"] == 11
+    assert found["workers=1"]["status_after"] == ""
+    assert found["workers=2"]["change"] == "only after"
+    assert found["workers=2"]["samples_per_s_after"] == 12
+
+
+def test_rows_stand_by_study_device_and_ratio_the_slowest_first():
+    def cells(day, *rates):
+        return [runs(w, rate, day=day) for w, rate in enumerate(rates)]
+
+    other = {"study": "a study", "device": "h100"}
+    before = [*cells(1, 10.0, 10.0, 10.0, 10.0), runs(0, 1.0, **other), runs(0, 1.0, study="z")]
+    after = [*cells(2, 12.0, 8.0, None, 10.0), runs(0, 1.0, **other), runs(0, 1.0, study="z")]
+    rows = compare(results(*before), results(*after), LINES)
+    assert [(row["study"], row["device"], row["cell"]) for row in rows] == [
+        ("a study", "h100", "workers=0"),
+        ("loading", "cpu", "workers=1"),
+        ("loading", "cpu", "workers=3"),
+        ("loading", "cpu", "workers=0"),
+        ("loading", "cpu", "workers=2"),
+        ("z", "cpu", "workers=0"),
+    ]
+
+
+def test_slowed_beyond_a_share():
+    rows = compare(
+        results(*(runs(w, 100.0, 100.0) for w in range(5)), runs(5, None), runs(6, 1.0)),
+        results(
+            *(runs(w, rate, rate, day=AFTER) for w, rate in enumerate((80.0, 70.0, 95.0, 130.0))),
+            runs(4, None),
+            runs(5, 10.0),
+        ),
+        LINES,
+    )
+    assert [row["cell"] for row in slowed(rows, 0.25)] == ["workers=1", "workers=4"]
+    assert [row["cell"] for row in slowed(rows, 0.0)] == ["workers=1", "workers=0", "workers=4"]
+
+
+RATES = st.lists(st.floats(0.1, 1e4), min_size=1, max_size=6)
+SWAPPED = {"slower": "faster", "faster": "slower"}
+
+
+@settings(max_examples=80, deadline=None)
+@given(old=RATES, new=RATES, noise=st.sampled_from([0.0, 0.1, 0.5]))
+def test_swapping_the_sets_inverts_the_ratios(old, new, noise):
+    row, swapped = one(old, new, noise_share=noise), one(new, old, noise_share=noise)
+    assert swapped["ratio"] == pytest.approx(1 / row["ratio"])
+    if row["ratio_ci_low"] is None:
+        assert swapped["ratio_ci_low"] is None
+    else:
+        assert swapped["ratio_ci_low"] == pytest.approx(1 / row["ratio_ci_high"])
+        assert swapped["ratio_ci_high"] == pytest.approx(1 / row["ratio_ci_low"])
+    assert swapped["change"] == SWAPPED.get(row["change"], row["change"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(old=RATES, new=RATES)
+def test_the_word_agrees_with_ratio_and_interval(old, new):
+    row = one(old, new)
+    if row["change"] == "no difference":
+        near = 1 / 1.1 - 1e-9 <= row["ratio"] <= 1.1 + 1e-9
+        assert near or row["ratio_ci_low"] <= 1 <= row["ratio_ci_high"]
+    elif row["change"] == "slower":
+        assert row["ratio"] < 1
+        assert row["ratio_ci_high"] is None or row["ratio_ci_high"] < 1
+    else:
+        assert row["ratio"] > 1
+        assert row["ratio_ci_low"] is None or row["ratio_ci_low"] > 1
+
+
+def test_rows_come_back_from_csv(tmp_path):
+    rows = compare(
+        results(runs(0, 10.0, 11.0), runs(1, 10.0), runs(2, None)),
+        results(runs(0, 5.0, 5.5, day=AFTER, host="node2"), runs(2, 7.0), runs(4, 9.0)),
+        LINES,
+    )
+    columns = comparison_columns(rows)
+    assert [c.name for c in columns][:4] == ["study", "device", "cell", "workers"]
+    write_rows(tmp_path / "changes.csv", columns, rows)
+    read = read_rows(tmp_path / "changes.csv", COMPARISON)
+    names = [column.name for column in columns]
+    assert read == [{name: row.get(name) for name in names} for row in rows]
+    assert [row["workers"] for row in read] == [0, 1, 2, 4]
+    assert read[0]["differs"] == "host"
+
+
+# Reading
+
+
+def test_a_folder_a_clone_and_the_files_are_the_same_results(tmp_path):
+    folder = write_set(tmp_path / "results", runs(0, 10.0))
+    (folder / "cells.csv").write_text("")
+    for place in (tmp_path, folder, folder / "results.csv", folder / "cells.csv"):
+        found = read_results(place)
+        assert found.path == folder / "results.csv"
+        assert list(found.cells) == [("loading", "cpu", "workers=0")]
+
+
+def test_a_file_of_results_may_have_any_name(tmp_path):
+    folder = write_set(tmp_path, runs(0, 10.0))
+    kept = (folder / "results.csv").rename(tmp_path / "november.csv")
+    assert read_results(kept).path == kept
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("nowhere", "{}/nowhere: there is no such file or folder"),
+        ("nowhere/cells.csv", "{}/nowhere/cells.csv: there is no such file or folder"),
+        ("empty", "{}/empty: there is no results.csv in this folder, nor in a results/ of it"),
+        ("alone/cells.csv", "{}/alone/results.csv: there is no such file or folder"),
+        ("other.csv", "{}/other.csv: no results of runs: there is no column 'study'"),
+        ("header.csv", "{}/header.csv: there are no runs in it"),
+    ],
+)
+def test_a_place_without_results_is_told(tmp_path, place, text):
+    for folder in ("empty", "alone"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "alone/cells.csv").write_text("")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "header.csv").write_text("study,device\n")
+    with pytest.raises(ValueError, match=re.escape(text.format(tmp_path)) + "$"):
+        read_results(tmp_path / place)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"status": "fine"}, "status 'fine' is not one of ok, out_of_memory, failed"),
+        ({"samples_per_s": None}, "samples_per_s of an ok run is None"),
+        ({"samples_per_s": 0.0}, "samples_per_s of an ok run is 0.0"),
+        ({"samples_per_s": math.nan}, "samples_per_s of an ok run is nan"),
+        ({"samples_per_s": math.inf}, "samples_per_s of an ok run is inf"),
+        ({"cell": "x"}, "cell 'x': 'x' is not allowed; expected factor=value"),
+    ],
+)
+def test_a_row_that_is_no_runs_is_told(tmp_path, changes, text):
+    row = runs(0, 10.0)[0] | changes
+    write_set(tmp_path, [row])
+    with pytest.raises(ValueError, match="repeat 1: ") as error:
+        read_results(tmp_path)
+    assert text in str(error.value)
+    assert str(tmp_path / "results.csv") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("loading,cpu,workers=0,1,ok,10,and,more", "line 2: more fields than columns"),
+        ("loading,cpu,workers=0,one,ok,10", "line 2: invalid literal"),
+        ("\xff", "codec can't decode"),
+    ],
+)
+def test_a_damaged_file_is_told(tmp_path, line, text):
+    header = "study,device,cell,repeat,status,samples_per_s\n"
+    (tmp_path / "results.csv").write_bytes((header + line + "\n").encode("latin-1"))
+    with pytest.raises(ValueError, match=r"results\.csv") as error:
+        read_results(tmp_path)
+    assert text in str(error.value)
