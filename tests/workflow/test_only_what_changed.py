@@ -56,6 +56,11 @@ def test_one_more_repeat_trains_only_the_new_repeats(edited):
     assert edited.planned()[TRAIN] == 2
 
 
+def test_more_time_for_a_job_runs_nothing(edited):
+    edited.study(protocol=MINI["protocol"] | {"timeout_min": 300})
+    assert edited.planned() == {}
+
+
 def test_a_published_number_or_a_claim_trains_nothing(edited):
     claim = {"id": "c", "text": "t", "expression": "*[workers=1] / *[workers=0]", "at_least": 1.0}
     edited.study(claims=[claim])

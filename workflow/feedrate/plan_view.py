@@ -44,7 +44,7 @@ class PlanView:
         self._plan = make_plan(project)
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
         self.inputs = Inputs(self._plan)
-        self.resources = Resources(project, self._plan)
+        self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[str, str] = {}
         self.scored = Scored(project, self._plan, self._attempts, self._params)

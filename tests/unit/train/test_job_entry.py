@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import make_spec, named, read_events, survivors, write_spec
+from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
 
 from feedrate.files import digest_file, digest_value
 from feedrate.train.__main__ import check_protocol, main, read_spec
@@ -142,7 +142,7 @@ def test_a_driver_on_another_host_is_not_looked_for(start):
 
 
 def test_a_job_past_its_time_is_stopped_and_recorded(start):
-    job = start(make_spec(**ENDLESS, timeout_min=0.12))
+    job = start(make_spec(**ENDLESS), **may_take(0.12))
     exit_code, _ = job.wait()
     assert exit_code == 0
     assert outcome(job)["status"] == "failed"

@@ -140,6 +140,17 @@ def make_plan(project: Project) -> Plan:
     return Plan(runs=runs, unsupported=unsupported)
 
 
+def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
+    """Minutes that a job may take, by study and device."""
+    return {
+        name: {
+            device: _protocol(project, name, device).timeout_min
+            for device in project.config.devices
+        }
+        for name in project.studies
+    }
+
+
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
     """Whether the run leaves a model behind, which is then scored and gets a card."""
     pushed = config.push_to_hub is not None and spec.repeat == 1

@@ -19,6 +19,7 @@ import msgspec
 
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
+from feedrate.config.timeouts import timeout_min
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.leash import SUPERVISOR, die_with_parent, supervisor
@@ -92,7 +93,7 @@ def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
                 job.command,
                 env={**job.environment, SUPERVISOR: supervisor()},
                 check=False,
-                timeout=spec.protocol.timeout_min * 60,
+                timeout=timeout_min(spec) * 60,
                 preexec_fn=die_with_parent,  # no thread of ours runs yet
             )
         except (DeviceError, OSError, subprocess.SubprocessError) as error:

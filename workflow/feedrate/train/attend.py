@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.settings import RunSpec
+from feedrate.config.timeouts import timeout_min
 from feedrate.data.manifest import DataError, check_prepared
 from feedrate.data.stored import check_store, store_folder
 from feedrate.devices.base import DeviceError
@@ -167,10 +168,10 @@ class Attendance:
         state, facts = machine_state(), outcomes.facts(self._me.identity, self._options)
         started, start_s = datetime.now(UTC), time.monotonic()
         ending, peak_gib = run_processes(
-            self._spec,
             attempt,
             launch.command,
             launch.environment,
+            limit_min=timeout_min(self._spec),
             lock=lock,
             watch=self._watch,
             progress=self._progress,
