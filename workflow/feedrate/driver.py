@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from feedrate.config.ladders import ladders
 from feedrate.config.plan import Project, timeouts_min
 from feedrate.config.timeouts import TIMEOUTS
-from feedrate.train.ladder import LADDERS, ladders
+from feedrate.train.ladder import LADDERS
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -92,7 +93,7 @@ def equip_jobs(package: Path, project: Project) -> None:
         }
     )
     os.environ[TIMEOUTS] = json.dumps(timeouts_min(project))
-    os.environ[LADDERS] = ladders(project.studies)
+    os.environ[LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ["FEEDRATE_KEEP_WEIGHTS"] = "1"
     _put_first("PATH", str(Path(sys.executable).parent))

@@ -123,10 +123,8 @@ class PlanView:
         """All that makes a run be done again, but its data, which is an input."""
         spec = self._plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
-        return {
-            **self._params(msgspec.to_builtins(spec), code),
-            "attempt": self._attempts.next(_of_run(paths.OUTCOME, spec)),
-        }
+        params = self._params(msgspec.to_builtins(spec), code)
+        return params | {"attempt": self._attempts.of_run(spec, params["source"])}
 
     def storing(self, key: str) -> Params:
         """What a store is made for."""

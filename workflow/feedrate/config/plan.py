@@ -17,13 +17,7 @@ from feedrate.config.levels import Changes
 from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapt_keys, adapted
-from feedrate.config.settings import (
-    Launcher,
-    Protocol,
-    RunSpec,
-    Settings,
-    StudyProtocol,
-)
+from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.workflow import WorkflowConfig
@@ -151,6 +145,17 @@ def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     }
 
 
+def study_settings(project: Project, name: str, device: str) -> Settings:
+    """A study's settings, adapted for a device, before any level."""
+    config, study, entry = project.config, project.studies[name], project.devices[device]
+    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
+    others = config.checkpoint_model not in (None, settings["model"]["name"])
+    if config.checkpoint is not None and not others:
+        revision = config.checkpoint_revision
+        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
+    return convert(settings, Settings, f"config/studies/{name}.yaml, adapted for {device}")
+
+
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
     """Whether the run leaves a model behind, which is then scored and gets a card."""
     pushed = config.push_to_hub is not None and spec.repeat == 1
@@ -203,16 +208,9 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
 
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """What all runs of a study on a device share: its settings and protocol, adapted."""
-    config, study, entry = project.config, project.studies[name], project.devices[device]
-    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
-    others = config.checkpoint_model not in (None, settings["model"]["name"])
-    if config.checkpoint is not None and not others:
-        revision = config.checkpoint_revision
-        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
-    origin = f"config/studies/{name}.yaml, adapted for {device}"
-    whole = convert(settings, Settings, origin)
+    entry, whole = project.devices[device], study_settings(project, name, device)
     return RunSpec(
-        task=study.task,
+        task=project.studies[name].task,
         study=name,
         device=device,
         kind=entry.kind,
@@ -224,7 +222,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         levels={},
         repeat=1,
         seed=protocol.seed,
-        dataset=config.dataset,
+        dataset=project.config.dataset,
         settings=whole,
         protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )

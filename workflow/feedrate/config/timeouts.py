@@ -15,6 +15,6 @@ TIMEOUTS = "FEEDRATE_TIMEOUTS"
 
 
 def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
-    """Minutes that a job of this run may take; without the variable, what a study has by default."""
+    """Minutes that a job of this run may take; untold, what a study has by default."""
     told = json.loads(environment.get(TIMEOUTS) or "{}")
     return float(told.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))

@@ -25,7 +25,7 @@ from feedrate.train.finished import adopt
 from feedrate.train.holder import this_process
 from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.judge import MachineFault, Status, judge
-from feedrate.train.ladder import NOT_TRIED, pruned_by
+from feedrate.train.ladder import Made, not_tried, pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
 from feedrate.train.progress import ProgressLine
 from feedrate.train.supervise import Interrupted, Watch, run_processes
@@ -90,11 +90,15 @@ class Attendance:
         """Bring the run to its outcome, holding the claim."""
         if self._have(claim, met, self._me.since):
             return
-        if cell := pruned_by(self._spec, self._run):
-            cause = f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
+        made = Made(self._me.identity.source, self._me.identity.data)
+        if cell := pruned_by(self._spec, made, self._run):
             status: Status = "out_of_memory"
             outcome = outcomes.without_run(
-                self._me.identity, self._options, cause, status=status, infrastructure=False
+                self._me.identity,
+                self._options,
+                not_tried(cell),
+                status=status,
+                infrastructure=False,
             )
             self._give_up(claim, outcome)
             return
