@@ -126,7 +126,7 @@ class Attendance:
             self._progress.tell(f"another job of this run has finished it: {outcome['status']}")
             return True
         earlier = (sight for sight in history(self._run) if sight.number < claim.number)
-        verdict = verdict_of(earlier, self._me.identity, since, self._me.job)
+        verdict = verdict_of(self._run, earlier, self._me.identity, since, self._me.job)
         if verdict:
             outcome = outcomes.without_run(
                 self._me.identity,
