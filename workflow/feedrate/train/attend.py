@@ -18,12 +18,12 @@ from feedrate.data.stored import check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
+from feedrate.host_lock import host_lock, lock_path
 from feedrate.secrets import Masker
 from feedrate.train import outcome as outcomes
 from feedrate.train.claim import Claim, LostClaim, history, newest, seize
 from feedrate.train.finished import adopt
 from feedrate.train.holder import this_process
-from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.judge import MachineFault, Status, judge
 from feedrate.train.ladder import Made, not_tried, pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
