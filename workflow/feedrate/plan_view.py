@@ -43,7 +43,7 @@ class PlanView:
         self._cache = digest.DigestCache(KEPT / "digests.json")
         self._plan = make_plan(project)
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
-        self.inputs = Inputs(self._plan)
+        self.inputs = Inputs(self._plan, self._cache)
         self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[str, str] = {}
@@ -124,17 +124,20 @@ class PlanView:
         spec = self._plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
         params = self._params(msgspec.to_builtins(spec), code)
-        return params | {"attempt": self._attempts.of_run(spec, params["source"])}
+        attempt = self._attempts.of_run(spec, params["source"])
+        return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
 
     def storing(self, key: str) -> Params:
         """What a store is made for."""
-        return self._params(msgspec.to_builtins(self.inputs.store(key)), "stored")
+        spec = self.inputs.store(key)
+        return self._params(msgspec.to_builtins(spec), "stored") | self.inputs.weights(spec.model)
 
     def tuning(self, device: str) -> Params:
         """A run of a device whose loader is to be chosen, and published rates to compare with."""
-        spec = msgspec.to_builtins(self.inputs.first_run(device))
+        spec = self.inputs.first_run(device)
+        params = self._params(msgspec.to_builtins(spec), "measured")
         published = results.fit_settings(self.project)
-        return {**self._params(spec, "measured"), "published": published}
+        return params | self.inputs.weights(spec.settings.model) | {"published": published}
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
         """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""

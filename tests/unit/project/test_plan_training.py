@@ -11,6 +11,7 @@ import yaml
 from feedrate import paths
 from feedrate.config.ladders import ladders
 from feedrate.config.plan import Project, load_project, make_plan
+from feedrate.config.store import store_spec
 from feedrate.files import digest_value, write_json
 from feedrate.plan_view import PlanView
 from feedrate.train.ladder import LADDERS, Made, not_tried, pruned_by
@@ -118,6 +119,45 @@ def test_a_pruned_cell_is_tried_when_its_study_has_no_ladder_any_more(pruned, ro
     project = load(root)
     monkeypatch.setenv(LADDERS, json.dumps(ladders(project)))
     assert params(project, large)["attempt"] == 2
+
+
+def with_weights(root, **changes):
+    """The project whose studies of flava start from the user's own folder, which it has."""
+    folder = root / "mine"
+    folder.mkdir(exist_ok=True)
+    for name in ("model.safetensors", "config.json"):
+        (folder / name).write_text("{}")
+    return load(root, checkpoint="mine", checkpoint_model="flava", **changes)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_other_weights_in_a_users_folder_train_what_starts_from_them(root, name):
+    both = [SEARCH, "bridgetower-dataloading"]
+    project = with_weights(root, studies=both, devices=["cpu"])
+    runs = make_plan(project).runs.values()
+    flava, other = (next(spec for spec in runs if spec.study == study) for study in both)
+    before = params(project, flava), params(project, other)
+    (root / "mine/README.md").write_text("a card")
+    assert (params(project, flava), params(project, other)) == before
+    (root / "mine" / name).write_text("other")
+    after = params(project, flava), params(project, other)
+    assert (after[0] == before[0], after[1] == before[1]) == (False, True)
+    assert "weights" not in after[1]
+
+
+def test_other_weights_make_a_store_of_decoded_pictures_anew(root):
+    """Its tokenizer is the checkpoint's."""
+    edit(root, f"studies/{SEARCH}.yaml", "decode: host", "decode: cache")
+    project = with_weights(root, devices=["cpu"])
+
+    def storing():
+        view = PlanView(project, Path())
+        spec = next(iter(make_plan(project).runs.values()))
+        return view.storing(store_spec(spec.settings).key)
+
+    before = storing()
+    (root / "mine/config.json").write_text("other")
+    assert storing() != before
 
 
 def test_more_time_is_another_try_only_for_what_its_limit_stopped(root):

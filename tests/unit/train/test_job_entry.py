@@ -247,6 +247,26 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_fetched_weights_that_were_changed_are_no_outcome(
+    tiny_prepared, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    spec = msgspec.to_builtins(make_spec())
+    spec["settings"]["model"] |= {"checkpoint": "someone/bridge", "revision": "v1"}
+    weights = Path("resources/checkpoints/someone--bridge@v1/model.safetensors")
+    weights.parent.mkdir(parents=True)
+    weights.write_text("fetched")
+    recorded = {"sha256": {weights.name: digest_file(weights)}}
+    (weights.parent / "fetched.json").write_text(json.dumps(recorded))
+    weights.write_text("changed")
+    arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
+    assert main(["--spec", repr(spec), *arguments]) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert f"{weights} has other contents than recorded: delete the folder" in stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_specs_are_read_from_files_and_from_text(tmp_path):
     spec = make_spec()
     run = write_spec(tmp_path, spec)

@@ -15,10 +15,12 @@ from feedrate.config.settings import RunSpec
 from feedrate.config.timeouts import timeout_min
 from feedrate.data.manifest import DataError, check_prepared
 from feedrate.data.stored import check_store, store_folder
+from feedrate.data.weights import check_fetched
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
 from feedrate.host_lock import host_lock, lock_path
+from feedrate.models.checkpoint import fetched_index
 from feedrate.secrets import Masker
 from feedrate.train import outcome as outcomes
 from feedrate.train.claim import Claim, LostClaim, history, newest, seize
@@ -211,13 +213,15 @@ class Attendance:
 
 
 def _broken(spec: RunSpec, prepared: Path) -> DataError | None:
-    """What is wrong with the data that the run reads; looked at before any claim, as it may take
-    minutes."""
-    store = store_folder(spec.settings, prepared)
+    """What is wrong with the data and the fetched weights that the run reads; looked at before any
+    claim, as it may take minutes."""
+    store, fetched = store_folder(spec.settings, prepared), fetched_index(spec.settings.model)
     try:
         check_prepared(prepared)
         if store:
             check_store(store)
+        if fetched:
+            check_fetched(fetched)
     except DataError as error:
         return error
     return None
