@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -81,6 +82,13 @@ def make_prepared(folder: Path) -> Path:
     )
     write_json(folder / MANIFEST, msgspec.to_builtins(manifest))
     return folder
+
+
+@pytest.fixture
+def own_lock(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of the host that is the test's own: other tests and jobs do not keep it waiting."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("lock")))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # or it is what was found before
 
 
 @pytest.fixture(scope="session")

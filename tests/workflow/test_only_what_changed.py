@@ -56,6 +56,26 @@ def test_one_more_repeat_trains_only_the_new_repeats(edited):
     assert edited.planned()[TRAIN] == 2
 
 
+def test_a_run_that_ran_out_of_memory_is_tried_again_when_asked_for(edited):
+    """As its cause tells where it was the host's, and docs/clusters.md."""
+    outcome = edited.root / "results/mini/cpu/workers=1~decode=host/rep1/outcome.json"
+    stat = outcome.stat()
+    outcome.write_text(outcome.read_text().replace('"status": "ok"', '"status": "out_of_memory"'))
+    os.utime(outcome, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert TRAIN not in edited.planned()
+    asked = ("--forcerun", str(outcome.relative_to(edited.root)))
+    assert edited.planned(*asked)[TRAIN] == 1
+    done = edited.run("--quiet", *asked)
+    assert done.returncode == 0, done.stdout
+    assert edited.record("workers=1~decode=host")["status"] == "ok"
+    assert edited.planned() == {}
+
+
+def test_more_time_for_a_job_runs_nothing(edited):
+    edited.study(protocol=MINI["protocol"] | {"timeout_min": 300})
+    assert edited.planned() == {}
+
+
 def test_a_published_number_or_a_claim_trains_nothing(edited):
     claim = {"id": "c", "text": "t", "expression": "*[workers=1] / *[workers=0]", "at_least": 1.0}
     edited.study(claims=[claim])

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from feedrate.config.plan import Project
-from feedrate.train.ladder import LADDERS, ladders
+from feedrate.config.ladders import ladders
+from feedrate.config.plan import Project, timeouts_min
+from feedrate.config.timeouts import TIMEOUTS
+from feedrate.train.ladder import LADDERS
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -79,7 +81,8 @@ def equip_jobs(package: Path, project: Project) -> None:
     A training job ends with the driver, even where that is killed without a word. `python` is the
     driver's own, be its environment activated or not, unless a rule brings another; and jobs in
     environments of their own find the package in the folder `package`. What is no reason to train
-    again travels here too: that models are to be kept, and the devices' model patterns.
+    again travels here too: that models are to be kept, how long a job may take, and the devices'
+    model patterns.
     """
     os.environ["FEEDRATE_DRIVER_PID"] = f"{os.getpid()}@{socket.gethostname()}"
     os.environ["FEEDRATE_MODEL_PATTERNS"] = json.dumps(
@@ -89,7 +92,8 @@ def equip_jobs(package: Path, project: Project) -> None:
             if project.devices[name].model_pattern
         }
     )
-    os.environ[LADDERS] = ladders(project.studies)
+    os.environ[TIMEOUTS] = json.dumps(timeouts_min(project))
+    os.environ[LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ["FEEDRATE_KEEP_WEIGHTS"] = "1"
     _put_first("PATH", str(Path(sys.executable).parent))

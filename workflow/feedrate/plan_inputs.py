@@ -1,20 +1,24 @@
-"""What runs read beside their data: hub checkpoints, fetched; stores of pictures, decoded once.
+"""What runs read beside their data: hub checkpoints, fetched; a user's own; stores of pictures,
+decoded once.
 
 Where no run of a device needs any, an input is an empty list and no function: thousands of runs
 plan faster so.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from feedrate import paths
+from feedrate.config.digest import DigestCache
 from feedrate.config.load import ConfigError
 from feedrate.config.plan import Plan
 from feedrate.config.settings import ModelSettings, RunSpec
 from feedrate.config.store import StoreSpec, store_spec
-from feedrate.models.checkpoint import is_on_hub
+from feedrate.data import watch
+from feedrate.models.checkpoint import is_on_hub, local_folder
 
 Asked = Callable[[Any], list[str]] | list[str]
 """A rule's input: files, or a function of wildcards that names them."""
@@ -23,8 +27,11 @@ Asked = Callable[[Any], list[str]] | list[str]
 class Inputs:
     """Finds the files; their rules are told what to make by `checkpoint` and `store`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, cache: DigestCache) -> None:
+        """`cache` spares to read weights again."""
         self._runs = plan.runs
+        self._cache = cache
+        self._states: dict[Path, str] = {}
         self._checkpoints = {
             _key(model): (model.checkpoint, model.revision or "main")
             for model in (spec.settings.model for spec in plan.runs.values())
@@ -35,6 +42,17 @@ class Inputs:
     def checkpoint(self, key: str) -> tuple[str, str]:
         """A hub checkpoint's name and revision."""
         return self._checkpoints[key]
+
+    def weights(self, model: ModelSettings) -> dict[str, str]:
+        """Params beside the settings: of a checkpoint's folder that is the user's, the state of its
+        files. Of one that was fetched, what was is an input."""
+        folder = local_folder(model)
+        if folder is None:
+            return {}
+        if folder not in self._states:
+            self._states[folder] = watch.weights_state(folder, self._cache)
+            self._cache.save()
+        return {"weights": self._states[folder]}
 
     def store(self, key: str) -> StoreSpec:
         """What a store is made for."""

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from feedrate.config.device import Device
-from feedrate.config.plan import Plan, Project
+from feedrate.config.plan import Project, timeouts_min
 
 START_MIN = 20
 """Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
@@ -16,11 +16,12 @@ TUNING_MIN = 60
 class Resources:
     """Snakemake's `resources` of the rules of each device."""
 
-    def __init__(self, project: Project, plan: Plan) -> None:
+    def __init__(self, project: Project) -> None:
         self._devices = project.devices
         self._minutes = {
-            (spec.study, spec.device): math.ceil(spec.protocol.timeout_min) + START_MIN
-            for spec in plan.runs.values()
+            (study, device): math.ceil(minutes) + START_MIN
+            for study, of_device in timeouts_min(project).items()
+            for device, minutes in of_device.items()
         }
 
     def training(self, device: str) -> dict[str, Any]:

@@ -44,8 +44,8 @@ class PlanView:
         self._cache = digest.DigestCache(KEPT / "digests.json")
         self._plan = make_plan(project)
         self._order = {key: number for number, key in enumerate(self._plan.runs)}
-        self.inputs = Inputs(self._plan)
-        self.resources = Resources(project, self._plan)
+        self.inputs = Inputs(self._plan, self._cache)
+        self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[str, str] = {}
         self.scored = Scored(project, self._plan, self._attempts, self._params)
@@ -124,20 +124,21 @@ class PlanView:
         """All that makes a run be done again, but its data, which is an input."""
         spec = self._plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
-        return {
-            **self._params(msgspec.to_builtins(spec), code),
-            "attempt": self._attempts.next(_of_run(paths.OUTCOME, spec)),
-        }
+        params = self._params(msgspec.to_builtins(spec), code)
+        attempt = self._attempts.of_run(spec, params["source"])
+        return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
 
     def storing(self, key: str) -> Params:
         """What a store is made for."""
-        return self._params(msgspec.to_builtins(self.inputs.store(key)), "stored")
+        spec = self.inputs.store(key)
+        return self._params(msgspec.to_builtins(spec), "stored") | self.inputs.weights(spec.model)
 
     def tuning(self, device: str) -> Params:
         """A run of a device whose loader is to be chosen; who asks by the command wants it anew."""
-        spec = msgspec.to_builtins(self.inputs.first_run(device))
+        spec = self.inputs.first_run(device)
+        params = self._params(msgspec.to_builtins(spec), "tuned")
         asked = {"asked_at": os.environ.get("FEEDRATE_ADVICE_LATER", "")}
-        return self._params(spec, "tuned") | asked
+        return params | self.inputs.weights(spec.settings.model) | asked
 
     def predictions(self) -> Params:
         """Published rates that tell of loading, of all studies, whichever are asked for."""

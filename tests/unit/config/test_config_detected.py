@@ -4,7 +4,7 @@ import pytest
 
 from feedrate.config.detected import Machine, resolve
 from feedrate.config.load import ConfigError
-from feedrate.config.plan import load_project, make_plan
+from feedrate.config.plan import load_project, make_plan, timeouts_min
 
 H100 = "NVIDIA H100 80GB HBM3"
 STUDY = "bridgetower-dataloading"
@@ -94,7 +94,7 @@ def test_the_plan_is_made_for_it_with_what_the_study_adapts(copy):
     runs = list(make_plan(project).runs.values())
     assert project.config.devices == ["h100-x2"]
     assert {(r.device, r.count, r.launcher) for r in runs} == {("h100-x2", 2, "torchrun")}
-    assert {r.protocol.timeout_min for r in runs} == {77}
+    assert timeouts_min(project) == {"bridgetower-dataloading": {"h100-x2": 77}}
     assert {r.settings.model.size for r in runs} == {"large"}
 
 

@@ -104,6 +104,7 @@ def test_training_does_not_rest_on_the_code_of_inference(tmp_path):
 def test_a_loader_is_tuned_for_a_run_that_trains(copy):
     copy.write("studies/answers.yaml", STUDY)
     both = make_plan(copy.load(studies=["answers", "bridgetower-dataloading"]))
-    assert Inputs(both).first_run("cpu").study == "bridgetower-dataloading"
+    cache = DigestCache(copy.root / "digests.json")
+    assert Inputs(both, cache).first_run("cpu").study == "bridgetower-dataloading"
     with pytest.raises(ConfigError, match=r"none of them trains on cpu.*name one that does"):
-        Inputs(make_plan(copy.load(studies=["answers"]))).first_run("cpu")
+        Inputs(make_plan(copy.load(studies=["answers"])), cache).first_run("cpu")

@@ -9,6 +9,8 @@ import pytest
 
 from feedrate import paths
 from feedrate.config.settings import ModelSettings
+from feedrate.data.manifest import DataError
+from feedrate.data.weights import check_fetched
 from feedrate.models.build import ModelError
 from feedrate.models.checkpoint import find_checkpoint
 
@@ -70,6 +72,28 @@ def test_its_files_are_taken_as_they_are_and_listed(hub_cache, fetch):
     told = json.loads(out.read_text())
     assert (told["name"], told["revision"], told["commit"]) == (NAME, "v1/a", COMMIT)
     assert set(told["sha256"]) == set(FILES)
+
+
+def test_its_files_are_held_against_what_was_fetched(hub_cache, fetch):
+    done, out = fetch()
+    assert done.returncode == 0, done.stderr
+    check_fetched(out)
+    weights = out.parent / "model.safetensors"
+    weights.unlink()  # it is a link to the hub's cache
+    with pytest.raises(DataError, match=f"^{weights} cannot be read .*: delete the folder"):
+        check_fetched(out)
+    weights.write_text("others")
+    with pytest.raises(DataError, match=f"^{weights} has other contents than recorded: delete"):
+        check_fetched(out)
+    weights.write_text("weights")
+    check_fetched(out)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 3}'])
+def test_a_list_that_is_none_is_told_in_a_sentence(tmp_path, text):
+    (tmp_path / "fetched.json").write_text(text)
+    with pytest.raises(DataError, match=r"fetched.json: no list .*: delete the folder .* again$"):
+        check_fetched(tmp_path / "fetched.json")
 
 
 def test_a_training_job_takes_it_from_there(hub_cache, fetch, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from feedrate.config.digest import DigestCache
-from feedrate.data.watch import edited, folder_state
+from feedrate.data.watch import edited, folder_state, weights_state
 from feedrate.files import digest_file, write_json
 
 
@@ -75,6 +75,26 @@ def test_a_folder_s_state_follows_names_and_contents_only(tmp_path, cache):
     (folder / "a/2.jpg").write_bytes(b"twice")
     changed = folder_state(folder, cache)
     assert len({state, renamed, changed}) == 3
+
+
+def test_weights_are_what_a_model_is_read_from_and_nothing_else(tmp_path, cache):
+    folder = tmp_path / "model"
+    assert weights_state(folder, cache) == "absent"
+    (folder / "checkpoint-5").mkdir(parents=True)
+    for name in ("model.safetensors", "config.json", "vocab.txt"):
+        (folder / name).write_text("1")
+    state = weights_state(folder, cache)
+    for name in ("README.md", "optimizer.pt", "checkpoint-5/model.safetensors"):
+        (folder / name).write_text("beside")
+    os.utime(folder / "model.safetensors", (5, 5))
+    assert weights_state(folder, cache) == state
+    seen = {state}
+    for name in ("model.safetensors", "config.json", "vocab.txt"):
+        (folder / name).write_text("other")
+        seen.add(weights_state(folder, cache))
+    (folder / "vocab.txt").unlink()
+    seen.add(weights_state(folder, cache))
+    assert len(seen) == 5
 
 
 def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):

@@ -111,12 +111,15 @@ def test_clock_is_the_mean_of_the_cores(kernel):
     assert host.cpu_mhz(proc) is None
 
 
-def test_other_training_jobs_are_recognised_by_their_module(kernel):
+def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_module(kernel):
     proc, _ = kernel
     write(proc / "10/cmdline", "python\0-m\0feedrate.train.worker\0--run\0x\0")
     write(proc / "11/cmdline", "grep\0feedrate.train.worker.py\0")
     write(proc / "12/cmdline", "")
     assert host.other_training_jobs(proc) == 1
+    write(proc / "13/cmdline", "python\0-m\0feedrate.quality.worker\0--folder\0x\0")
+    write(proc / "14/cmdline", "python\0-m\0feedrate.tuning.drain\0--run\0x\0")
+    assert host.other_training_jobs(proc) == 3
 
 
 def test_oom_kills_of_the_kernel(kernel):

@@ -12,7 +12,7 @@ FLOORS = (
     {"config"},
     {"cluster", "devices"},
     {"data"},
-    {"models", "failure", "secrets"},
+    {"models", "failure", "secrets", "host_lock"},
     {"train", "quality"},
     {"infer"},
     {"results"},

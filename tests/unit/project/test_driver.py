@@ -129,6 +129,8 @@ def environment(monkeypatch):
         "MODEL_PATTERNS",
         "RETRIES",
         "FORCED",
+        "TIMEOUTS",
+        "LADDERS",
     ):
         monkeypatch.setenv(f"FEEDRATE_{word}", "")
     monkeypatch.setenv("PATH", "/usr/bin")
@@ -159,6 +161,12 @@ def test_jobs_are_told_which_model_each_device_is(folder, environment):
     driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
     told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
     assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
+
+
+def test_jobs_are_told_how_long_they_may_take(folder, environment):
+    driver.equip_jobs(folder, project(studies=["bridgetower-inference"], devices=["cpu"]))
+    told = json.loads(environment["FEEDRATE_TIMEOUTS"])
+    assert told == {"bridgetower-inference": {"cpu": 60.0}}
 
 
 @pytest.mark.parametrize(

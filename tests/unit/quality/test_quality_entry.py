@@ -1,5 +1,6 @@
 """`python -m feedrate.quality`: whatever happens, a quality.json says it."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -9,8 +10,11 @@ import pytest
 from models_kept import arguments, end, keep_model, make_spec
 
 from feedrate.config.software import Software
+from feedrate.host_lock import lock_path
 from feedrate.quality.__main__ import main
 from feedrate.results.quality import read_quality
+
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def test_a_model_is_scored_in_a_process_of_its_own(tiny_prepared, tmp_path):
@@ -30,6 +34,24 @@ def test_a_model_is_scored_in_a_process_of_its_own(tiny_prepared, tmp_path):
     assert quality.seconds > 0
     assert {score.moment for score in quality.scores} == {"before", "after"}
     assert {path.name for path in tmp_path.iterdir()} == {"outcome.json", "trainer", "quality.json"}
+
+
+def test_scoring_is_alone_on_its_host(tiny_prepared, tmp_path, monkeypatch):
+    """The worker holds the lock too, so that it is free only when that has ended."""
+    locks = []
+
+    def run(_command, *, pass_fds, **_options):
+        with lock_path().open() as another, pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.extend(pass_fds)
+        return subprocess.CompletedProcess([], 7)
+
+    spec = make_spec()
+    keep_model(spec, tiny_prepared, tmp_path)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main(arguments(spec, tiny_prepared, tmp_path)) == 0
+    assert len(locks) == 1
+    assert "exit code 7" in read_quality(tmp_path / "quality.json").cause
 
 
 @pytest.mark.parametrize("status", ["failed", "out_of_memory"])

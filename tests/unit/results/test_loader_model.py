@@ -1,9 +1,12 @@
 import math
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record_builder import (
+    FACTORS,
     as_literal,
     collect_settings,
     make_record,
@@ -13,11 +16,14 @@ from record_builder import (
     write_records,
 )
 
+from feedrate.config.load import read_yaml
+from feedrate.config.plan import load_project
+from feedrate.config.study import Factor
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.collect import run_rows
 from feedrate.results.fitting import Point, bound, fit, predict
 from feedrate.results.loader_model import fit_rows, main
-from feedrate.results.settings import FitSettings
+from feedrate.results.settings import FitSettings, fit_settings
 from feedrate.results.tables import read_rows, write_rows
 
 
@@ -220,6 +226,55 @@ def test_the_command_reads_cells_and_writes_the_fit(tmp_path):
     assert len(rows) == 9 + 3
     assert {r["workers"] for r in rows} == {0, 1, 2}
     assert all(r["residual"] is not None for r in rows)
+
+
+BUNDLES = Factor(
+    bundles={"host": {}, "device": {"loader.decode": "device"}}, levels=["host", "device"]
+)
+
+
+@pytest.mark.parametrize(
+    ("factors", "decoding", "fitted"),
+    [
+        (FACTORS, [], {"host"}),
+        (FACTORS, ["cpu"], {"host"}),
+        (FACTORS | {"decode": BUNDLES}, [], {"host"}),
+        (FACTORS | {"decode": BUNDLES}, ["cpu"], set()),
+        (FACTORS | {"decode": BUNDLES}, ["gaudi2"], {"host"}),
+    ],
+)
+def test_cells_that_decode_on_the_device_are_not_fitted(tmp_path, factors, decoding, fitted):
+    """Their cells of no worker and of one are the same."""
+    records = [
+        make_record(10.0 + w, spec=make_spec(w, decode))
+        for decode in ("host", "device")
+        for w in (0, 1)
+    ]
+    settings = collect_settings()
+    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    study = published_study(published=[], factors=factors, decoding=decoding)
+    rows = fit_rows(cells, FitSettings(studies={"loading": study}))
+    assert {row["decode"] for row in rows} == fitted
+
+
+def test_published_rates_of_a_decoder_on_the_device_are_not_fitted():
+    rates = [
+        published("gaudi2", 800.0 + w, workers=w, levels={"workers": w, "decode": "device"})
+        for w in (0, 1)
+    ]
+    assert fit_rows([], FitSettings(studies={"loading": published_study(published=rates)})) == []
+
+
+def test_devices_that_decode_by_their_studys_own_settings_are_known():
+    """Whatever a study adapts for them."""
+    root = Path(__file__).resolve().parents[3]
+    project = load_project(root, read_yaml(root / "config/config.yaml"))
+    study = project.studies["bridgetower-dataloading"]
+    own = {"settings": {"loader": {"decode": "device"}}}
+    adapted = msgspec.structs.replace(study, adapt=study.adapt | {"hpu": own})
+    changed = msgspec.structs.replace(project, studies={"x": adapted}, published={"x": []})
+    found = fit_settings(changed)["studies"]["x"]["decoding"]
+    assert found == [name for name, entry in project.devices.items() if entry.kind == "hpu"]
 
 
 def test_wrong_settings_are_one_sentence(tmp_path, capsys):

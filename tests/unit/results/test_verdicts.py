@@ -39,6 +39,9 @@ def name_of(**changes):
         ({"peak_memory_gib": 70, "memory_gib": 80}, "compute-bound"),
         ({"peak_memory_gib": 78}, "compute-bound"),
         ({"workers": 0, "loader_samples_per_s": 110}, "compute-bound"),
+        ({"workers": 0, "loader_samples_per_s": 110, "decodes_on_device": True}, "mixed"),
+        ({"workers": 0, "loader_samples_per_s": None, "decodes_on_device": True}, "undecided"),
+        ({"workers": 0, "decodes_on_device": True}, "compute-bound"),
         (
             {"workers": 0, "data_wait_share": 0.4, "model_samples_per_s": 160},
             "input-bound",
@@ -63,6 +66,12 @@ def test_the_reason_gives_the_figures():
     assert "2 workers a rank share 12 cores" in crowded.why
     full = verdict(COMPUTE._replace(peak_memory_gib=78, memory_gib=80), Thresholds())
     assert "98%" in full.why
+
+
+def test_a_decoder_on_the_device_is_never_called_serial():
+    found = verdict(COMPUTE._replace(workers=0, decodes_on_device=True), Thresholds())
+    assert "serial" not in found.why
+    assert found.why.startswith("The data are there before the device asks for them")
 
 
 def test_a_long_wait_that_costs_nothing_is_called_so():

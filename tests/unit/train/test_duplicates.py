@@ -6,7 +6,7 @@ import signal
 import msgspec
 import pytest
 from claims import holder
-from training_jobs import make_spec, named, read_events
+from training_jobs import make_spec, may_take, named, read_events
 
 from feedrate.train.__main__ import LOST, main
 from feedrate.train.claim import claim_next, newest, seize
@@ -66,7 +66,7 @@ def test_a_second_copy_waits_and_takes_the_firsts_result_as_its_own(start):
 def test_a_second_copy_takes_over_when_the_first_dies(start):
     first = start(make_spec(**LONG))
     first.until_steps(1)
-    second = start(make_spec(**LONG, timeout_min=0.2), SLURM_JOB_ID="")
+    second = start(make_spec(**LONG), SLURM_JOB_ID="", **may_take(0.2))
     first.process.kill()
     first.wait()
     assert second.wait()[0] == 0

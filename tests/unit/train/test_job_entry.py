@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import make_spec, named, read_events, survivors, write_spec
+from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
 
 from feedrate.files import digest_file, digest_value
 from feedrate.train.__main__ import check_protocol, main, read_spec
@@ -142,7 +142,7 @@ def test_a_driver_on_another_host_is_not_looked_for(start):
 
 
 def test_a_job_past_its_time_is_stopped_and_recorded(start):
-    job = start(make_spec(**ENDLESS, timeout_min=0.12))
+    job = start(make_spec(**ENDLESS), **may_take(0.12))
     exit_code, _ = job.wait()
     assert exit_code == 0
     assert outcome(job)["status"] == "failed"
@@ -244,6 +244,26 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert "index.json: no such file; decode: cache needs the store" in stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_fetched_weights_that_were_changed_are_no_outcome(
+    tiny_prepared, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    spec = msgspec.to_builtins(make_spec())
+    spec["settings"]["model"] |= {"checkpoint": "someone/bridge", "revision": "v1"}
+    weights = Path("resources/checkpoints/someone--bridge@v1/model.safetensors")
+    weights.parent.mkdir(parents=True)
+    weights.write_text("fetched")
+    recorded = {"sha256": {weights.name: digest_file(weights)}}
+    (weights.parent / "fetched.json").write_text(json.dumps(recorded))
+    weights.write_text("changed")
+    arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
+    assert main(["--spec", repr(spec), *arguments]) == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert f"{weights} has other contents than recorded: delete the folder" in stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -179,7 +179,7 @@ def test_that_a_task_of_srun_ended_is_the_cells_own(tmp_path, line):
 
 
 def test_a_job_past_its_time_is_told_with_the_limit(tmp_path):
-    verdict = judge(make_spec(timeout_min=1.5), tmp_path, Ending(exit_code=-15, timed_out=True))
+    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-15, stopped_after_min=1.5))
     assert (verdict.status, verdict.cause) == (
         "failed",
         "stopped after 1.5 min (protocol.timeout_min)",

@@ -1,5 +1,7 @@
 """What is made of how Slurm ended the tries before."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from claims import SAME, away
@@ -8,6 +10,8 @@ from feedrate.cluster import slurm
 from feedrate.train import predecessor
 from feedrate.train.claim import Sight
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
+
+RUN = Path("results/study/gaudi2/batch=64/rep1")
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def tries(*jobs, since="1", note="alive 3", **values):
 
 
 def judge(earlier, job="99"):
-    return verdict_of(earlier, SAME, "1", job)
+    return verdict_of(RUN, earlier, SAME, "1", job)
 
 
 def test_the_first_try_has_none_before_it(jobs):
@@ -56,6 +60,7 @@ def test_want_of_host_memory_is_a_result(jobs):
     verdict = judge(tries("12"))
     assert verdict.status == "out_of_memory"
     assert "its limit of 64G on gaudi2-1 did not suffice" in verdict.cause
+    assert verdict.cause.endswith(f"call again with --forcerun {RUN}/outcome.json")
 
 
 def test_only_the_last_try_tells_of_memory(jobs):

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from feedrate.config.settings import RunSpec
+from feedrate.config.timeouts import TIMEOUTS
 from tiny_spec import tiny_spec
 
 
@@ -35,6 +36,11 @@ def make_spec(
         train={"batch_size": batch_size, "gradient_accumulation": accumulation},
         protocol={"ceiling_s": 0.05, **protocol},
     )
+
+
+def may_take(minutes: float) -> dict[str, str]:
+    """The environment of a job of `make_spec` that may take so long."""
+    return {TIMEOUTS: json.dumps({"study": {"cpu": minutes}})}
 
 
 def of_a_script() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What is drained on a rank, and what the ranks say together."""
 
+import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -8,10 +9,13 @@ import msgspec
 import pytest
 
 from feedrate.files import write_json
+from feedrate.host_lock import lock_path
 from feedrate.tuning import __main__ as tuning
 from feedrate.tuning import drain
 from feedrate.tuning.advice import Loader, Refused
 from tiny_spec import tiny_spec
+
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 SPEC = tiny_spec(
     protocol={"steps": 100, "warmup_steps": 6, "ceiling_s": 10, "evaluate": True},
@@ -211,6 +215,27 @@ def test_a_drain_that_fails_is_told_in_a_sentence(tiny_prepared, tmp_path, monke
     monkeypatch.setattr(tuning.subprocess, "run", fail)
     with pytest.raises(tuning.TuningError, match=r"could not be measured \(exit code 3; the cause"):
         tuning.drain(SPEC, tiny_prepared / "manifest.json", tmp_path / "loaders")
+
+
+def test_the_host_is_the_drains_own_while_it_lasts_and_then_free_for_a_run(
+    tiny_prepared, tmp_path, monkeypatch
+):
+    def taken():
+        with lock_path().open("w") as another:
+            try:
+                fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    seen = []
+    monkeypatch.setattr(tuning, "gather", lambda _files: None)
+    monkeypatch.setattr(
+        tuning.subprocess, "run", lambda _, *, pass_fds, **__: seen.append((taken(), len(pass_fds)))
+    )
+    tuning.drain(SPEC, tiny_prepared / "manifest.json", tmp_path / "loaders")
+    assert seen == [(True, 1)]
+    assert not taken()
 
 
 def test_a_run_that_fails_is_told_with_its_cause(tiny_prepared, tmp_path, capfd):

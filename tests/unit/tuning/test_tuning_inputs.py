@@ -3,6 +3,7 @@
 import msgspec
 
 from feedrate import paths
+from feedrate.config.digest import DigestCache
 from feedrate.config.plan import make_plan
 from feedrate.config.store import store_spec
 from feedrate.plan_inputs import Inputs
@@ -10,11 +11,11 @@ from feedrate.tuning.__main__ import short
 from feedrate.tuning.drain import with_loader
 
 
-def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(project):
-    plan = make_plan(project)
+def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(project, tmp_path):
+    plan, cache = make_plan(project), DigestCache(tmp_path / "digests.json")
     key, spec = next(iter(plan.runs.items()))
     scaled = with_loader(spec, decode="host", scaled_decode=True)
-    asked = Inputs(msgspec.structs.replace(plan, runs={key: scaled})).of_tuning("cpu")
+    asked = Inputs(msgspec.structs.replace(plan, runs={key: scaled}), cache).of_tuning("cpu")
     cached = with_loader(short(scaled), decode="cache").settings
     assert asked == [paths.STORE.format(dataset=spec.dataset, store=store_spec(cached).key)]
-    assert asked == Inputs(plan).of_tuning("cpu")
+    assert asked == Inputs(plan, cache).of_tuning("cpu")

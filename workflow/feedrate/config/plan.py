@@ -18,13 +18,7 @@ from feedrate.config.load import all_of, convert, load, read_yaml
 from feedrate.config.loading import loader_faults
 from feedrate.config.published import Published, read_published
 from feedrate.config.resolve import adapt_keys, adapted
-from feedrate.config.settings import (
-    Launcher,
-    Protocol,
-    RunSpec,
-    Settings,
-    StudyProtocol,
-)
+from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.workflow import WorkflowConfig
@@ -148,6 +142,28 @@ def make_plan(project: Project) -> Plan:
     return Plan(runs=runs, unsupported=unsupported)
 
 
+def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
+    """Minutes that a job may take, by study and device."""
+    return {
+        name: {
+            device: _protocol(project, name, device).timeout_min
+            for device in project.config.devices
+        }
+        for name in project.studies
+    }
+
+
+def study_settings(project: Project, name: str, device: str) -> Settings:
+    """A study's settings, adapted for a device, before any level."""
+    config, study, entry = project.config, project.studies[name], project.devices[device]
+    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
+    others = config.checkpoint_model not in (None, settings["model"]["name"])
+    if config.checkpoint is not None and not others:
+        revision = config.checkpoint_revision
+        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
+    return convert(settings, Settings, f"config/studies/{name}.yaml, adapted for {device}")
+
+
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
     """Whether the run leaves a model behind, which is then scored and gets a card."""
     pushed = config.push_to_hub is not None and spec.repeat == 1
@@ -202,16 +218,9 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
 
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """What all runs of a study on a device share: its settings and protocol, adapted."""
-    config, study, entry = project.config, project.studies[name], project.devices[device]
-    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
-    others = config.checkpoint_model not in (None, settings["model"]["name"])
-    if config.checkpoint is not None and not others:
-        revision = config.checkpoint_revision
-        settings["model"] |= {"checkpoint": config.checkpoint, "revision": revision}
-    origin = f"config/studies/{name}.yaml, adapted for {device}"
-    whole = convert(settings, Settings, origin)
+    entry, whole = project.devices[device], study_settings(project, name, device)
     return RunSpec(
-        task=study.task,
+        task=project.studies[name].task,
         study=name,
         device=device,
         kind=entry.kind,
@@ -223,7 +232,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
         levels={},
         repeat=1,
         seed=protocol.seed,
-        dataset=config.dataset,
+        dataset=project.config.dataset,
         settings=whole,
         protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
     )

@@ -225,17 +225,21 @@ class Protocol(Strict, kw_only=True):
     save_checkpoints: Annotated[
         bool, Meta(description="Keep the final weights and a checkpoint to resume from.")
     ] = False
-    timeout_min: Annotated[
-        Positive, Meta(description="A job that takes longer is stopped and recorded as failed.")
-    ] = 240.0
+
+
+TIMEOUT_MIN = 240.0
+"""Minutes that a job may take where its study says nothing else."""
 
 
 class StudyProtocol(Protocol, kw_only=True):
     """How a study is measured; the same for all devices unless adapted. What is added here is not
-    part of a run's identity: one more repeat leaves the others as they are."""
+    part of a run's identity: one more repeat, or more time, leaves the others as they are."""
 
     repeats: Annotated[Count, Meta(description="Runs of every cell, interleaved.")] = 3
     seed: Annotated[Natural, Meta(description="Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
+    timeout_min: Annotated[
+        Positive, Meta(description="A job that takes longer is stopped and recorded as failed.")
+    ] = TIMEOUT_MIN
 
 
 class Settings(Strict, kw_only=True):

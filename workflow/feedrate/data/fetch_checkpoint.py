@@ -15,10 +15,8 @@ from feedrate.data.cli import run_command
 from feedrate.data.manifest import DataError
 from feedrate.data.sources.hub import download
 from feedrate.data.swap import replaced_folder
+from feedrate.data.weights import PATTERNS
 from feedrate.files import digest_file, write_json
-
-PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
-"""Weights, configuration and tokenizers; never a pickle."""
 
 
 def fetch_checkpoint(name: str, revision: str, out: Path) -> int:

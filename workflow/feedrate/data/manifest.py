@@ -78,7 +78,7 @@ def check_prepared(folder: Path) -> Manifest:
     """
     manifest = read_manifest(folder / MANIFEST)
     for name, sha256 in manifest.files.items():
-        _check_file(folder, name, sha256, size=None)
+        check_file(folder, name, sha256)
     listed: dict[str, dict[str, Any]] = json.loads((folder / CHECKSUMS).read_text("utf-8"))
     digest = images_digest({path: entry["sha256"] for path, entry in listed.items()})
     total = sum(entry["size"] for entry in listed.values())
@@ -89,14 +89,18 @@ def check_prepared(folder: Path) -> Manifest:
     ):
         raise _different(folder, CHECKSUMS, "does not match the manifest")
     for name, entry in sorted(listed.items()):
-        _check_file(folder, name, entry["sha256"], entry["size"])
+        check_file(folder, name, entry["sha256"], entry["size"])
     present = {p.relative_to(folder).as_posix() for p in (folder / IMAGES).rglob("*.jpg")}
     for name in sorted(present - listed.keys()):
         raise _different(folder, name, "is not in the manifest")
     return manifest
 
 
-def _check_file(folder: Path, name: str, sha256: str, size: int | None) -> None:
+def check_file(folder: Path, name: str, sha256: str, size: int | None = None) -> None:
+    """Hold one file of a folder against its SHA-256 and, where given, its size in bytes.
+
+    Raises DataError that names it and says what to do.
+    """
     path = folder / name
     try:
         if size is not None and path.stat().st_size != size:

@@ -15,7 +15,7 @@ from msgspec import Meta
 from feedrate.config.base import Strict
 from feedrate.config.settings import Settings
 from feedrate.config.store import StoreSpec, store_spec
-from feedrate.data.manifest import MANIFEST, DataError
+from feedrate.data.manifest import MANIFEST, DataError, check_file
 from feedrate.files import digest_file
 
 INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
@@ -71,15 +71,4 @@ def check_store(folder: Path) -> None:
     Raises DataError that names the first file that differs and says what to do.
     """
     for name, sha256 in index_of(folder).files.items():
-        try:
-            same = digest_file(folder / name) == sha256
-        except OSError as error:
-            raise DataError(
-                f"{folder / name} cannot be read ({error.strerror}): delete the folder {folder} "
-                "and run again"
-            ) from None
-        if not same:
-            raise DataError(
-                f"{folder / name} has other contents than recorded: delete the folder {folder} "
-                "and run again"
-            )
+        check_file(folder, name, sha256)

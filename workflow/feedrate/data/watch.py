@@ -1,4 +1,5 @@
-"""What changed in a dataset's files since they were fetched; light enough for every plan."""
+"""What changed in files that runs rest on, since they were fetched or last used; light enough for
+every plan."""
 
 import json
 import stat
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from feedrate.config.digest import DigestCache
+from feedrate.data.weights import PATTERNS
 from feedrate.files import digest_file, digest_value
 
 _SHORT = 16
@@ -41,6 +43,16 @@ def folder_state(path: Path, cache: DigestCache) -> str:
         return "absent"
     files = {str(f.relative_to(path)): _state(f, cache) for f in _visible(path)}
     return digest_value(files)[:_SHORT]
+
+
+def weights_state(folder: Path, cache: DigestCache) -> str:
+    """A digest of the names and contents of the files in `folder` that a model is read from.
+
+    "absent" where there is none. What is beside them, as a model's card, does not count.
+    """
+    files = {file for pattern in PATTERNS for file in folder.glob(pattern)}
+    states = {file.name: _state(file, cache) for file in sorted(files)}
+    return digest_value(states)[:_SHORT] if states else "absent"
 
 
 def _visible(folder: Path) -> Iterator[Path]:

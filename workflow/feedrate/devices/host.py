@@ -20,7 +20,10 @@ PACKAGES = (
 """Packages whose version may change a measurement."""
 
 TRAINING_MODULE = "feedrate.train.worker"
-"""The module that training processes run, by which others on the host are recognised."""
+"""The module that training processes run."""
+
+WORKERS = (TRAINING_MODULE, "feedrate.quality.worker", "feedrate.tuning.drain")
+"""What trains, scores and drains loaders: so are other jobs on the host recognised."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 themselves: by tiles, or by vectors."""
@@ -83,9 +86,9 @@ def bf16_instructions(proc: Path = PROC) -> list[str]:
 
 
 def other_training_jobs(proc: Path = PROC) -> int:
-    """Training processes of feedrate on this host, ours not yet among them."""
+    """Processes of feedrate that train, score or drain on this host, ours not yet among them."""
     return sum(
-        TRAINING_MODULE in _read(folder / "cmdline").split("\0")
+        any(word in WORKERS for word in _read(folder / "cmdline").split("\0"))
         for folder in proc.iterdir()
         if folder.name.isdigit()
     )

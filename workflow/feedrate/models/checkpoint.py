@@ -14,6 +14,22 @@ def is_on_hub(name: str) -> bool:
     return name[:1] not in (".", "/", "~") and not Path(name).is_dir()
 
 
+def local_folder(settings: ModelSettings) -> Path | None:
+    """The folder that `model.checkpoint` names; None for one of the hub, or none at all."""
+    name = settings.checkpoint
+    return Path(name).expanduser() if name and not is_on_hub(name) else None
+
+
+def fetched_index(settings: ModelSettings) -> Path | None:
+    """fetched.json of a hub checkpoint that the workflow has fetched; None: it has not."""
+    name = settings.checkpoint
+    if not name or not is_on_hub(name):
+        return None
+    key = paths.checkpoint_key(name, settings.revision)
+    fetched = Path(paths.CHECKPOINT.format(checkpoint=key))
+    return fetched if fetched.is_file() else None
+
+
 def find_checkpoint(settings: ModelSettings) -> str:
     """The folder or hub name of `model.checkpoint`; raises ModelError for a folder without weights.
 
@@ -22,9 +38,8 @@ def find_checkpoint(settings: ModelSettings) -> str:
     name = settings.checkpoint or ""
     folder = Path(name).expanduser()
     if is_on_hub(name):
-        key = paths.checkpoint_key(name, settings.revision)
-        fetched = Path(paths.CHECKPOINT.format(checkpoint=key))
-        if not fetched.is_file():
+        fetched = fetched_index(settings)
+        if fetched is None:
             return name
         folder = fetched.parent
     if not folder.is_dir():

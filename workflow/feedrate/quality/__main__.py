@@ -19,11 +19,13 @@ import msgspec
 
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
+from feedrate.config.timeouts import timeout_min
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.leash import SUPERVISOR, die_with_parent, supervisor
 from feedrate.failure import LOST
 from feedrate.files import write_json
+from feedrate.host_lock import host_lock, lock_path
 from feedrate.secrets import Masker
 
 SCHEMA = 1
@@ -48,10 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {"attempt": options.attempt, "seconds": round(time.monotonic() - began, 3)}
         write_json(options.out, {"schema": SCHEMA, **told, **answer})
     except (ConfigError, OSError) as error:
-        print(f"feedrate.quality: {error}", file=sys.stderr)
+        _tell(f"{error}")
         return 1
     if answer["status"] != "ok":
-        print(f"feedrate.quality: not scored: {answer['cause']}", file=sys.stderr)
+        _tell(f"not scored: {answer['cause']}")
     return 0
 
 
@@ -80,7 +82,7 @@ def lacks(outcome: Path, model: Path) -> str:
 
 
 def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
-    """The answer of one process, which runs in the device's own software."""
+    """The answer of one process, which runs in the device's own software, alone on this host."""
     alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher="single")
     folder = options.out.parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".quality-") as name:
@@ -88,13 +90,15 @@ def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
         write_json(scratch / "spec.json", msgspec.to_builtins(alone))
         try:
             job = launch.prepare(alone, worker(options, scratch), folders(options), os.environ)
-            ended = subprocess.run(
-                job.command,
-                env={**job.environment, SUPERVISOR: supervisor()},
-                check=False,
-                timeout=spec.protocol.timeout_min * 60,
-                preexec_fn=die_with_parent,  # no thread of ours runs yet
-            )
+            with host_lock(lock_path(), _tell) as lock:
+                ended = subprocess.run(
+                    job.command,
+                    env={**job.environment, SUPERVISOR: supervisor()},
+                    check=False,
+                    timeout=timeout_min(spec) * 60,
+                    pass_fds=[lock],
+                    preexec_fn=die_with_parent,  # no thread of ours runs yet
+                )
         except (DeviceError, OSError, subprocess.SubprocessError) as error:
             return {"status": "failed", "cause": Masker()(str(error))}
         answer = scratch / "answer.json"
@@ -116,6 +120,10 @@ def folders(options: argparse.Namespace) -> list[Path]:
     """What the worker reads and writes."""
     others = [options.winoground.parent] if options.winoground else []
     return [options.out.parent, options.model, options.data.parent, *others]
+
+
+def _tell(text: str) -> None:
+    print(f"feedrate.quality: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,7 @@ from feedrate.report import text
 from feedrate.report.grid import told
 from feedrate.report.rows import CellRow
 from feedrate.report.settings import StudySettings
-from feedrate.results.settings import WORKERS
-
-DECODE = "loader.decode"
-"""The setting whose factor tells ways of loading apart."""
+from feedrate.results.settings import DECODE, WORKERS
 
 
 def loaders_alone(settings: StudySettings, cells: Sequence[CellRow]) -> str:

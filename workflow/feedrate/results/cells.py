@@ -144,6 +144,7 @@ def _verdict(row: Row, group: Sequence[Row], facts: CollectStudy, memory_gib: fl
                 world_size=row["world_size"],
                 workers=group[0]["loader_workers"],
                 cores=row["cores_granted"] if group[0].get("oversubscribed") else None,
+                decodes_on_device=group[0]["decodes_on_device"],
             ),
             facts.thresholds,
         )

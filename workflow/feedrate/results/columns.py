@@ -76,6 +76,7 @@ RUNS = (
     _integer("gradient_accumulation", "", "Micro-steps per optimizer step."),
     _integer("world_size", "", "Devices in the job, and so ranks."),
     _integer("loader_workers", "", "Loader processes a rank, whatever sets them."),
+    _flag("decodes_on_device", "Whether the device decodes; then a thread at least loads beside."),
     _flag("oversubscribed", "Whether a host's ranks have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's last, smaller batch is trained on."),
     _text("precision", "fp32, bf16, fp16, fp8, bf16_full or fp16_full."),

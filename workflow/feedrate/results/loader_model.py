@@ -164,11 +164,14 @@ def _from_ceilings(
 
 
 def _published(name: str, study: PublishedStudy, factor: str) -> list[Series]:
-    """Headline rows; a row that names no level at all is of no cell."""
+    """Headline rows; a row that names no level at all is of no cell, and cells that decode on the
+    device have no workers for the model to count."""
     rows: dict[tuple[str, str, int], list[Row]] = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
             levels = {f: (study.baseline | row.levels)[f] for f in study.factors}
+            if study.decodes_on_device(row.device, levels):
+                continue
             cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
             rows.setdefault((f"published {row.edition}", row.device, row.count), []).append(cell)
     return [
@@ -182,7 +185,8 @@ def _ours(name: str, study: PublishedStudy, factor: str, cells: Iterable[Row]) -
     rows: dict[tuple[str, int], list[Row]] = {}
     kept = ("cell", "samples_per_s", "loader_samples_per_s", "model_samples_per_s", *study.factors)
     for cell in cells:
-        if cell["study"] == name and cell["status"] == "ok":
+        loads = cell["study"] == name and cell["status"] == "ok"
+        if loads and not study.decodes_on_device(cell["device"], cell):
             key = (cell["device"], cell["world_size"] or 1)
             rows.setdefault(key, []).append({column: cell[column] for column in kept})
     return [

@@ -73,7 +73,8 @@ def run_row(record: Record, path: str) -> Row:
         train, model = record.spec.settings.train, record.spec.settings.model
         loader, ranks = record.spec.settings.loader, record.spec.count // record.spec.nodes
         # Of a device's decoder the workers are threads that wait for files.
-        loading = 0 if loader.decode == "device" else loader.workers * ranks
+        on_device = loader.decode == "device"
+        loading = 0 if on_device else loader.workers * ranks
         row |= {
             "task": record.spec.task,
             "batch_size": train.batch_size,
@@ -81,6 +82,7 @@ def run_row(record: Record, path: str) -> Row:
             "precision": train.precision,
             "world_size": record.spec.count,
             "loader_workers": loader.workers,
+            "decodes_on_device": on_device,
             "oversubscribed": loading > (record.provenance.cores_granted or loading),
             "keeps_last_batch": loader.last_batch == "keep",
             "model": f"{model.name}-{model.size}",

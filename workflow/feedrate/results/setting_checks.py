@@ -98,10 +98,10 @@ def data(e: Evidence) -> Finding:
 
 
 def alone(e: Evidence) -> Finding:
-    """No other training ran on the host at the start."""
+    """No other job of feedrate ran on the host at the start: no training, scoring or draining."""
     others = e.observed.other_training_jobs
     if others is None:
-        return True, "Other training jobs on the host were not looked for."
+        return True, "Other jobs of feedrate on the host were not looked for."
     if others:
-        return False, f"Other training jobs ran on the host at the start: {others}."
-    return True, "No other training job ran on the host at the start."
+        return False, f"Other jobs of feedrate ran on the host at the start: {others}."
+    return True, "No other job of feedrate ran on the host at the start."

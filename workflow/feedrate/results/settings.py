@@ -9,13 +9,16 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.base import Count, Level, Name, Positive, Strict
+from feedrate.config.base import Count, Level, Name, Positive, Strict, level_text
 from feedrate.config.device import Device, Peak
-from feedrate.config.plan import Plan, Project, Unsupported
+from feedrate.config.plan import Plan, Project, Unsupported, study_settings
 from feedrate.config.study import Claim, Factor, Thresholds
 
 WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
+
+DECODE = "loader.decode"
+"""The setting that tells ways of loading apart."""
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,20 @@ class PublishedStudy(StudyFacts, kw_only=True):
     """A study with its published numbers."""
 
     published: list[PublishedFacts]
+    decoding: list[Name] = []
+    """Devices that decode themselves, where no factor says otherwise."""
+
+    def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
+        """Whether the device decodes in the cell with these levels. Then threads load beside the
+        model, one at least, and there is no cell without workers."""
+        found = device in self.decoding
+        for name, factor in self.factors.items():
+            level = levels[name]
+            bundle = factor.bundles.get(level_text(level), {})
+            sets = {factor.sets: level} if factor.sets else bundle
+            if DECODE in sets:
+                found = sets[DECODE] == "device"
+        return found
 
 
 class ClaimStudy(PublishedStudy, kw_only=True):
@@ -158,7 +175,14 @@ def fit_settings(project: Project) -> dict[str, Any]:
     """`--settings` of feedrate.results.loader_model."""
     studies = {
         name: PublishedStudy(
-            factors=study.factors, baseline=study.baseline, published=_published(project, name)
+            factors=study.factors,
+            baseline=study.baseline,
+            published=_published(project, name),
+            decoding=[
+                device
+                for device in project.devices
+                if study_settings(project, name, device).loader.decode == "device"
+            ],
         )
         for name, study in project.studies.items()
     }

@@ -22,6 +22,13 @@ class Limits(NamedTuple):
     workers: int
     cores: int | None = None
     """That the job was granted on a host, where they are fewer than its loader processes."""
+    decodes_on_device: bool = False
+    """Threads load beside the model then, one at least, whatever `workers` says."""
+
+    @property
+    def serial(self) -> bool:
+        """Whether the process that trains loads too."""
+        return self.workers == 0 and not self.decodes_on_device
 
 
 class Verdict(NamedTuple):
@@ -71,7 +78,7 @@ def _decide(
         return "communication-bound", "There is little wait, but the ranks together are slower"
     if faster_alone:
         return "mixed", "There is little wait, yet the model alone is faster"
-    if limits.workers == 0:
+    if limits.serial:
         return "compute-bound", "Loading hardly adds to the step"
     if drain is None:
         return "undecided", "There is little wait, but the loader alone was not measured"
@@ -87,7 +94,7 @@ def _figures(limits: Limits, replay: float | None, drain: float | None) -> str:
         parts.append(f"the model alone runs at {replay:.2f} times the measured rate")
     if drain is not None:
         parts.append(f"the loader alone at {drain:.2f} times")
-    if limits.workers == 0:
+    if limits.serial:
         parts.append("with no worker the loader is serial, so its time adds to the model's")
     if limits.cores is not None:
         each = " a rank" * (limits.world_size > 1)

@@ -12,19 +12,22 @@ from typing import Any
 import msgspec
 
 from feedrate.config.settings import RunSpec
+from feedrate.config.timeouts import timeout_min
 from feedrate.data.manifest import DataError, check_prepared
 from feedrate.data.stored import check_store, store_folder
+from feedrate.data.weights import check_fetched
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
+from feedrate.host_lock import host_lock, lock_path
+from feedrate.models.checkpoint import fetched_index
 from feedrate.secrets import Masker
 from feedrate.train import outcome as outcomes
 from feedrate.train.claim import Claim, LostClaim, history, newest, seize
 from feedrate.train.finished import adopt
 from feedrate.train.holder import this_process
-from feedrate.train.host_lock import host_lock, lock_path
 from feedrate.train.judge import MachineFault, Status, judge
-from feedrate.train.ladder import NOT_TRIED, pruned_by
+from feedrate.train.ladder import Made, not_tried, pruned_by
 from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
 from feedrate.train.progress import ProgressLine
 from feedrate.train.supervise import Interrupted, Watch, run_processes
@@ -89,11 +92,15 @@ class Attendance:
         """Bring the run to its outcome, holding the claim."""
         if self._have(claim, met, self._me.since):
             return
-        if cell := pruned_by(self._spec, self._run):
-            cause = f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
+        made = Made(self._me.identity.source, self._me.identity.data)
+        if cell := pruned_by(self._spec, made, self._run):
             status: Status = "out_of_memory"
             outcome = outcomes.without_run(
-                self._me.identity, self._options, cause, status=status, infrastructure=False
+                self._me.identity,
+                self._options,
+                not_tried(cell),
+                status=status,
+                infrastructure=False,
             )
             self._give_up(claim, outcome)
             return
@@ -121,7 +128,7 @@ class Attendance:
             self._progress.tell(f"another job of this run has finished it: {outcome['status']}")
             return True
         earlier = (sight for sight in history(self._run) if sight.number < claim.number)
-        verdict = verdict_of(earlier, self._me.identity, since, self._me.job)
+        verdict = verdict_of(self._run, earlier, self._me.identity, since, self._me.job)
         if verdict:
             outcome = outcomes.without_run(
                 self._me.identity,
@@ -167,10 +174,10 @@ class Attendance:
         state, facts = machine_state(), outcomes.facts(self._me.identity, self._options)
         started, start_s = datetime.now(UTC), time.monotonic()
         ending, peak_gib = run_processes(
-            self._spec,
             attempt,
             launch.command,
             launch.environment,
+            limit_min=timeout_min(self._spec),
             lock=lock,
             watch=self._watch,
             progress=self._progress,
@@ -206,13 +213,15 @@ class Attendance:
 
 
 def _broken(spec: RunSpec, prepared: Path) -> DataError | None:
-    """What is wrong with the data that the run reads; looked at before any claim, as it may take
-    minutes."""
-    store = store_folder(spec.settings, prepared)
+    """What is wrong with the data and the fetched weights that the run reads; looked at before any
+    claim, as it may take minutes."""
+    store, fetched = store_folder(spec.settings, prepared), fetched_index(spec.settings.model)
     try:
         check_prepared(prepared)
         if store:
             check_store(store)
+        if fetched:
+            check_fetched(fetched)
     except DataError as error:
         return error
     return None

@@ -35,7 +35,8 @@ class Ending:
     """How the job's processes ended."""
 
     exit_code: int
-    timed_out: bool = False
+    stopped_after_min: float | None = None
+    """The time that a job may take, where it took longer."""
     oom_kills: int = 0
     """Processes that the kernel killed for want of memory meanwhile, on the whole host."""
     disk_full: bool = False
@@ -62,7 +63,7 @@ def judge(spec: RunSpec, run: Path, ending: Ending) -> Verdict:
         raise MachineFault(str(fault["message"]))
     if ending.disk_full or any(DISK_FULL.search(line) for line in ending.tail[-40:]):
         raise MachineFault(f"the disk that holds {run} is full")
-    cause = _cause(spec, ending, errors)
+    cause = _cause(ending, errors)
     if results_are_out(spec, ranks):
         ended = all(any(e.get("ok") for e in _named(events, "end")) for events in ranks)
         if ended and not ending.exit_code:
@@ -85,9 +86,9 @@ def results_are_out(spec: RunSpec, ranks: Sequence[Sequence[Event]]) -> bool:
     return bool(_named(ranks[0], "trainer")) and len(_named(ranks[0], "evaluation")) >= evaluations
 
 
-def _cause(spec: RunSpec, ending: Ending, errors: Sequence[Event]) -> str:
-    if ending.timed_out:
-        return f"stopped after {spec.protocol.timeout_min:g} min (protocol.timeout_min)"
+def _cause(ending: Ending, errors: Sequence[Event]) -> str:
+    if ending.stopped_after_min is not None:
+        return f"stopped after {ending.stopped_after_min:g} min (protocol.timeout_min)"
     memory = next((e for e in errors if e.get("out_of_memory")), None)
     own = memory or next((e for e in errors if not _PEER_GONE.search(str(e["message"]))), None)
     killed = _killed(ending)

@@ -7,11 +7,13 @@ is longer. Memory that did not suffice is a result, and so is the longest time t
 import contextlib
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from feedrate.cluster import slurm
 from feedrate.train.claim import Sight
 from feedrate.train.holder import Identity
 from feedrate.train.judge import Verdict
+from feedrate.train.workspace import OUTCOME
 
 TIMEOUT = "TIMEOUT"
 
@@ -19,11 +21,14 @@ NEAR_MIN = 1.0
 """A job stopped so shortly before its limit was stopped for it: a site may warn ahead."""
 
 
-def verdict_of(earlier: Iterable[Sight], wanted: Identity, since: str, job: str) -> Verdict | None:
+def verdict_of(
+    run: Path, earlier: Iterable[Sight], wanted: Identity, since: str, job: str
+) -> Verdict | None:
     """The outcome that the earlier tries make certain; None where another try may do better.
 
-    `earlier`: the claims on the run before this one's, newest first; those count that a driver
-    which began at `since` made for what is `wanted`. `job`: Slurm's number of this try's job.
+    `earlier`: the claims on the run (its folder is `run`) before this one's, newest first; those
+    count that a driver which began at `since` made for what is `wanted`. `job`: Slurm's number of
+    this try's job.
     """
     tries = {
         sight.holder.job: sight
@@ -42,7 +47,8 @@ def verdict_of(earlier: Iterable[Sight], wanted: Identity, since: str, job: str)
         return Verdict(
             "out_of_memory",
             f"Slurm killed the job for want of host memory: its limit{asked} on {last.nodes} did "
-            "not suffice (job.memory_gib of the device, or mem_mb in the profile)",
+            "not suffice; to try it with more, raise job.memory_gib of the device, or mem_mb in "
+            f"the profile, and call again with --forcerun {run / OUTCOME}",
         )
     if last.state == TIMEOUT:
         limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]

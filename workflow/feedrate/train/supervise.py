@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from feedrate.config.settings import RunSpec
 from feedrate.devices.host import oom_kills
 from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent, supervisor
 from feedrate.secrets import Masker
@@ -80,19 +79,19 @@ class Watch:
 
 
 def run_processes(
-    spec: RunSpec,
     attempt: Path,
     command: list[str],
     environment: dict[str, str],
     *,
+    limit_min: float,
     lock: int,
     watch: Watch,
     progress: ProgressLine,
 ) -> tuple[Ending, float | None]:
     """Run `command` to its end: how it ended, and the peak of all its processes' memory in GiB.
 
-    `lock` is inherited by the processes. Whatever happens, none of them is alive afterwards.
-    Raises Interrupted where `watch` says so.
+    After `limit_min` they are stopped. `lock` is inherited by the processes. Whatever happens, none
+    of them is alive afterwards. Raises Interrupted where `watch` says so.
     """
     adopt_orphans()
     killed_before = oom_kills()
@@ -106,7 +105,7 @@ def run_processes(
         progress.update(tail.read())
 
     try:
-        timed_out = not _wait(process, spec.protocol.timeout_min * 60, watch, look)
+        ended = _wait(process, limit_min * 60, watch, look)
     finally:
         stop_descendants()
         exit_code = process.wait()
@@ -116,7 +115,7 @@ def run_processes(
         watch.check()
     ending = Ending(
         exit_code=exit_code,
-        timed_out=timed_out,
+        stopped_after_min=None if ended else limit_min,
         oom_kills=oom_kills() - killed_before,
         disk_full=pump.disk_full,
         tail=list(pump.tail),

@@ -23,6 +23,7 @@ from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.files import write_json, write_text
+from feedrate.host_lock import host_lock, lock_path
 from feedrate.tuning import say
 from feedrate.tuning.advice import Choice, Loader, Model, Refused, Run, choose
 from feedrate.tuning.drain import answer_file, with_loader
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = short(convert_text(options.spec, RunSpec, "--spec"))
         lines, numbers = tune(spec, options.data, options.out.parent)
     except (ConfigError, DeviceError, TuningError) as error:
-        print(f"feedrate.tuning: {error}", file=sys.stderr)
+        _tell(f"{error}")
         return 1
     write_json(options.out.with_name("tuning.json"), numbers)
     write_text(options.out, "\n".join(lines) + "\n")
@@ -171,14 +172,24 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
-    """The rates of all loaders, by as many processes as the run has ranks."""
+    """The rates of all loaders, by as many processes as the run has ranks, alone on this host.
+
+    The lock is held for the drain only: the runs before and after it take it themselves.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / "spec.json", msgspec.to_builtins(spec))
     module = ["feedrate.tuning.drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     try:
-        subprocess.run(job.command, env=job.environment, check=True, timeout=DRAIN_TIMEOUT_S)
+        with host_lock(lock_path(), _tell) as lock:
+            subprocess.run(
+                job.command,
+                env=job.environment,
+                check=True,
+                timeout=DRAIN_TIMEOUT_S,
+                pass_fds=[lock],
+            )
     except subprocess.TimeoutExpired as error:
         raise TuningError(
             f"the loaders alone were not measured within {DRAIN_TIMEOUT_S} s"
@@ -213,6 +224,10 @@ def gather(files: Sequence[Path]) -> Drained:
         if len(ranks) == len(files)
     ]
     return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
+
+
+def _tell(text: str) -> None:
+    print(f"feedrate.tuning: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One training job on a host at a time: two would measure each other."""
+"""One job at a time on a host that trains, scores or drains: two would measure each other."""
 
 import contextlib
 import fcntl
@@ -32,7 +32,7 @@ def host_lock(
         while not _take(descriptor):
             if not told:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                tell(f"waiting: another training job runs on this host (pid {holder})")
+                tell(f"waiting: another job of feedrate runs on this host (pid {holder})")
                 told = True
             check()
             time.sleep(POLL_S)
