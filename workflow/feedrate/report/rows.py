@@ -56,7 +56,6 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     usd_per_million_samples: float | None = None
     mfu: float | None = None
     tflops_per_device: float | None = None
-    loss_last: float | None = None
     loss_end: float | None = None
     loss_shift: float | None = None
     loss_seeds: float | None = None
