@@ -180,6 +180,7 @@ FIT = (
     _text("study", "Study."),
     _text("origin", "Where the rates are from: `here`, or `published` and the edition."),
     *_CELL[1:],
+    _text("series", "What tells the device's fits apart: cells of one share Tc and Td."),
     _integer("loader_workers", "", "Loader processes a rank in this cell."),
     _integer("world_size", "", "Devices in the job."),
     _number("samples_per_s", "samples/s", "Rate of the job that the model is fitted to."),
