@@ -16,6 +16,12 @@ def test_the_registered_model_passes():
         check_model(make_job(device="gaudi2"), model, GAUDI2)
 
 
+def test_the_start_of_another_name_is_another_model():
+    h100 = {MODEL_PATTERNS: json.dumps({"h100": "NVIDIA H100"})}
+    with pytest.raises(DeviceError, match="got 'NVIDIA H100 PCIe'"):
+        check_model(make_job(device="h100"), "NVIDIA H100 PCIe", h100)
+
+
 def test_another_model_is_told_with_both_names():
     with pytest.raises(
         DeviceError, match=r"asked for gaudi2 \(model_pattern .*\) and got 'HL-325L'"
@@ -23,7 +29,9 @@ def test_another_model_is_told_with_both_names():
         check_model(make_job(device="gaudi2"), "HL-325L", GAUDI2)
 
 
-@pytest.mark.parametrize("environment", [{}, GAUDI2, {MODEL_PATTERNS: '{"h100": "H100"}'}])
+@pytest.mark.parametrize(
+    "environment", [{}, GAUDI2, {MODEL_PATTERNS: '{"h100": "NVIDIA H100 80GB HBM3"}'}]
+)
 def test_without_a_pattern_any_model_passes(environment):
     check_model(make_job(device="cpu"), "Made Up 9000", environment)
 

@@ -10,7 +10,7 @@ from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
 
 DEVICE = DeviceFacts(
-    model_pattern="H100",
+    model_pattern="NVIDIA H100 80GB HBM3",
     peaks=[Peak(precision="bf16", datasheet_tflops=989, achievable_tflops=790, source="x")],
 )
 
@@ -54,7 +54,7 @@ def test_provenance_comes_from_the_supervisor_and_the_first_rank(tmp_path):
     ("kind", "changes", "check"),
     [
         ("start", {"world_size": 1}, "world_size"),
-        ("start", {"device_model": "NVIDIA A100"}, "device_model"),
+        ("start", {"device_model": "NVIDIA A100-SXM4-80GB"}, "device_model"),
         ("data", {"decode": "device"}, "decode_path"),
         ("data", {"digest": "e" * 64}, "data_digest"),
         ("step", {"loss": float("nan")}, "loss_finite"),
@@ -171,7 +171,7 @@ def test_without_the_event_the_trainers_files_are_read(tmp_path):
 def test_the_command_writes_a_record_that_reads_back(tmp_path, capsys):
     run = write_run(tmp_path / "run")
     device = (
-        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': 'H100', 'peaks': [], "
+        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': '.*H100.*', 'peaks': [], "
         "'price_usd_per_hour': None}"
     )
     arguments = ["--run", str(run), "--device", device, "--out", str(run / "record.json")]

@@ -158,7 +158,7 @@ def test_jobs_are_told_the_driver_and_its_host(folder, environment):
 def test_jobs_are_told_which_model_each_device_is(folder, environment):
     driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
     told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
-    assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
+    assert told == {"h100": "NVIDIA H100 80GB HBM3", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
 
 
 @pytest.mark.parametrize(

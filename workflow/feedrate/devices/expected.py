@@ -2,9 +2,9 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping
 
+from feedrate.config.device import is_called
 from feedrate.config.settings import RunSpec
 from feedrate.devices.base import DeviceError
 
@@ -29,7 +29,7 @@ def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.e
         pattern = json.loads(environment.get(MODEL_PATTERNS, "{}")).get(spec.device)
     except (ValueError, AttributeError):
         raise DeviceError(f"{MODEL_PATTERNS} is not JSON of {{device: pattern}}") from None
-    if pattern and not re.search(pattern, model):
+    if pattern and not is_called(model, pattern):
         raise DeviceError(
             f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
         )

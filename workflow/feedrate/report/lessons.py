@@ -37,9 +37,9 @@ def _reading(settings: StudySettings, fit: FitRow) -> str:
     if fit.max_error is None or fit.max_error <= POOR_FIT:
         return fit.reading
     return (
-        f"On {fit.called(settings.label(fit.device))} the model of two constants, which explains the "
-        f"published numbers, is off by up to {text.share(fit.max_error)}: something else counts there, such "
-        "as cores that workers and training share."
+        f"On {fit.called(settings.label(fit.device))} the model of two constants, which explains "
+        f"the published numbers, is off by up to {text.share(fit.max_error)}: something else "
+        "counts there, such as cores that workers and training share."
     )
 
 
