@@ -10,9 +10,11 @@ PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 FLOORS = (
     {"files", "paths"},
     {"config"},
+    {"secrets"},
+    {"endings"},
     {"cluster", "devices"},
     {"data"},
-    {"models", "failure", "secrets"},
+    {"models", "failure"},
     {"train", "quality"},
     {"infer"},
     {"results"},

@@ -22,6 +22,7 @@ from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.leash import SUPERVISOR, die_with_parent, supervisor
+from feedrate.endings import fail, tell
 from feedrate.failure import LOST
 from feedrate.files import write_json
 from feedrate.secrets import Masker
@@ -48,10 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {"attempt": options.attempt, "seconds": round(time.monotonic() - began, 3)}
         write_json(options.out, {"schema": SCHEMA, **told, **answer})
     except (ConfigError, OSError) as error:
-        print(f"feedrate.quality: {error}", file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     if answer["status"] != "ok":
-        print(f"feedrate.quality: not scored: {answer['cause']}", file=sys.stderr)
+        tell(parser.prog, f"not scored: {answer['cause']}")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.plan import cell_name
+from feedrate.endings import fail
 from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.rows import factor_kinds
@@ -255,8 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
         columns = with_factors(FIT, factor_kinds(dict(settings.studies), FIT))
         write_rows(options.out, columns, fit_rows(read_rows(options.cells, CELLS), settings))
     except (ConfigError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from feedrate.config.load import ConfigError, convert, convert_text
 from feedrate.config.settings import RunSpec
+from feedrate.endings import fail
 from feedrate.failure import LOST, classify
-from feedrate.secrets import Masker
-from feedrate.train.attend import FAULTS, Attendance
+from feedrate.train.attend import FAULTS, PROGRAM, Attendance
 from feedrate.train.supervise import Interrupted, Watch
 from feedrate.train.vigil import Claimed
 from feedrate.train.workspace import OUTCOME
@@ -42,17 +42,17 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             Attendance(spec, options, watch).to_the_end()
     except Interrupted as interruption:
-        return _fail(f"{interruption}", interruption.exit_code)
+        return fail(PROGRAM, interruption, interruption.exit_code)
     except (ConfigError, Claimed, *FAULTS) as error:
-        return _fail(f"{error}", 1)
+        return fail(PROGRAM, error)
     except OSError as error:
-        return _fail(classify(error).message, 1)
+        return fail(PROGRAM, classify(error).message)
     return 0
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.train", description="Run one training job.")
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run one training job.")
     parser.add_argument("--spec", required=True, help="a JSON file, or a mapping as Python literal")
     parser.add_argument("--data", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
@@ -111,11 +111,6 @@ def read_cause(file: str, out: Path) -> str:
     if outcome.resolve() not in found:
         raise ConfigError(f"{LOST}: {file} gives no cause for {outcome}; nothing is trained")
     return found[outcome.resolve()]
-
-
-def _fail(message: str, exit_code: int) -> int:
-    print(f"feedrate.train: {Masker()(message)}", file=sys.stderr)
-    return exit_code
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import argparse
 import os
 import shutil
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from feedrate.data.stored import check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
+from feedrate.endings import tell
 from feedrate.secrets import Masker
 from feedrate.train import outcome as outcomes
 from feedrate.train.claim import Claim, LostClaim, history, newest, seize
@@ -31,6 +31,8 @@ from feedrate.train.supervise import Interrupted, Watch, run_processes
 from feedrate.train.vigil import take
 from feedrate.train.workspace import give_up, keep_log, open_attempt, publish
 
+PROGRAM = "feedrate.train"
+"""What its lines on stderr begin with."""
 FAULTS = (DataError, DeviceError, MachineFault)
 """What the machine or the data is to blame for: another try may do better."""
 
@@ -111,7 +113,7 @@ class Attendance:
         except FAULTS as fault:
             if not self._is_last:
                 raise
-            print(f"feedrate.train: {Masker()(str(fault))}", file=sys.stderr)
+            tell(PROGRAM, fault)
             outcome = outcomes.without_run(self._me.identity, self._options, str(fault))
             self._give_up(claim, outcome)
 

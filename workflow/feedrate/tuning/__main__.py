@@ -22,6 +22,7 @@ from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
+from feedrate.endings import fail
 from feedrate.files import write_json, write_text
 from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings
@@ -64,12 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spec = short(convert_text(options.spec, RunSpec, "--spec"))
         published = convert_text(options.published, FitSettings, "--published")
         lines, numbers = tune(spec, options.data, options.out.parent)
-    except (ConfigError, DeviceError, TuningError) as error:
-        print(f"feedrate.tuning: {error}", file=sys.stderr)
-        return 1
-    lines += [*say.predictions(fit_rows([], published), printed(published))]
-    write_json(options.out.with_name("tuning.json"), numbers)
-    write_text(options.out, "\n".join(lines) + "\n")
+        lines += [*say.predictions(fit_rows([], published), printed(published))]
+        write_json(options.out.with_name("tuning.json"), numbers)
+        write_text(options.out, "\n".join(lines) + "\n")
+    except (ConfigError, DeviceError, TuningError, OSError) as error:
+        return fail(parser.prog, error)
     if not os.environ.get(SHOWN_LATER):
         print("\n".join(lines), flush=True)
     return 0
