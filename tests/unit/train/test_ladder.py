@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from training_jobs import Job, make_spec
 
-from feedrate.train.ladder import LADDERS, NOT_TRIED, pruned_by
+from feedrate import variables
+from feedrate.train.ladder import NOT_TRIED, pruned_by
 
 ORDER = {"study": {"size": ["tiny", "350M", "900M"], "batch": ["8", "16", "32", "128"]}}
-ENVIRONMENT = {LADDERS: json.dumps(ORDER)}
+ENVIRONMENT = {variables.LADDERS: json.dumps(ORDER)}
 
 
 def name(size, batch, strategy="ddp"):

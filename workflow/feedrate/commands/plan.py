@@ -4,7 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from feedrate import detect
+from feedrate import detect, variables
 from feedrate.commands.options import add_choices, config_arguments
 from feedrate.commands.snakemake import run_snakemake
 from feedrate.config.load import ConfigError
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
                 *("--logger", "feedrate", "--quiet", "host", *config_arguments(options)),
             ],
             held_back=True,
-            environment={dry_run.FOLDER: folder},
+            environment={variables.PLAN: folder},
         )
         if code:
             return code

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.commands.options import add_choices, config_arguments
 from feedrate.commands.snakemake import run_snakemake
 
@@ -19,7 +19,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     for old in Path().glob(paths.ADVICE.format(device="*")):
         old.unlink()
     arguments = ["--profile", options.profile, "tune", *passed_on, *config_arguments(options)]
-    code = run_snakemake(arguments, environment={"FEEDRATE_ADVICE_LATER": "1"})
+    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: "1"})
     for advice in sorted(Path().glob(paths.ADVICE.format(device="*"))):
         print(f"\n{advice.read_text(encoding='utf-8').rstrip()}")
     return code

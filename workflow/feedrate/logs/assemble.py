@@ -27,7 +27,7 @@ from feedrate.logs.trainer_files import (
     train_metrics,
 )
 from feedrate.logs.trainer_folder import read_trainer_folder
-from feedrate.paths import OUTCOME, SPEC, TRAIN_LOG
+from feedrate.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.results.checks import check_run
 from feedrate.results.evidence import Evidence, Observed
 from feedrate.results.record import (
@@ -41,8 +41,6 @@ from feedrate.results.record import (
 )
 from feedrate.results.settings import DeviceFacts
 
-TRAINER = "trainer"
-
 
 def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     """The record of the run in `run_dir`, whatever became of the job.
@@ -50,13 +48,13 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     Logs that cannot be read make the run `invalid` (or leave it as failed as it is). Raises
     LogError where spec.json is missing or no spec: then there is no telling what was run.
     """
-    spec = read_spec(run_dir / Path(SPEC).name)
-    log = read_log(run_dir / Path(TRAIN_LOG).name)
+    spec = read_spec(run_dir / SPEC_NAME)
+    log = read_log(run_dir / LOG_NAME)
     faults: list[str] = []
     outcome: Outcome | None = None
     ranks: dict[int, RankEvents] = {}
     try:
-        outcome = read_outcome(run_dir / Path(OUTCOME).name)
+        outcome = read_outcome(run_dir / OUTCOME_NAME)
         ranks = read_run_events(run_dir)
     except LogError as error:
         faults.append(one_line(str(error)))
@@ -88,7 +86,7 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
         if first.data
         else PixelDistance(),
         trainer=_trainer(first, run_dir),
-        evaluation=_evaluation(first, run_dir / TRAINER),
+        evaluation=_evaluation(first, run_dir / TRAINER_NAME),
         checks=checks,
         provenance=_provenance(outcome, first),
     )
@@ -194,10 +192,10 @@ def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
     Of optimum-habana's metrics only the files keep `total_flos`.
     """
     if first.trainer and first.trainer.metrics:
-        metrics = train_metrics(run_dir / TRAINER) | first.trainer.metrics
+        metrics = train_metrics(run_dir / TRAINER_NAME) | first.trainer.metrics
         return figures(metrics, first.trainer.library)
     library = first.trainer.library if first.trainer else ""
-    found = read_trainer_folder(run_dir / TRAINER, library)
+    found = read_trainer_folder(run_dir / TRAINER_NAME, library)
     return found if found.runtime_s is not None else read_trainer_folder(run_dir, library)
 
 

@@ -17,14 +17,15 @@ from typing import Any
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
-from feedrate.devices.leash import SUPERVISOR, die_with_parent, supervisor
+from feedrate.devices.leash import die_with_parent, supervisor
 from feedrate.endings import fail, tell
-from feedrate.failure import LOST
 from feedrate.files import write_json
+from feedrate.paths import SPEC_NAME
 from feedrate.secrets import Masker
 
 SCHEMA = 1
@@ -60,7 +61,7 @@ def without_model(options: argparse.Namespace) -> dict[str, Any]:
     there is one to score. Raises ConfigError."""
     if cause := lacks(options.outcome, options.model):
         return {"status": "no_model", "cause": cause}
-    lost = os.environ.get(LOST)
+    lost = os.environ.get(variables.LOST)
     if not lost:
         return {}
     causes = json.loads(Path(lost).read_text(encoding="utf-8"))
@@ -85,12 +86,12 @@ def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
     folder = options.out.parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".quality-") as name:
         scratch = Path(name)
-        write_json(scratch / "spec.json", msgspec.to_builtins(alone))
+        write_json(scratch / SPEC_NAME, msgspec.to_builtins(alone))
         try:
             job = launch.prepare(alone, worker(options, scratch), folders(options), os.environ)
             ended = subprocess.run(
                 job.command,
-                env={**job.environment, SUPERVISOR: supervisor()},
+                env={**job.environment, variables.SUPERVISOR_PID: supervisor()},
                 check=False,
                 timeout=spec.protocol.timeout_min * 60,
                 preexec_fn=die_with_parent,  # no thread of ours runs yet

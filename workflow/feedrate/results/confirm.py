@@ -11,9 +11,9 @@ from pathlib import Path
 from feedrate.endings import fail
 from feedrate.files import write_text
 from feedrate.results.columns import QUALITY, RUNS
+from feedrate.results.record import BAD
 from feedrate.results.tables import Row, read_rows
 
-BAD = ("failed", "invalid")
 LISTED = 20
 
 

@@ -17,6 +17,10 @@ RECORD_SCHEMA = 1
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 
 
+BAD: tuple[Status, ...] = ("failed", "invalid")
+"""What is a fault; the other statuses are results."""
+
+
 class RecordError(Exception):
     """A file that is no record; the message names it."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
 from feedrate.data.manifest import DataError, check_prepared
 from feedrate.data.stored import check_store, store_folder
@@ -36,10 +37,6 @@ PROGRAM = "feedrate.train"
 FAULTS = (DataError, DeviceError, MachineFault)
 """What the machine or the data is to blame for: another try may do better."""
 
-QUIET = "FEEDRATE_QUIET"
-RETRIES = "FEEDRATE_RETRIES"
-"""Environment variable: how often the workflow tries a failed job again."""
-
 
 class Attendance:
     """This job's part in a run."""
@@ -49,7 +46,7 @@ class Attendance:
         self._value = msgspec.to_builtins(spec)
         self._run: Path = options.out
         self._me = this_process(outcomes.identity(spec, options))
-        quiet = options.quiet or os.environ.get(QUIET) == "1"
+        quiet = options.quiet or os.environ.get(variables.QUIET) == "1"
         self._progress = ProgressLine(spec, quiet=quiet)
 
     def to_the_end(self) -> None:
@@ -85,7 +82,7 @@ class Attendance:
     def _is_last(self) -> bool:
         """Whether no other try follows; False outside a workflow."""
         number = self._options.try_
-        return number is not None and number > int(os.environ.get(RETRIES, "0"))
+        return number is not None and number > int(os.environ.get(variables.RETRIES, "0"))
 
     def _settle(self, claim: Claim, met: set[str], broken: DataError | None) -> None:
         """Bring the run to its outcome, holding the claim."""

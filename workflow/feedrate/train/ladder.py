@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.config.base import BETWEEN_LEVELS, level_text
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Study
 
 NOT_TRIED = "Not tried: "
 """How the cause of a pruned cell begins: it shows nothing of its own."""
-
-LADDERS = "FEEDRATE_LADDERS"
-"""Environment variable: by study and factor of its ladder the levels in order, as JSON."""
 
 
 def ladders(studies: Mapping[str, Study]) -> str:
@@ -41,7 +38,7 @@ def pruned_by(spec: RunSpec, run: Path, environment: Mapping[str, str] = os.envi
     `run` is this run's folder. Cells of the same device that differ in nothing but the ladder's
     factors are looked at, and of these the ones that ask for no more in any of them.
     """
-    order = json.loads(environment.get(LADDERS, "{}")).get(spec.study, {})
+    order = json.loads(environment.get(variables.LADDERS, "{}")).get(spec.study, {})
     if not order:
         return None
     mine = {factor: level_text(level) for factor, level in spec.levels.items()}

@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.endings import fail
 from feedrate.files import write_json, write_text
+from feedrate.paths import ANY_EVENTS, LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings
 from feedrate.tuning import say
@@ -36,8 +38,6 @@ SHARDED_WORKERS = 2
 """With so many the rate of a sharded model is taken from a run, so that loading runs beside."""
 CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
-SHOWN_LATER = "FEEDRATE_ADVICE_LATER"
-"""Environment variable: who started the workflow shows advice.txt at its end."""
 
 
 class Drained(NamedTuple):
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_text(options.out, "\n".join(lines) + "\n")
     except (ConfigError, DeviceError, TuningError, OSError) as error:
         return fail(parser.prog, error)
-    if not os.environ.get(SHOWN_LATER):
+    if not os.environ.get(variables.ADVICE_LATER):
         print("\n".join(lines), flush=True)
     return 0
 
@@ -107,7 +107,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     beside = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
     plain = train(beside, manifest, out / "model")
     if plain.model is None:
-        raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
+        raise TuningError(f"the model alone was not measured; see {out / 'model' / LOG_NAME}")
     loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
@@ -151,7 +151,7 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     command = [sys.executable, "-m", "feedrate.train", "--spec", str(asked), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
     ended = subprocess.run(command, check=False)
-    outcome = folder / "outcome.json"
+    outcome = folder / OUTCOME_NAME
     said = json.loads(outcome.read_text(encoding="utf-8")) if outcome.is_file() else {}
     if ended.returncode or said.get("status") != "ok":
         cause = said.get("cause") or f"exit code {ended.returncode}"
@@ -167,7 +167,7 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     """
     samples, wall_s, wait_s = 0, 0.0, 0.0
     alone: list[dict[str, float]] = []
-    for file in sorted(folder.glob("events*.jsonl")):
+    for file in sorted(folder.glob(ANY_EVENTS)):
         events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         windows = [event for event in events if event["event"] == "window"]
         samples += sum(window["samples"] for window in windows)
@@ -192,7 +192,7 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     """The rates of all loaders, by as many processes as the run has ranks."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    write_json(folder / "spec.json", msgspec.to_builtins(spec))
+    write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
     module = ["feedrate.tuning.drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     try:

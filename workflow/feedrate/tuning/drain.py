@@ -20,6 +20,7 @@ from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
 from feedrate.endings import tell
 from feedrate.files import write_json
+from feedrate.paths import SPEC_NAME
 from feedrate.tuning.advice import Loader, Refused
 
 DRAIN_S = 2.0
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
     options = parser.parse_args(arguments)
     ends_the_process(lambda error: tell(parser.prog, error))
-    origin = options.run / "spec.json"
+    origin = options.run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)
