@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
 from feedrate.config.software import Software
-from feedrate.devices.expected import MODEL_PATTERNS
 from feedrate.results.record import Record, read_record
 from tiny_spec import tiny_spec
 
@@ -65,7 +65,7 @@ class Job:
         environment = {
             **os.environ,
             "TMPDIR": str(out.parent),  # a lock of its own: other tests do not keep it waiting
-            MODEL_PATTERNS: json.dumps({"gaudi2": PATTERN}),
+            variables.MODEL_PATTERNS: json.dumps({"gaudi2": PATTERN}),
         }
         answer = subprocess.run(
             [

@@ -19,6 +19,7 @@ from mini_project import ROOT, Project, make_project
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
+from feedrate import variables
 from feedrate.planning import dry_run
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
@@ -101,7 +102,7 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
     """Call Snakemake's dry-run as typed in the project's root."""
     folder = project.root / "home/plan"
     folder.mkdir(exist_ok=True)
-    env = project.env() | {dry_run.FOLDER: str(folder)}
+    env = project.env() | {variables.PLAN: str(folder)}
     if tools:
         env["PATH"] = f"{tools}{os.pathsep}{env['PATH']}"
     done = subprocess.run(

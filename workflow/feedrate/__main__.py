@@ -7,6 +7,7 @@ from pathlib import Path
 
 from feedrate.commands import cancel, compare, plan, run, tune
 from feedrate.commands.snakemake import wrong_option
+from feedrate.endings import fail
 
 COMMANDS = {"run": run, "plan": plan, "tune": tune, "compare": compare, "cancel": cancel}
 
@@ -22,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(arguments)
     passed_on = [word for word in unknown if word != "--"]
     if wrong := _what_is_wrong(options) or wrong_option(passed_on):
-        print(f"feedrate: {wrong}", file=sys.stderr)
-        return 2
+        return fail("feedrate", wrong, 2)
     return COMMANDS[options.command].run(options, passed_on)
 
 

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.detected import Machine
 from feedrate.config.settings import Kind
-
-FOUND = "FEEDRATE_DETECTED"
-"""Environment variable: what the driver's main process found, for its jobs."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 TOOL_S = 60.0
@@ -47,10 +45,10 @@ class Card(NamedTuple):
 
 def machine() -> Machine:
     """What this machine has. Looked for once: jobs are told by the main process."""
-    told = os.environ.get(FOUND)
+    told = os.environ.get(variables.DETECTED)
     if told is None:
         told = msgspec.json.encode(look()).decode()
-        os.environ[FOUND] = told
+        os.environ[variables.DETECTED] = told
     return msgspec.json.decode(told, type=Machine)
 
 

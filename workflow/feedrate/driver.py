@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from feedrate import variables
 from feedrate.config.ladders import ladders
 from feedrate.config.plan import Project, timeouts_min
-from feedrate.config.timeouts import TIMEOUTS
-from feedrate.train.ladder import LADDERS
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
@@ -64,15 +63,15 @@ def hold() -> None:
 def tell_jobs(workflow: Any) -> None:
     """Set what the jobs of this driver, on whatever host, need to know of it.
 
-    `FEEDRATE_RETRIES`: how often Snakemake tries a failed job again. `FEEDRATE_DRIVER_SINCE`: when
-    this driver began (seconds since 1970). `FEEDRATE_FORCED`: it was told to run jobs again that
+    `RETRIES`: how often Snakemake tries a failed job again. `DRIVER_SINCE`: when
+    this driver began (seconds since 1970). `FORCED`: it was told to run jobs again that
     are done.
     """
-    os.environ["FEEDRATE_RETRIES"] = str(getattr(workflow.execution_settings, "retries", 0))
-    os.environ["FEEDRATE_DRIVER_SINCE"] = str(time.time())
+    os.environ[variables.RETRIES] = str(getattr(workflow.execution_settings, "retries", 0))
+    os.environ[variables.DRIVER_SINCE] = str(time.time())
     dag = workflow.dag_settings
     forced = dag is not None and (dag.forceall or dag.forcetargets or dag.forcerun)
-    os.environ["FEEDRATE_FORCED"] = "1" if forced else ""
+    os.environ[variables.FORCED] = "1" if forced else ""
 
 
 def equip_jobs(package: Path, project: Project) -> None:
@@ -84,18 +83,18 @@ def equip_jobs(package: Path, project: Project) -> None:
     again travels here too: that models are to be kept, how long a job may take, and the devices'
     model patterns.
     """
-    os.environ["FEEDRATE_DRIVER_PID"] = f"{os.getpid()}@{socket.gethostname()}"
-    os.environ["FEEDRATE_MODEL_PATTERNS"] = json.dumps(
+    os.environ[variables.DRIVER_PID] = f"{os.getpid()}@{socket.gethostname()}"
+    os.environ[variables.MODEL_PATTERNS] = json.dumps(
         {
             name: project.devices[name].model_pattern
             for name in project.config.devices
             if project.devices[name].model_pattern
         }
     )
-    os.environ[TIMEOUTS] = json.dumps(timeouts_min(project))
-    os.environ[LADDERS] = json.dumps(ladders(project))
+    os.environ[variables.TIMEOUTS] = json.dumps(timeouts_min(project))
+    os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
-        os.environ["FEEDRATE_KEEP_WEIGHTS"] = "1"
+        os.environ[variables.KEEP_WEIGHTS] = "1"
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 

@@ -54,10 +54,6 @@ _LOADER_ENDS = (
 """What torch's loader says of its workers, and what we say."""
 _LONGEST = 400
 
-LOST = "FEEDRATE_LOST"
-"""Environment variable: a JSON file with a cause for each output that the workflow has given up, by
-its path. Where it is set, these causes are recorded, and no device is used."""
-
 
 @dataclass(frozen=True)
 class Failure:

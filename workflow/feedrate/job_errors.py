@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.cluster.slurm import KILLED_FOR_MEMORY, OUT_OF_MEMORY, end_of_file
+from feedrate.endings import SENTENCE
 
 MEANINGS = {
     "BOOT_FAIL": "its node did not start",
@@ -27,7 +28,6 @@ ALIKE = 3
 _ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.S)
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.S)
 _NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
-_OWN_WORDS = re.compile(r"^feedrate[\w.]*: (.+)$", re.M)
 
 
 class Failures:
@@ -90,8 +90,8 @@ def cause(record: Mapping[str, Any]) -> str:
 
 def own_words(text: str) -> str:
     """The last sentence with which a program of ours ended, from a job's logs."""
-    sentences = _OWN_WORDS.findall(text)
-    return str(sentences[-1]).strip() if sentences else ""
+    sentences = SENTENCE.findall(text)
+    return str(sentences[-1]).strip().rstrip(":") if sentences else ""
 
 
 def _ends(logs: Iterable[str]) -> str:

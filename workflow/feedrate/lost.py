@@ -14,13 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from feedrate import job_errors, paths
+from feedrate import job_errors, paths, variables
 from feedrate.devices.leash import die_with_parent
 from feedrate.files import write_json
-
-LOST = "FEEDRATE_LOST"
-"""Environment variable: a JSON file {outcome path: cause}. With it, `feedrate.train` records these
-runs as failed instead of training, and refuses all others."""
 
 FOLDER = Path(".snakemake/feedrate")
 ANY_OUTCOME = paths.OUTCOME.format(study="*", device="*", cell="*", repeat="*")
@@ -61,7 +57,7 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
     """Called by the driver when jobs have failed: if only training jobs have, in all their tries,
     and all else is done that could be, record them and make what is left."""
     lost = find_lost(workflow.scheduler)
-    if not lost or LOST in os.environ:
+    if not lost or variables.LOST in os.environ:
         return
     if lost <= causes.refused and not any(Path().glob(ANY_OUTCOME)):
         return  # a wrong partition, say: there is nothing to report
@@ -77,7 +73,7 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *_arguments(workflow)],
-        env={**os.environ, LOST: str(FOLDER / "lost.json")},
+        env={**os.environ, variables.LOST: str(FOLDER / "lost.json")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -29,14 +29,19 @@ CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
 
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
 """The folder of one run."""
-SPEC = f"{RUN}/spec.json"
-EVENTS = f"{RUN}/events.jsonl"
-OUTCOME = f"{RUN}/outcome.json"
-"""How the job ended (written last); `train.log` and the other ranks' events lie beside it."""
-TRAIN_LOG = f"{RUN}/train.log"
+SPEC_NAME, EVENTS_NAME, OUTCOME_NAME = "spec.json", "events.jsonl", "outcome.json"
+LOG_NAME, RECORD_NAME, TRAINER_NAME, MODEL_NAME = "train.log", "record.json", "trainer", "model"
+"""What a run's folder holds, by its own name: a job works in a folder apart."""
+ANY_EVENTS = "events*.jsonl"
+SPEC = f"{RUN}/{SPEC_NAME}"
+EVENTS = f"{RUN}/{EVENTS_NAME}"
+"""Rank 0's; see `events_name`."""
+OUTCOME = f"{RUN}/{OUTCOME_NAME}"
+"""How the job ended, written last."""
+TRAIN_LOG = f"{RUN}/{LOG_NAME}"
 RUN_BENCHMARK = f"{RUN}/benchmark.tsv"
-RECORD = f"{RUN}/record.json"
-MODEL = f"{RUN}/trainer/model"
+RECORD = f"{RUN}/{RECORD_NAME}"
+MODEL = f"{RUN}/{TRAINER_NAME}/{MODEL_NAME}"
 """The folder of the model that a run has kept, if it has."""
 QUALITY = f"{RUN}/quality.json"
 """What that model scores, before and after training."""
@@ -68,6 +73,16 @@ OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` takes in."""
 
 
+def events_name(rank: int) -> str:
+    """The file of a rank's events."""
+    return EVENTS_NAME if rank == 0 else f"events.rank{rank}.jsonl"
+
+
+def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:
+    """The folder of one run."""
+    return Path(RUN.format(study=study, device=device, cell=cell, repeat=repeat))
+
+
 def of_all_studies(path: str) -> str:
     """The file of all studies together, for a study's file."""
     return path.replace(f"{STUDY}/", f"{RESULTS}/")
@@ -76,8 +91,3 @@ def of_all_studies(path: str) -> str:
 def checkpoint_key(name: str, revision: str | None) -> str:
     """The folder's name for a hub checkpoint at a revision."""
     return f"{name}@{revision or 'main'}".replace("/", "--")
-
-
-def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:
-    """The folder of one run."""
-    return Path(RUN.format(study=study, device=device, cell=cell, repeat=repeat))

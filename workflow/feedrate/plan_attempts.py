@@ -39,7 +39,7 @@ class Attempts:
                 return True
             return still_pruned(cause, spec, Made(source, self._digest_of(spec.dataset)), run)
 
-        return self.next(str(run / Path(paths.OUTCOME).name), stands=stands)
+        return self.next(str(run / paths.OUTCOME_NAME), stands=stands)
 
     def _digest_of(self, dataset: str) -> str:
         """Of the prepared data, as it is when the plan is made."""

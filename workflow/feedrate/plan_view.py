@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.config import digest
 from feedrate.config.device import Device
 from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
@@ -137,7 +137,7 @@ class PlanView:
         """A run of a device whose loader is to be chosen; who asks by the command wants it anew."""
         spec = self.inputs.first_run(device)
         params = self._params(msgspec.to_builtins(spec), "tuned")
-        asked = {"asked_at": os.environ.get("FEEDRATE_ADVICE_LATER", "")}
+        asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
         return params | self.inputs.weights(spec.settings.model) | asked
 
     def predictions(self) -> Params:

@@ -4,8 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-FILES = "FEEDRATE_PROFILE_FILES"
-"""Environment variable: the files, by which jobs find them."""
+from feedrate import variables
 
 
 def profile_files(*, main_process: bool) -> list[Path]:
@@ -16,8 +15,10 @@ def profile_files(*, main_process: bool) -> list[Path]:
     called without a profile, read what the main process found.
     """
     if main_process:
-        os.environ[FILES] = os.pathsep.join(_of_profiles(sys.argv[1:]))
-    return [Path(name) for name in os.environ.get(FILES, "").split(os.pathsep) if name]
+        os.environ[variables.PROFILE_FILES] = os.pathsep.join(_of_profiles(sys.argv[1:]))
+    return [
+        Path(name) for name in os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep) if name
+    ]
 
 
 def _of_profiles(arguments: list[str]) -> list[str]:

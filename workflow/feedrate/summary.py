@@ -10,8 +10,7 @@ from feedrate import paths
 from feedrate.config.base import BETWEEN_LEVELS, level_text
 from feedrate.config.published import parse_levels
 from feedrate.console import output, titled, varying
-
-BAD = ("failed", "invalid")
+from feedrate.results.record import BAD
 
 
 def show(report: Path | None) -> None:

@@ -7,7 +7,7 @@ import re
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate import driver
+from feedrate import driver, variables
 from feedrate.display import Display
 from feedrate.job_errors import Failures
 from feedrate.planning import dry_run
@@ -55,7 +55,7 @@ class LogHandler(LogHandlerBase):
         self._failed: dict[int, Job] = {}
         # Training jobs print step lines of their own only where no display shows them.
         if self._quiet or self._display.live:
-            os.environ["FEEDRATE_QUIET"] = "1"
+            os.environ[variables.QUIET] = "1"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one log record."""

@@ -68,7 +68,7 @@ def test_a_registered_count_is_taken_before_a_variant(copy):
         "devices.yaml",
         (copy.root / "config/devices.yaml").read_text()
         + "\nh100-pair: {label: Two H100, kind: cuda, count: 2, capabilities: [bf16],"
-        ' model_pattern: "NVIDIA H100.*"}\n',
+        ' model_pattern: "NVIDIA H100 80GB HBM3"}\n',
     )
     names, devices = resolved(copy.load(), machine(H100, 2))
     assert (names, set(devices)) == (["h100-pair"], set(copy.load().devices))
@@ -110,6 +110,12 @@ def test_an_unknown_model_is_told_with_its_name(project):
     error = refused(project, machine("NVIDIA L40S", 4))
     assert "node7 has 4 x NVIDIA L40S, and no entry of config/devices.yaml" in error
     assert "Add a device" in error
+
+
+def test_another_form_of_a_registered_card_is_no_such_device(project):
+    error = refused(project, machine("NVIDIA H100 PCIe", 8))
+    assert "8 x NVIDIA H100 PCIe, and no entry of config/devices.yaml" in error
+    assert "with the peaks of its own data sheet" in error
 
 
 def test_a_model_of_another_kind_does_not_match(project):

@@ -113,7 +113,7 @@ CASES = {
         DEVICES + "a100-80gb.peaks[0].datasheet_tflops: -312 is not allowed; it must be above 0",
     ),
     "device: not a pattern": (
-        "devices.yaml", ('"NVIDIA H100.*"', '"NVIDIA (H100"'),
+        "devices.yaml", ('"NVIDIA H100 80GB HBM3"', '"NVIDIA (H100"'),
         DEVICES + "h100.model_pattern: 'NVIDIA (H100' is not a regular expression (missing )",
     ),
     "device: a precision twice": (

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from feedrate import variables
 from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.settings import TIMEOUT_MIN
-from feedrate.config.timeouts import TIMEOUTS, timeout_min
+from feedrate.config.timeouts import timeout_min
 from tiny_spec import tiny_spec
 
 STUDY = "bridgetower-inference"
@@ -29,7 +30,7 @@ def test_more_time_leaves_every_run_as_it_is(copy):
     ],
 )
 def test_a_job_knows_its_own(told, minutes):
-    assert timeout_min(tiny_spec(), {TIMEOUTS: json.dumps(told)}) == minutes
+    assert timeout_min(tiny_spec(), {variables.TIMEOUTS: json.dumps(told)}) == minutes
 
 
 def test_a_job_that_nobody_tells_has_what_a_study_has_by_default():

@@ -18,7 +18,7 @@ def failing(error):
 
 
 def test_what_was_done_is_printed(capsys):
-    assert run_command(lambda: "done", OUT) == 0
+    assert run_command("feedrate.x", lambda: "done", OUT) == 0
     assert capsys.readouterr().out == "done\n"
 
 
@@ -36,7 +36,7 @@ def test_what_was_done_is_printed(capsys):
     ],
 )
 def test_what_a_user_can_cause_is_one_sentence(capsys, error, says):
-    assert run_command(failing(error), OUT) == 1
+    assert run_command("feedrate.x", failing(error), OUT) == 1
     written = capsys.readouterr()
     assert says in written.err
     assert written.err.count("\n") == 1
@@ -44,10 +44,10 @@ def test_what_a_user_can_cause_is_one_sentence(capsys, error, says):
 
 
 def test_an_interrupt_ends_quietly(capsys):
-    assert run_command(failing(KeyboardInterrupt()), OUT) == 130
+    assert run_command("feedrate.x", failing(KeyboardInterrupt()), OUT) == 130
     assert capsys.readouterr().err == ""
 
 
 def test_a_fault_of_the_program_is_not_hidden():
     with pytest.raises(ZeroDivisionError):
-        run_command(failing(ZeroDivisionError()), OUT)
+        run_command("feedrate.x", failing(ZeroDivisionError()), OUT)

@@ -91,6 +91,55 @@ def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch, tmp_path):
     assert (extra.path, extra.rows) == ("extra", 4)
 
 
+def table_of_names(folder, *named):
+    """A dataset in the hub's layout whose table names files in place of their bytes."""
+    features = json.dumps({"info": {"features": {"image": {"_type": "Image"}}}})
+    rows = [{"image": {"bytes": None, "path": str(name)}, "caption": "a"} for name in named]
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    schema = pa.schema([("image", image), ("caption", pa.string())], {"huggingface": features})
+    table = pa.Table.from_pylist(rows, schema)
+    (folder / "matching").mkdir(parents=True)
+    pq.write_table(table, folder / "matching/train.parquet")
+    (folder / "README.md").write_text(README.replace("validation.parquet", "train.parquet"))
+
+
+def test_a_table_reads_no_file_outside_its_dataset(fetch, tmp_path):
+    (tmp_path / "secret").write_bytes(b"not yours")
+    folder = tmp_path / "copy"
+    (folder / "own").mkdir(parents=True)
+    (folder / "own/a.png").write_bytes(encoded(drawing()))
+    (folder / "own/link.png").symlink_to(tmp_path / "secret")
+    outside = (tmp_path / "secret", "../secret", "own/link.png", "/dev/zero", "a\0b")
+    table_of_names(folder, folder / "own/a.png", "own/a.png", *outside)
+    done, out = fetch(name=str(folder), columns={"caption": "caption"})
+    assert done.returncode == 0, done.stderr
+    index, rows = read_index(out), read_rows(out.parent / "rows.parquet")
+    assert [row["origin"] for row in rows if row["split"] == "train"] == [
+        "train, row 1",
+        "train, row 2",
+    ]
+    assert [file.size for file in index.files] == [len(encoded(drawing()))]
+    lost = [entry for entry in index.left_out if entry.path.startswith("train")]
+    assert [entry.path for entry in lost] == [f"train, row {n}" for n in range(3, 8)]
+    assert all("the dataset's own folder" in entry.reason for entry in lost)
+
+
+def test_files_of_the_hubs_dataset_lie_in_its_part_of_the_cache(fetch, tmp_path):
+    (tmp_path / "secret").write_bytes(b"not yours")
+    cached = tmp_path / "home/hub/datasets--someone--cartoons"
+    folder = cached / "snapshots" / COMMIT
+    (cached / "blobs").mkdir(parents=True)
+    (cached / "blobs/0123").write_bytes(encoded(drawing()))
+    table_of_names(folder, folder / "a.png", tmp_path / "secret")
+    (folder / "a.png").symlink_to("../../blobs/0123")
+    (cached / "refs").mkdir()
+    (cached / "refs/main").write_text(COMMIT)
+    done, out = fetch(columns={"caption": "caption"})
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(out.parent / "rows.parquet")
+    assert {row["origin"] for row in rows} == {"train, row 1", "validation, row 1"}
+
+
 def test_offline_the_sentence_says_what_to_do(fetch):
     done, out = fetch()
     assert done.returncode == 1

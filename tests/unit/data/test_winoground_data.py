@@ -353,7 +353,8 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
         server.shutdown()
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith("dataset facebook/winoground: its owner must grant access")
+    program = "feedrate.data.fetch_winoground: "
+    assert said.startswith(f"{program}dataset facebook/winoground: its owner must grant access")
     assert TOKEN not in done.stderr
     assert not (tmp_path / "w/examples.json").exists()
 
@@ -380,7 +381,9 @@ def test_the_command_ends_well_or_in_one_sentence(place, capsys):
     assert main([*arguments, "{'source': 'generated', 'examples': 1}"]) == 0
     assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
     assert main([*arguments, "{'source': 'folder', 'path': 'no/such'}"]) == 1
-    assert capsys.readouterr().err == "winoground_sets.mine.path: there is no 'no/such'\n"
+    assert capsys.readouterr().err == (
+        "feedrate.data.fetch_winoground: winoground_sets.mine.path: there is no 'no/such'\n"
+    )
     assert main([*arguments, "{'source': 'generated', 'examples': 0}"]) == 1
     assert "winoground_sets.mine" in capsys.readouterr().err
 

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from feedrate.devices.leash import SUPERVISOR, is_alive, supervisor
+from feedrate import variables
+from feedrate.devices.leash import is_alive, supervisor
 
 CHILD = """
 import time
@@ -53,7 +54,7 @@ def dead():
 
 def first_word(value: str) -> bytes:
     """What a worker says whose supervisor is `value`."""
-    environment = {**os.environ, SUPERVISOR: value}
+    environment = {**os.environ, variables.SUPERVISOR_PID: value}
     with subprocess.Popen(
         [sys.executable, "-c", CHILD], env=environment, stdout=subprocess.PIPE
     ) as child:

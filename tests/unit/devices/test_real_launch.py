@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from job_specs import make_job
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.allocation import Meeting
-from feedrate.devices.expected import MODEL_PATTERNS
 from feedrate.devices.topology import parse_cpus
 
 
@@ -106,7 +106,9 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
 
 
 def test_a_job_on_another_model_than_registered_is_a_fault_of_the_machine(folder):
-    run, code = run_job(make_job(), folder, **{MODEL_PATTERNS: '{"cpu": "no such processor"}'})
+    run, code = run_job(
+        make_job(), folder, **{variables.MODEL_PATTERNS: '{"cpu": "no such processor"}'}
+    )
     assert code == 1
     error = events(run, 0)["error"]
     assert error["infrastructure"]

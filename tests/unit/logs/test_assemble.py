@@ -1,16 +1,19 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from run_folder import make_outcome, make_spec, rank_events, write_run
 
 from feedrate.config.device import Peak
 from feedrate.logs.__main__ import main
 from feedrate.logs.assemble import build_record
+from feedrate.logs.text import MAX_CHARS, one_line
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
 
 DEVICE = DeviceFacts(
-    model_pattern="H100",
+    model_pattern="NVIDIA H100 80GB HBM3",
     peaks=[Peak(precision="bf16", datasheet_tflops=989, achievable_tflops=790, source="x")],
 )
 
@@ -54,7 +57,7 @@ def test_provenance_comes_from_the_supervisor_and_the_first_rank(tmp_path):
     ("kind", "changes", "check"),
     [
         ("start", {"world_size": 1}, "world_size"),
-        ("start", {"device_model": "NVIDIA A100"}, "device_model"),
+        ("start", {"device_model": "NVIDIA A100-SXM4-80GB"}, "device_model"),
         ("data", {"decode": "device"}, "decode_path"),
         ("data", {"digest": "e" * 64}, "data_digest"),
         ("step", {"loss": float("nan")}, "loss_finite"),
@@ -113,31 +116,41 @@ def test_the_supervisors_word_stands(tmp_path, status):
     assert (record.status, record.cause) == (status, "The reason.")
 
 
-def test_without_a_cause_the_log_tells(tmp_path):
-    log = "Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n"
+def test_an_outcome_without_a_cause_names_the_log(tmp_path):
     outcome = make_outcome(status="failed", cause="")
-    record = build_record(write_run(tmp_path, ranks={}, outcome=outcome, log=log), DEVICE)
-    assert (record.status, record.cause) == (
-        "failed",
-        "The disk is full (no space left on device).",
-    )
+    record = build_record(write_run(tmp_path, ranks={}, outcome=outcome), DEVICE)
+    assert (record.status, record.cause) == ("failed", "No cause was told; see train.log.")
     assert record.measurement is None
 
 
 def test_a_job_killed_with_its_supervisor_is_failed(tmp_path):
     record = build_record(write_run(tmp_path, outcome={}, log="step 3\n"), DEVICE)
     assert record.status == "failed"
-    assert record.cause.startswith("The job was killed before it could end.")
+    assert record.cause == "The job was killed before it could end."
 
 
 def test_out_of_memory_is_told_by_the_event_where_nobody_else_lived(tmp_path):
-    events = [
-        {"event": "error", "rank": 0, "type": "RuntimeError", "message": "", "out_of_memory": True}
-    ]
-    log = "CUDA out of memory. Tried to allocate 2.00 GiB\n"
-    record = build_record(write_run(tmp_path, ranks={0: events}, outcome={}, log=log), DEVICE)
+    error = {"event": "error", "rank": 0, "type": "RuntimeError", "message": "peer\nhas gone"}
+    full = error | {"rank": 1, "message": "tried to get 2.00 GiB", "out_of_memory": True}
+    run = write_run(tmp_path / "a", ranks={0: [error], 1: [full]}, outcome={})
+    record = build_record(run, DEVICE)
     assert record.status == "out_of_memory"
-    assert "2.00 GiB" in record.cause
+    assert record.cause.endswith("could end. RuntimeError: tried to get 2.00 GiB")
+    record = build_record(write_run(tmp_path / "b", ranks={0: [error]}, outcome={}), DEVICE)
+    assert record.status == "failed"
+    assert record.cause.endswith("could end. RuntimeError: peer has gone")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=1000))
+def test_a_cause_is_one_short_line(text):
+    said = one_line(text)
+    assert len(said) <= MAX_CHARS
+    assert len(said.splitlines()) <= 1
+
+
+def test_a_cause_holds_no_token():
+    assert one_line("refused: hf_" + "a" * 20) == "refused: (token)"
 
 
 def test_logs_that_cannot_be_read_make_an_invalid_record(tmp_path):
@@ -171,7 +184,7 @@ def test_without_the_event_the_trainers_files_are_read(tmp_path):
 def test_the_command_writes_a_record_that_reads_back(tmp_path, capsys):
     run = write_run(tmp_path / "run")
     device = (
-        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': 'H100', 'peaks': [], "
+        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': '.*H100.*', 'peaks': [], "
         "'price_usd_per_hour': None}"
     )
     arguments = ["--run", str(run), "--device", device, "--out", str(run / "record.json")]

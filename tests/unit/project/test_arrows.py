@@ -1,5 +1,6 @@
 """Imports run downwards only, as docs/architecture.md draws them, and planning stays light."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +9,13 @@ from feedrate.config.digest import imported_modules
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 FLOORS = (
-    {"files", "paths"},
+    {"files", "paths", "variables"},
     {"config"},
+    {"secrets"},
+    {"endings"},
     {"cluster", "devices"},
     {"data"},
-    {"models", "failure", "secrets", "host_lock"},
+    {"models", "failure", "host_lock"},
     {"train", "quality"},
     {"infer"},
     {"results"},
@@ -38,6 +41,13 @@ HEAVY = ("torch", "pandas", "matplotlib", "datasets", "transformers", "rich")
 def test_every_room_has_its_floor():
     rooms = {file.relative_to(PACKAGE).parts[0].removesuffix(".py") for file in MODULES}
     assert rooms - {"__init__"} == set(FLOOR)
+
+
+def test_the_drawing_shows_every_room():
+    text = (PACKAGE.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    drawing = text.split("```")[1]
+    shown = set(re.findall(r"\w+", drawing))
+    assert sorted(set(FLOOR) - shown - {"__main__"}) == []
 
 
 def test_imports_run_downwards():

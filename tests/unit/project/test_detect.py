@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from feedrate import detect
+from feedrate import detect, variables
 from feedrate.config.detected import Machine
 from feedrate.detect import Card
 
@@ -21,7 +21,7 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.setattr(detect, "DEV", tmp_path / "dev")
     monkeypatch.setattr(detect, "PROC", tmp_path / "proc")
     monkeypatch.setattr(detect, "SYS", tmp_path / "sys")
-    for variable in (detect.FOUND, "CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"):
+    for variable in (variables.DETECTED, "CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"):
         # Set first, so that what a test leaves there is taken away again.
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
@@ -178,11 +178,11 @@ def test_jobs_are_told_and_do_not_look(bare):
     assert len(first.models) == 2
     gpus(bare, 1)
     assert detect.machine() == first
-    del os.environ[detect.FOUND]
+    del os.environ[variables.DETECTED]
     assert len(detect.machine().models) == 1
 
 
 def test_what_jobs_are_told_is_what_was_found(bare, monkeypatch):
     told = '{"host": "node7", "kind": "hpu", "models": ["HL-225"], "remark": ""}'
-    monkeypatch.setenv(detect.FOUND, told)
+    monkeypatch.setenv(variables.DETECTED, told)
     assert detect.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])

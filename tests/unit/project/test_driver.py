@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate import driver
+from feedrate import driver, variables
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project
 
@@ -160,12 +160,12 @@ def test_jobs_are_told_the_driver_and_its_host(folder, environment):
 def test_jobs_are_told_which_model_each_device_is(folder, environment):
     driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
     told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])
-    assert told == {"h100": "NVIDIA H100.*", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
+    assert told == {"h100": "NVIDIA H100 80GB HBM3", "gaudi2": "(?i).*(gaudi ?2|hl-?22).*"}
 
 
 def test_jobs_are_told_how_long_they_may_take(folder, environment):
     driver.equip_jobs(folder, project(studies=["bridgetower-inference"], devices=["cpu"]))
-    told = json.loads(environment["FEEDRATE_TIMEOUTS"])
+    told = json.loads(environment[variables.TIMEOUTS])
     assert told == {"bridgetower-inference": {"cpu": 60.0}}
 
 

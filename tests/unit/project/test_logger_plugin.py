@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate import driver
+from feedrate import driver, variables
 from feedrate.planning import dry_run
 from snakemake_logger_plugin_feedrate import LogHandler
 
@@ -20,8 +20,8 @@ WRAPPED = (
 @pytest.fixture
 def handler(monkeypatch):
     """Makes a handler with some of Snakemake's settings."""
-    monkeypatch.setenv("FEEDRATE_QUIET", "")
-    monkeypatch.delenv(dry_run.FOLDER, raising=False)
+    monkeypatch.setenv(variables.QUIET, "")
+    monkeypatch.delenv(variables.PLAN, raising=False)
 
     def make(**settings):
         plain = {"quiet": set(), "dryrun": False, "verbose": False}
@@ -114,7 +114,7 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
 def test_where_a_plan_is_wanted_jobs_are_written_and_nothing_is_shown(
     handler, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setenv(dry_run.FOLDER, str(tmp_path))
+    monkeypatch.setenv(variables.PLAN, str(tmp_path))
     made = handler(dryrun=True)
     made.emit(
         record(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate import lost
+from feedrate import lost, variables
 
 OUTCOME = "results/s/h100/workers=0/rep1/outcome.json"
 REFUSED = "SLURM sbatch failed. The error message was 'sbatch: error: no partition'.\n"
@@ -15,7 +15,7 @@ REFUSED = "SLURM sbatch failed. The error message was 'sbatch: error: no partiti
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(lost.LOST, raising=False)
+    monkeypatch.delenv(variables.LOST, raising=False)
     return tmp_path
 
 
@@ -135,7 +135,7 @@ def test_the_rest_is_made_here_with_the_same_configuration(folder, calls, caplog
     ):
         assert part in text
     assert "--until" not in text
-    told = json.loads((folder / options["env"][lost.LOST]).read_text())
+    told = json.loads((folder / options["env"][variables.LOST]).read_text())
     assert told == {OUTCOME: "Slurm job 9 ended as NODE_FAIL: its node was lost",
                     "b": lost.job_errors.UNKNOWN}  # fmt: skip
     config = command[command.index("--configfile") + 1]
@@ -160,6 +160,6 @@ def test_a_wrong_partition_and_nothing_measured_is_no_report(folder, calls):
 
 
 def test_the_second_snakemake_starts_no_third(calls, monkeypatch):
-    monkeypatch.setenv(lost.LOST, "lost.json")
+    monkeypatch.setenv(variables.LOST, "lost.json")
     lost.finish(workflow(scheduler(job())), {}, lost.Causes())
     assert calls == []

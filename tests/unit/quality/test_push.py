@@ -175,7 +175,7 @@ def test_a_file_that_is_no_quality_is_one_sentence(hub, model, tmp_path, capsys,
     (tmp_path / "quality.json").write_text(text)
     assert command(model, tmp_path / "pushed.json") == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"{tmp_path / 'quality.json'}: no scores (")
+    assert said.startswith(f"feedrate.quality.push: {tmp_path / 'quality.json'}: no scores (")
     assert said.count("\n") == 1
     assert hub.calls == []
 
@@ -202,7 +202,9 @@ def test_a_hub_that_refuses_is_one_sentence_and_leaves_nothing(
     assert command(model, out) == 1
     assert not out.exists()
     printed = capsys.readouterr()
-    assert printed.err == "me/models: not pushed: no route; header Bearer ***\n"
+    assert printed.err == (
+        "feedrate.quality.push: me/models: not pushed: no route; header Bearer ***\n"
+    )
     assert printed.out == ""
 
 
@@ -210,7 +212,7 @@ def test_no_token_is_told_by_the_command_too(hub, model, tmp_path, monkeypatch, 
     monkeypatch.delenv("HF_TOKEN")
     assert command(model, tmp_path / "pushed.json") == 1
     assert capsys.readouterr().err == (
-        "push_to_hub needs a token in the environment variable HF_TOKEN\n"
+        "feedrate.quality.push: push_to_hub needs a token in the environment variable HF_TOKEN\n"
     )
     assert hub.calls == []
 
@@ -264,6 +266,6 @@ def test_a_hub_that_is_not_reached_is_one_sentence(model, tmp_path):
     out = tmp_path / "pushed.json"
     done = pushed_to("http://127.0.0.1:9", model, out)
     assert done.returncode == 1
-    assert done.stderr.startswith("me/models: not pushed: ")
+    assert done.stderr.startswith("feedrate.quality.push: me/models: not pushed: ")
     assert done.stderr.count("\n") == 1
     assert not out.exists()

@@ -34,7 +34,7 @@ def test_table_figure_and_overview_from_the_command_line(tmp_path, project):
 def test_wrong_settings_end_with_a_sentence(tmp_path, module):
     made = call(module, "--settings", "{'study': 1}", "--out", "x", cwd=tmp_path)
     assert made.returncode == 1
-    assert made.stderr.startswith("--settings: ")
+    assert made.stderr.startswith(f"feedrate.report.{module}: --settings: ")
     assert "Traceback" not in made.stderr
     assert not (tmp_path / "x").exists()
 
@@ -46,9 +46,9 @@ def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
         inputs.cells(read.study)
 
     arguments = ["--settings", repr(param), "--out", str(tmp_path / "x")]
-    assert command.run("d", TableSettings, write, arguments) == 1
+    assert command.run("feedrate.report.table", "d", TableSettings, write, arguments) == 1
     assert capsys.readouterr().err == (
-        "cells.csv is needed, but is not among the input files (none)\n"
+        "feedrate.report.table: cells.csv is needed, but is not among the input files (none)\n"
     )
 
 

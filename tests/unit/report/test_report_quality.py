@@ -188,6 +188,18 @@ def test_a_setting_that_departs_is_flagged_beside_its_speed_in_every_table(tmp_p
     assert "as the baseline&#x27;s" in rendered(project, inputs, "equal")
 
 
+@pytest.mark.parametrize("kind", ["equal", "training"])
+def test_the_loss_at_the_end_is_one_number_in_all_tables(tmp_path, kind):
+    project = make_project()
+    ended = edited(tmp_path, project, "cells.csv", lambda r: r.update(loss_end=1.5, loss_last=9))
+    page = rendered(project, ended, kind)
+    assert "Loss at the end" in page
+    assert "1.500" in page
+    assert "9.000" not in page
+    unknown = edited(tmp_path, project, "cells.csv", lambda r: r.update(loss_last=9))
+    assert "9.000" not in rendered(project, unknown, kind)
+
+
 def verdicts(page):
     """The last column by what stands in the first."""
     lines = re.findall(r"<tr>.*?</tr>", page.partition("<tbody>")[2])

@@ -51,7 +51,6 @@ def test_no_text_in_a_param_can_end_a_script_element():
     assert "<" not in repr(param)
     read = settings.from_param(repr(param), OverviewSettings)
     assert read.studies[0].question == EVIL
-    assert "<" not in settings.plain(EVIL)
 
 
 def changed(project, **changes):

@@ -9,6 +9,8 @@ from feedrate.report import settings, table
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings
 from feedrate.report.tables import training
+from feedrate.results.columns import FIT, with_factors
+from feedrate.results.tables import read_rows, write_rows
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -121,6 +123,25 @@ def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
     assert page.index("CPU, here") < page.index("H100, published 2023-08")
     assert "<td>-1.8%</td>" in page
     assert "Td differs between hosts." in page
+
+
+def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
+    path = inputs.path("fit.csv")
+    rows = read_rows(path, FIT)
+    other = [
+        row | {"series": "decode = device", "tc_s": 0.02, "reading": "It is another one."}
+        for row in rows
+        if row["device"] == "h100"
+    ]
+    alone = [row | {"series": "decode = host"} if row["device"] == "h100" else row for row in rows]
+    write_rows(path, with_factors(FIT, {"workers": "integer", "decode": "text"}), alone + other)
+    page = rendered(project, inputs, "fit")
+    first, second = page.split("H100 (decode = host), published")[1].split(
+        "H100 (decode = device), published 2023-08, Tc 20.0 ms"
+    )
+    assert "h100: a worker hides" in first
+    assert "It is another one." in second
+    assert "It is another one." not in first
 
 
 def test_editions_stand_in_their_order_with_the_drift(project, inputs):

@@ -306,7 +306,7 @@ def test_a_broken_file_is_one_sentence(run, tmp_path, capsys):
     capsys.readouterr()
     assert main(arguments) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"{tmp_path}/quality.json: not of this version")
+    assert said.startswith(f"feedrate.report.card: {tmp_path}/quality.json: not of this version")
     assert said.count("\n") == 1
 
 

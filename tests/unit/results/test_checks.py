@@ -22,7 +22,7 @@ GOOD = {
 }
 
 
-def failed(measurement=None, pattern="H100", spec=None, **observed):
+def failed(measurement=None, pattern="NVIDIA H100 80GB HBM3", spec=None, **observed):
     evidence = Evidence(
         spec or make_spec(),
         measurement or make_measurement(),
@@ -55,7 +55,8 @@ def test_a_good_run_passes_all_checks():
         ({"losses": [1.0, float("nan")]}, "loss_finite", "1 of 2"),
         ({"losses": [float("inf")]}, "loss_finite", "not finite"),
         ({"losses": [1.0, 0.0]}, "loss_finite", "exactly 0"),
-        ({"device_models": ["NVIDIA A100"]}, "device_model", "A100"),
+        ({"device_models": ["NVIDIA A100-SXM4-80GB"]}, "device_model", "A100"),
+        ({"device_models": ["NVIDIA H100 80GB HBM3 MIG 1g.10gb"]}, "device_model", "MIG"),
         ({"device_models": []}, "device_model", "nothing"),
         ({"decode": "device"}, "decode_path", "used was device"),
         ({"decode": None}, "decode_path", "not said"),

@@ -194,6 +194,20 @@ def test_a_better_setting_beyond_noise_is_recommended(tmp_path):
     assert "fewer than its 3 busy processes" in cells[W2]["recommendation"]
 
 
+def test_processes_are_held_against_the_cores_of_their_own_host(tmp_path):
+    def sixteen(workers, rates):
+        spec = make_spec(workers, count=16, nodes=2, launcher="srun")
+        return [make_record(rate, spec=spec, cores=24) for rate in rates]
+
+    records = [*sixteen(0, [19.0, 20.0, 20.5]), *sixteen(2, [41.0, 42.0, 43.0])]
+    told = cells_of(tmp_path, records)[W2]
+    assert told["nodes"] == 2
+    assert told["recommendation"].endswith("; on each host the job has 24 CPU cores.")
+    crowded = [make_record(99.0, spec=records[-1].spec, cores=23) for _ in range(3)]
+    told = cells_of(tmp_path, [*records[:3], *crowded])[W2]
+    assert "23 CPU cores, fewer than its 24 busy processes" in told["recommendation"]
+
+
 def test_single_runs_are_compared_by_the_studys_noise(tmp_path):
     records = [*runs_of(0, [95.0]), *runs_of(1, [100.0])]
     assert cells_of(tmp_path, records)[W0]["recommended"] is True

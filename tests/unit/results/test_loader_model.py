@@ -144,6 +144,37 @@ def test_predictions_are_of_the_whole_job(post):
         assert row["tc_measured_s"] is None
 
 
+def test_series_of_one_device_are_told_apart_and_so_are_their_constants():
+    rates = {"host": (100.0, 150.0, 152.0), "device": (200.0, 210.0, 212.0)}
+    rows = [
+        published("h100", rate, workers=w, levels={"workers": w, "decode": decode})
+        for decode, of_decode in rates.items()
+        for w, rate in enumerate(of_decode)
+    ]
+    found = fit_rows([], FitSettings(studies={"x": published_study(published=rows)}))
+    assert {(r["series"], r["decode"]) for r in found} == {
+        ("decode = host", "host"),
+        ("decode = device", "device"),
+    }
+    assert len({(r["series"], r["tc_s"]) for r in found}) == 2
+    assert "h100 (decode = device) looks compute-bound" in found[-1]["reading"]
+
+
+def test_the_only_series_of_a_device_needs_no_name(post):
+    assert {r["series"] for r in post} == {""}
+
+
+def test_the_model_alone_is_the_median_of_its_cells(tmp_path):
+    records = [
+        make_record(rate, spec=make_spec(w), model=model)
+        for w, (rate, model) in enumerate(((10.0, 20.0), (15.0, 25.0)))
+    ]
+    settings = collect_settings()
+    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
+    assert rows[0]["tc_measured_s"] == pytest.approx((1 / 20 + 1 / 25) / 2)
+
+
 def test_other_editions_and_cells_alone_are_not_fitted(post):
     assert {r["origin"] for r in post} == {"published 2023-08"}
     assert not [r for r in post if r["decode"] == "device"]

@@ -83,8 +83,10 @@ def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
     scored = ["--quality", str(tmp_path / "quality.csv")]
     assert confirm([*results(tmp_path, "ok"), *scored]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("1 model could not be scored; the report shows them")
+    assert told.startswith(
+        "feedrate.results.confirm: 1 model could not be scored; the report shows"
+    )
     assert "a cpu x rep 1: scoring failed: Why." in told
     assert confirm([*results(tmp_path, "failed"), *scored]) == 1
     said = "1 of 1 runs did not end well and 1 model could not be scored;"
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(f"feedrate.results.confirm: {said}")

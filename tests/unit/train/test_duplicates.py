@@ -8,9 +8,9 @@ import pytest
 from claims import holder
 from training_jobs import make_spec, may_take, named, read_events
 
-from feedrate.train.__main__ import LOST, main
+from feedrate import variables
+from feedrate.train.__main__ import main
 from feedrate.train.claim import claim_next, newest, seize
-from feedrate.train.holder import SINCE
 
 LONG = {"steps": 100_000, "warmup_steps": 1}
 
@@ -96,7 +96,7 @@ def test_a_result_that_was_read_is_made_again(start):
     (first.out / "record.json").touch()
     before = starts(first.out)
     snakemake_begins(first.out)
-    again = start(spec, **{SINCE: "4000000000"})
+    again = start(spec, **{variables.DRIVER_SINCE: "4000000000"})
     assert again.wait()[0] == 0
     assert len(starts(again.out)) == 1
     assert starts(again.out) != before
@@ -143,7 +143,7 @@ def lost(tmp_path, monkeypatch):
     """The workflow has given up the run of this test."""
     file = tmp_path / "lost.json"
     file.write_text(json.dumps({str(tmp_path / "out/outcome.json"): "the node was lost"}))
-    monkeypatch.setenv(LOST, str(file))
+    monkeypatch.setenv(variables.LOST, str(file))
     return tmp_path / "out"
 
 
@@ -174,11 +174,11 @@ def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text)
 
 
 def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, lost, monkeypatch):
-    monkeypatch.delenv(LOST)
+    monkeypatch.delenv(variables.LOST)
     first = start(make_spec(steps=3))
     assert first.wait()[0] == 0
     snakemake_begins(lost)
-    monkeypatch.setenv(LOST, str(lost.parent / "lost.json"))
+    monkeypatch.setenv(variables.LOST, str(lost.parent / "lost.json"))
     assert main(arguments(make_spec(steps=3))) == 0
     assert outcome(lost)["status"] == "ok"
 
@@ -201,7 +201,7 @@ def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, mo
     made = identity(read_spec(options.spec), options)
     lost.mkdir()
     claim_next(lost, holder(identity=made, job="12", since="1"), 0)
-    monkeypatch.setenv(SINCE, "2")
+    monkeypatch.setenv(variables.DRIVER_SINCE, "2")
     monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state="OUT_OF_MEMORY"))
     assert main(arguments(make_spec())) == 0
     assert outcome(lost)["status"] == "out_of_memory"

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from claims import SAME
 
-from feedrate.train.finished import FORCED, adopt
-from feedrate.train.holder import SINCE
+from feedrate import variables
+from feedrate.train.finished import adopt
 from feedrate.train.workspace import FINISHED, commit
 
 BEFORE, AFTER = 1_000_000.0, 2_000_000.0
@@ -24,8 +24,8 @@ OUTCOME = {
 @pytest.fixture(autouse=True)
 def driver(monkeypatch):
     """A driver that began between the two times."""
-    monkeypatch.setenv(SINCE, str((BEFORE + AFTER) / 2))
-    monkeypatch.delenv(FORCED, raising=False)
+    monkeypatch.setenv(variables.DRIVER_SINCE, str((BEFORE + AFTER) / 2))
+    monkeypatch.delenv(variables.FORCED, raising=False)
 
 
 @pytest.fixture
@@ -77,20 +77,20 @@ def test_what_came_before_this_driver_and_nobody_read_is_not_lost(finish):
 
 
 def test_it_is_made_again_where_the_user_forces_it(finish, monkeypatch):
-    monkeypatch.setenv(FORCED, "1")
+    monkeypatch.setenv(variables.FORCED, "1")
     assert adopt(finish(BEFORE), SAME, set()) is None
     assert adopt(finish(AFTER), SAME, set()) == OUTCOME
 
 
 def test_a_job_that_was_seen_at_work_is_believed_whatever_the_clocks_say(finish, monkeypatch):
-    monkeypatch.setenv(FORCED, "1")
+    monkeypatch.setenv(variables.FORCED, "1")
     run = finish(BEFORE, record_s=BEFORE + 10)
     assert adopt(run, SAME, {"other"}) is None
     assert adopt(run, SAME, {"token"}) == OUTCOME
 
 
 def test_without_a_driver_only_what_nobody_read_is_taken(finish, monkeypatch):
-    monkeypatch.delenv(SINCE)
+    monkeypatch.delenv(variables.DRIVER_SINCE)
     assert adopt(finish(AFTER, record_s=AFTER + 1), SAME, set()) is None
     assert adopt(finish(AFTER, record_s=AFTER - 1), SAME, set()) == OUTCOME
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from training_jobs import Job, make_spec
 
+from feedrate import variables
 from feedrate.files import digest_file, digest_value
-from feedrate.train.ladder import LADDERS, Made, not_tried, pruned_by, still_pruned
+from feedrate.train.ladder import Made, not_tried, pruned_by, still_pruned
 
 SIZES = ["tiny", "350M", "900M"]
 BATCHES = [8, 16, 32, 128]
@@ -15,7 +16,7 @@ LADDER = {
     "size": [[size, {"model": {"size": size}}] for size in SIZES],
     "batch": [[batch, {"train": {"batch_size": batch}}] for batch in BATCHES],
 }
-ENVIRONMENT = {LADDERS: json.dumps({"study": {"cpu": LADDER}})}
+ENVIRONMENT = {variables.LADDERS: json.dumps({"study": {"cpu": LADDER}})}
 MADE = Made("source", "data")
 
 
@@ -112,7 +113,7 @@ def test_its_own_earlier_outcome_and_studies_without_ladders_prune_nothing(devic
     device.ended(cell("350M", 16, repeat=2), "out_of_memory")
     assert device.asked(cell("350M", 16)) is None
     assert device.asked(cell("900M", 32), environment={}) is None
-    assert device.asked(cell("900M", 32), environment={LADDERS: "{}"}) is None
+    assert device.asked(cell("900M", 32), environment={variables.LADDERS: "{}"}) is None
 
 
 @pytest.mark.parametrize("digest", ["spec_digest", "source_digest", "data_digest"])
@@ -134,7 +135,7 @@ def test_an_edit_of_all_cells_settings_makes_the_smaller_ones_outcome_stale(devi
 def test_an_edit_of_what_the_smaller_level_sets_makes_its_outcome_stale(device):
     device.ended(cell("350M", 16), "out_of_memory")
     levels = [[batch, {"train": {"batch_size": batch // 2}}] for batch in BATCHES]
-    edited = {LADDERS: json.dumps({"study": {"cpu": LADDER | {"batch": levels}}})}
+    edited = {variables.LADDERS: json.dumps({"study": {"cpu": LADDER | {"batch": levels}}})}
     assert device.asked(cell("350M", 32), environment=edited) is None
 
 
@@ -145,7 +146,7 @@ def test_a_cell_that_was_not_tried_stands_while_the_cell_that_it_names_does(devi
     assert device.stands(large, other)
     device.ended(small, "out_of_memory")  # it ended later, on another node
     assert device.stands(large, other)
-    assert not device.stands(large, other, environment={LADDERS: "{}"})
+    assert not device.stands(large, other, environment={variables.LADDERS: "{}"})
     device.ended(other, "ok")
     assert not device.stands(large, other)
     assert device.stands(large, small)
@@ -154,7 +155,7 @@ def test_a_cell_that_was_not_tried_stands_while_the_cell_that_it_names_does(devi
 def test_a_level_that_has_left_the_ladder_shows_nothing(device):
     device.ended(cell("350M", 16), "out_of_memory")
     short = LADDER | {"batch": [step for step in LADDER["batch"] if step[0] != 16]}
-    environment = {LADDERS: json.dumps({"study": {"cpu": short}})}
+    environment = {variables.LADDERS: json.dumps({"study": {"cpu": short}})}
     assert not device.stands(cell("350M", 32), cell("350M", 16), environment=environment)
 
 

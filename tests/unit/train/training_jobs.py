@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
-from feedrate.config.timeouts import TIMEOUTS
 from tiny_spec import tiny_spec
 
 
@@ -40,7 +40,7 @@ def make_spec(
 
 def may_take(minutes: float) -> dict[str, str]:
     """The environment of a job of `make_spec` that may take so long."""
-    return {TIMEOUTS: json.dumps({"study": {"cpu": minutes}})}
+    return {variables.TIMEOUTS: json.dumps({"study": {"cpu": minutes}})}
 
 
 def of_a_script() -> dict[str, str]:

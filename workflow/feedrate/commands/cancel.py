@@ -1,10 +1,10 @@
 """`python -m feedrate cancel`: end this project's jobs that a killed driver left on Slurm."""
 
 import argparse
-import sys
 
 from feedrate import driver
 from feedrate.cluster import slurm
+from feedrate.endings import fail
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -18,16 +18,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     """List the jobs and cancel them; the exit code."""
     if passed_on:
-        print(f"feedrate: unknown: {' '.join(passed_on)}", file=sys.stderr)
-        return 2
+        return fail("feedrate", f"unknown: {' '.join(passed_on)}", 2)
     other = driver.other_driver() or driver.unseen_driver()
     if other and not (options.force or options.dry_run):
-        print(
-            f"feedrate: these jobs may belong to a run that works in this folder ({other}); stop "
-            "it with Ctrl-C, which cancels them, or say --force",
-            file=sys.stderr,
+        return fail(
+            "feedrate",
+            f"these jobs may belong to a run that works in this folder ({other}); stop it with "
+            "Ctrl-C, which cancels them, or say --force",
+            3,
         )
-        return 3
     jobs = slurm.own_jobs()
     if not jobs:
         print("No jobs of this project are on Slurm.")
@@ -39,7 +38,6 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     try:
         slurm.cancel(jobs)
     except slurm.SlurmError as error:
-        print(f"feedrate: {error}", file=sys.stderr)
-        return 1
+        return fail("feedrate", error)
     print(f"Cancelled {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}.")
     return 0

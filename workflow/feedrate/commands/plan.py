@@ -1,15 +1,15 @@
 """`python -m feedrate plan`: what would run where, how long and at what cost; nothing starts."""
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
-from feedrate import detect
+from feedrate import detect, variables
 from feedrate.commands.options import add_choices, config_arguments
 from feedrate.commands.snakemake import run_snakemake
 from feedrate.config.load import ConfigError
 from feedrate.config.plan import load_project, make_plan
+from feedrate.endings import fail
 from feedrate.planning import dry_run
 from feedrate.planning.forecast import forecast
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
                 *("--logger", "feedrate", "--quiet", "host", *config_arguments(options)),
             ],
             held_back=True,
-            environment={dry_run.FOLDER: folder},
+            environment={variables.PLAN: folder},
         )
         if code:
             return code
@@ -38,8 +38,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     try:
         project = load_project(Path(), said.configuration.config, detect.machine)
     except ConfigError as error:  # a file was edited meanwhile
-        print(f"feedrate: {error}", file=sys.stderr)
-        return 1
+        return fail("feedrate", error)
     from feedrate.planning.show import show  # heavy
 
     show(forecast(project, make_plan(project), said))

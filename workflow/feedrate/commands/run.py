@@ -1,13 +1,13 @@
 """`python -m feedrate run`: the workflow, then the report, then a summary on the terminal."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from feedrate import driver, paths
 from feedrate.cluster import slurm
 from feedrate.commands.options import add_choices, config_arguments
 from feedrate.commands.snakemake import STOPPED, run_snakemake
+from feedrate.endings import fail, tell
 
 REPORT = Path("report.html")
 PART = Path(".report.part.html")
@@ -27,16 +27,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     """Run the workflow and write its report; the exit code."""
     if other := _other_driver(options.profile):
-        return _fail(other, LOCKED)
+        return fail("feedrate", other, LOCKED)
     if driver.clear_dead_lock() and not options.quiet:
-        _say(f"the run before this one was killed; going on from there{_still_on_slurm()}")
+        goes_on = "the run before this one was killed; going on from there"
+        tell("feedrate", goes_on + _still_on_slurm())
     code = run_snakemake(_workflow_arguments(options, passed_on), held_back=options.quiet)
     if code == STOPPED:
-        return _fail("stopped; the same command goes on from here", code)
+        return fail("feedrate", "stopped; the same command goes on from here", code)
     if options.dry_run:
         return code
     if not Path(paths.OVERVIEW).is_file():
-        return code or _fail("nothing to report yet", 0)
+        if code == 0:
+            tell("feedrate", "nothing to report yet")
+        return code
     report_code = _write_report(options)
     if not options.quiet:
         from feedrate import summary  # heavy
@@ -90,12 +93,3 @@ def _write_report(options: argparse.Namespace) -> int:
     if code == 0:
         PART.replace(REPORT)
     return code
-
-
-def _fail(message: str, code: int) -> int:
-    _say(message)
-    return code
-
-
-def _say(message: str) -> None:
-    print(f"feedrate: {message}", file=sys.stderr)

@@ -4,7 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.commands.options import add_choices, config_arguments
 from feedrate.commands.snakemake import run_snakemake
 
@@ -19,7 +19,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     """Measure anew and print the advice of this call; the exit code."""
     started_s = time.time()
     arguments = ["--profile", options.profile, "tune", *passed_on, *config_arguments(options)]
-    code = run_snakemake(arguments, environment={"FEEDRATE_ADVICE_LATER": f"{started_s}"})
+    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
     there = sorted(Path().glob(paths.ADVICE.format(device="*")))
     new = [advice for advice in there if advice.stat().st_mtime >= started_s]
     predictions = Path(paths.PREDICTIONS)

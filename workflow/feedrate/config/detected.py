@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.base import Strict
-from feedrate.config.device import Device, JobResources
+from feedrate.config.device import Device, JobResources, is_called
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import Kind, Launcher
 
@@ -68,12 +68,13 @@ def _entry_of(machine: Machine, devices: Mapping[str, Device], origin: str) -> t
         name
         for name, entry in devices.items()
         if (entry.kind, bool(entry.model_pattern)) == (machine.kind, True)
-        and re.fullmatch(entry.model_pattern or "", model)
+        and is_called(model, entry.model_pattern or "")
     ]
     if not matching:
         raise ConfigError(
             f"{origin}: {machine.host} has {found}, and no entry of config/devices.yaml has a "
-            "model_pattern for it; add one (config/README.md, Add a device)"
+            "model_pattern for it; add one with the peaks of its own data sheet "
+            "(config/README.md, Add a device)"
         )
     exact = [name for name in matching if devices[name].count == count]
     if exact:

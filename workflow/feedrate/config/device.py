@@ -1,5 +1,6 @@
 """The device registry's types: what a device is, can do, and reaches at best."""
 
+import re
 from typing import Annotated
 
 from msgspec import Meta
@@ -42,6 +43,12 @@ BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
 """Capabilities that mean nothing in a job of one device."""
 
 
+def is_called(model: str, pattern: str) -> bool:
+    """Whether `model`, the name that a device reports, is one of a `model_pattern`: all of it, as
+    "NVIDIA H100" is the start of the names of unlike cards."""
+    return re.fullmatch(pattern, model) is not None
+
+
 class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
@@ -53,7 +60,7 @@ class Device(Strict, kw_only=True):
     ]
     model_pattern: Annotated[
         str | None,
-        Meta(description="Regular expression that the reported device model must match."),
+        Meta(description="Regular expression of the whole name that the device reports."),
     ] = None
     memory_gib: Annotated[Positive | None, Meta(description="Memory of one device, GiB.")] = None
     peaks: Annotated[list[Peak], Meta(description="Peak rates; empty: no MFU.")] = []

@@ -8,13 +8,11 @@ import json
 import os
 from collections.abc import Mapping
 
+from feedrate import variables
 from feedrate.config.settings import TIMEOUT_MIN, RunSpec
-
-TIMEOUTS = "FEEDRATE_TIMEOUTS"
-"""Environment variable: by study and device the minutes that a job may take, as JSON."""
 
 
 def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
     """Minutes that a job of this run may take; untold, what a study has by default."""
-    told = json.loads(environment.get(TIMEOUTS) or "{}")
+    told = json.loads(environment.get(variables.TIMEOUTS) or "{}")
     return float(told.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))

@@ -66,7 +66,7 @@ def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.data.fetch", description=__doc__)
+    parser = argparse.ArgumentParser(prog="feedrate.data.fetch", description=__doc__)
     parser.add_argument("--name", required=True, help="the dataset's name in config.yaml")
     parser.add_argument("--settings", required=True, help="its settings, as a Python literal")
     parser.add_argument("--out", required=True, type=Path, help="raw/index.json")
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lost = sum(entry.rows for entry in index.left_out)
         return f"fetched {options.name}: {len(index.files)} images; {lost} rows left out"
 
-    return run_command(work, options.out)
+    return run_command(parser.prog, work, options.out)
 
 
 def _fetch(name: str, settings: Dataset, raw: Path) -> Fetched:

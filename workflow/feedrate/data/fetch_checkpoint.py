@@ -46,9 +46,7 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m feedrate.data.fetch_checkpoint", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="feedrate.data.fetch_checkpoint", description=__doc__)
     parser.add_argument("--name", required=True, help="repository on the hub")
     parser.add_argument("--revision", required=True, help="commit, tag or branch")
     parser.add_argument("--out", required=True, type=Path, help="fetched.json")
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         count = fetch_checkpoint(options.name, options.revision, options.out)
         return f"fetched {options.name} at {options.revision}: {count} files"
 
-    return run_command(work, options.out)
+    return run_command(parser.prog, work, options.out)
 
 
 def _place(file: Path, place: Path) -> None:

@@ -55,9 +55,7 @@ def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m feedrate.data.fetch_winoground", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="feedrate.data.fetch_winoground", description=__doc__)
     parser.add_argument("--name", required=True, help="its name under winoground_sets")
     parser.add_argument("--settings", required=True, help="its settings, as a Python literal")
     parser.add_argument("--out", required=True, type=Path, help="examples.json")
@@ -70,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = fetch_winoground(options.name, settings, options.out, workers)
         return f"fetched Winoground ({options.name}): {len(found.examples)} examples"
 
-    return run_command(work, options.out)
+    return run_command(parser.prog, work, options.out)
 
 
 def _fetch(name: str, settings: Examples, raw: Path, workers: int) -> Fetched:

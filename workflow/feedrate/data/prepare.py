@@ -69,7 +69,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.data.prepare", description=__doc__)
+    parser = argparse.ArgumentParser(prog="feedrate.data.prepare", description=__doc__)
     parser.add_argument("--index", required=True, type=Path, help="raw/index.json")
     parser.add_argument("--settings", required=True, help="the dataset's, as a Python literal")
     parser.add_argument("--out", required=True, type=Path, help="prepared/manifest.json")
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size_mb = manifest.images_bytes / 1e6
         return f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB"
 
-    return run_command(work, options.out)
+    return run_command(parser.prog, work, options.out)
 
 
 def _hold_share(

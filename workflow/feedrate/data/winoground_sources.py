@@ -138,7 +138,7 @@ def _image(value: Any, images: EmbeddedImages, beside: ListedFiles, where: str) 
         value = value.get("path")
     if isinstance(value, str):
         value = {"bytes": None, "path": str(_beside(value, beside, where))}
-    written = images.write(value) if isinstance(value, dict) else None
+    written = images.write(value, beside) if isinstance(value, dict) else None
     if written is None:
         raise DataError(f"{where}: no image, or one that is too large")
     return written

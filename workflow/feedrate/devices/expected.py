@@ -2,15 +2,12 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping
 
+from feedrate import variables
+from feedrate.config.device import is_called
 from feedrate.config.settings import RunSpec
 from feedrate.devices.base import DeviceError
-
-MODEL_PATTERNS = "FEEDRATE_MODEL_PATTERNS"
-"""Environment variable: `model_pattern` of the registry's devices, as JSON {device: pattern}. No
-part of the spec, since a better pattern is no reason to train again."""
 
 
 def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
@@ -26,10 +23,12 @@ def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
 def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise DeviceError where `model` (what the device calls itself) is not as registered."""
     try:
-        pattern = json.loads(environment.get(MODEL_PATTERNS, "{}")).get(spec.device)
+        pattern = json.loads(environment.get(variables.MODEL_PATTERNS, "{}")).get(spec.device)
     except (ValueError, AttributeError):
-        raise DeviceError(f"{MODEL_PATTERNS} is not JSON of {{device: pattern}}") from None
-    if pattern and not re.search(pattern, model):
+        raise DeviceError(
+            f"{variables.MODEL_PATTERNS} is not JSON of {{device: pattern}}"
+        ) from None
+    if pattern and not is_called(model, pattern):
         raise DeviceError(
             f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
         )

@@ -5,10 +5,10 @@ import os
 import signal
 import socket
 
+from feedrate import variables
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-SUPERVISOR = "FEEDRATE_SUPERVISOR_PID"
-"""Environment variable: the process that a job's processes must not outlive, `<pid>@<host>`."""
 
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded here: nothing may be loaded after a fork
 
@@ -19,7 +19,7 @@ def die_with_parent() -> None:
 
 
 def supervisor() -> str:
-    """This process as the value of `SUPERVISOR`."""
+    """This process as the value of `variables.SUPERVISOR_PID`."""
     return f"{os.getpid()}@{socket.gethostname()}"
 
 
@@ -29,7 +29,7 @@ def die_with_supervisor() -> None:
     On another host than the supervisor's, its launcher there is the parent to die with.
     """
     die_with_parent()
-    pid, _, host = os.environ.get(SUPERVISOR, "").partition("@")
+    pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
     if pid.isdigit() and host in ("", socket.gethostname()) and not is_alive(int(pid)):
         os._exit(1)
 

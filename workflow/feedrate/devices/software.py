@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
 from feedrate.config.software import Software
 from feedrate.devices.base import DeviceError
@@ -28,12 +29,7 @@ INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
 PROBE_S = 1800
 """An image may have to be fetched first."""
 
-_COPIES = "FEEDRATE_SET"
-"""Environment variable: names of variables that have a copy under this prefix and `_`."""
-_PATH = "FEEDRATE_PATH"
-"""Environment variable: PATH as it was before a login shell's profile set it anew."""
-
-_SET_AGAIN = f'for n in ${_COPIES}; do eval "export $n=\\"\\${_COPIES}_$n\\""; done'
+_SET_AGAIN = f'for n in ${variables.SET}; do eval "export $n=\\"\\${variables.SET}_$n\\""; done'
 _OURS_FIRST = (
     "true"
     if INSTALLED
@@ -61,8 +57,8 @@ def software_environment(
     ours = {**needed, **software.environment}
     made = {**environment, **ours}
     if software.modules or software.container:
-        made |= {f"{_COPIES}_{name}": value for name, value in ours.items()}
-        made |= {_COPIES: " ".join(ours), _PATH: made.get("PATH", os.defpath)}
+        made |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
+        made |= {variables.SET: " ".join(ours), variables.PATH: made.get("PATH", os.defpath)}
     if software.container:
         made.pop("PYTHONPATH", None)  # an image's own stays out where one comes from outside
     elif software.python and not INSTALLED:
@@ -81,7 +77,7 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
         script = (
             f"type module >/dev/null 2>&1 || exit {_NO_MODULES}\n"
             f"module load {shlex.join(software.modules)} || exit {_NOT_LOADED}\n"
-            f'PATH="$PATH:${_PATH}" && {_SET_AGAIN} && {python_path} && exec "$@"'
+            f'PATH="$PATH:${variables.PATH}" && {_SET_AGAIN} && {python_path} && exec "$@"'
         )
         wrapped = ["bash", "-lc", script, "bash", *wrapped]
     return wrapped
@@ -175,7 +171,7 @@ def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
 
 
 def _quoted(key: str, folder: Path) -> str:
-    """A field of --mount, by the rules of CSV: a cell's folder has commas in its name."""
+    """A field of --mount, by the rules of CSV: the name of a folder may hold a comma."""
     value = str(folder).replace('"', '""')
     return f'"{key}={value}"'
 

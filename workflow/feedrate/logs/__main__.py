@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from feedrate.config.load import ConfigError, convert_text
+from feedrate.endings import fail
 from feedrate.logs import LogError
 from feedrate.logs.assemble import build_record
 from feedrate.results.record import write_record
@@ -22,8 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         device = convert_text(options.device, DeviceFacts, "--device")
         write_record(options.out, build_record(options.run, device))
     except (ConfigError, LogError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

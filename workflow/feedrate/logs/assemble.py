@@ -8,7 +8,6 @@ import msgspec
 
 from feedrate.config.settings import RunSpec
 from feedrate.logs import LogError
-from feedrate.logs.causes import explain, one_line
 from feedrate.logs.events import RankEvents, read_run_events
 from feedrate.logs.measurement import (
     ceilings,
@@ -19,7 +18,7 @@ from feedrate.logs.measurement import (
     step_sum,
 )
 from feedrate.logs.outcome import Outcome, read_outcome
-from feedrate.logs.text import fallback_reason, read_log
+from feedrate.logs.text import fallback_reason, one_line, read_log
 from feedrate.logs.trainer_files import (
     evaluation_figures,
     figures,
@@ -27,7 +26,7 @@ from feedrate.logs.trainer_files import (
     train_metrics,
 )
 from feedrate.logs.trainer_folder import read_trainer_folder
-from feedrate.paths import OUTCOME, SPEC, TRAIN_LOG
+from feedrate.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.results.checks import check_run
 from feedrate.results.evidence import Evidence, Observed
 from feedrate.results.record import (
@@ -41,8 +40,6 @@ from feedrate.results.record import (
 )
 from feedrate.results.settings import DeviceFacts
 
-TRAINER = "trainer"
-
 
 def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     """The record of the run in `run_dir`, whatever became of the job.
@@ -50,13 +47,13 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     Logs that cannot be read make the run `invalid` (or leave it as failed as it is). Raises
     LogError where spec.json is missing or no spec: then there is no telling what was run.
     """
-    spec = read_spec(run_dir / Path(SPEC).name)
-    log = read_log(run_dir / Path(TRAIN_LOG).name)
+    spec = read_spec(run_dir / SPEC_NAME)
+    log = read_log(run_dir / LOG_NAME)
     faults: list[str] = []
     outcome: Outcome | None = None
     ranks: dict[int, RankEvents] = {}
     try:
-        outcome = read_outcome(run_dir / Path(OUTCOME).name)
+        outcome = read_outcome(run_dir / OUTCOME_NAME)
         ranks = read_run_events(run_dir)
     except LogError as error:
         faults.append(one_line(str(error)))
@@ -67,7 +64,7 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     if measurement:
         observed = _observed(ranks, outcome, log)
         checks += check_run(Evidence(spec, measurement, observed, device))
-    status, cause = _status(outcome, ranks, measurement, checks, log)
+    status, cause = _status(outcome, ranks, measurement, checks)
     first = ranks.get(0, RankEvents())
     return Record(
         study=spec.study,
@@ -88,7 +85,7 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
         if first.data
         else PixelDistance(),
         trainer=_trainer(first, run_dir),
-        evaluation=_evaluation(first, run_dir / TRAINER),
+        evaluation=_evaluation(first, run_dir / TRAINER_NAME),
         checks=checks,
         provenance=_provenance(outcome, first),
     )
@@ -109,23 +106,32 @@ def _status(
     ranks: dict[int, RankEvents],
     measurement: Measurement | None,
     checks: list[Check],
-    log: str,
 ) -> tuple[Status, str]:
     """Status and cause: the supervisor's word first, then what the checks say of the numbers."""
     failed = [check for check in checks if not check.passed]
     if outcome is None:
-        if any(events.error and events.error.out_of_memory for events in ranks.values()):
-            return "out_of_memory", explain(log)
         unreadable = next((c.detail for c in failed if c.name == "logs_readable"), "")
-        return "failed", unreadable or f"The job was killed before it could end. {explain(log)}"
+        return ("failed", unreadable) if unreadable else _without_outcome(ranks)
     if outcome.status != "ok":
-        return outcome.status, one_line(outcome.cause or "") or explain(log)
+        return outcome.status, one_line(
+            outcome.cause or ""
+        ) or f"No cause was told; see {LOG_NAME}."
     if failed:
         more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
         return "invalid", failed[0].detail + more
     if measurement is None:
         return "invalid", "The job ended well, but no rank closed a timed window."
     return "ok", one_line(outcome.cause or "")
+
+
+def _without_outcome(ranks: dict[int, RankEvents]) -> tuple[Status, str]:
+    """Status and cause of a job that was killed with its supervisor, by what its ranks told. The
+    workflow gives such a run an outcome before it is read here; who calls this by hand may not."""
+    errors = [events.error for events in ranks.values() if events.error]
+    memory = [error for error in errors if error.out_of_memory]
+    told = [f" {error.type}: {error.message}" for error in memory or errors][:1]
+    said = one_line(f"The job was killed before it could end.{''.join(told)}")
+    return "out_of_memory" if memory else "failed", said
 
 
 def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -> Observed:
@@ -194,10 +200,10 @@ def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
     Of optimum-habana's metrics only the files keep `total_flos`.
     """
     if first.trainer and first.trainer.metrics:
-        metrics = train_metrics(run_dir / TRAINER) | first.trainer.metrics
+        metrics = train_metrics(run_dir / TRAINER_NAME) | first.trainer.metrics
         return figures(metrics, first.trainer.library)
     library = first.trainer.library if first.trainer else ""
-    found = read_trainer_folder(run_dir / TRAINER, library)
+    found = read_trainer_folder(run_dir / TRAINER_NAME, library)
     return found if found.runtime_s is not None else read_trainer_folder(run_dir, library)
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from feedrate.logs import LogError
-from feedrate.paths import EVENTS
+from feedrate.paths import events_name
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -173,7 +173,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
 
 def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
     """The events of all ranks of a run, by rank. Raises LogError."""
-    first = run_dir / Path(EVENTS).name
+    first = run_dir / events_name(0)
     files = {0: first} if first.is_file() else {}
     for path in run_dir.glob(f"{first.stem}.rank*{first.suffix}"):
         match = re.fullmatch(r".*\.rank(\d{1,6})\.[a-z]+", path.name)

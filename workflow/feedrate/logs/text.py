@@ -8,12 +8,22 @@ from feedrate.logs.values import number
 LIMIT_BYTES = 8 * 2**20
 """Of a longer log the first and the last half of this are read."""
 
+MAX_CHARS = 300
+"""Of a cause."""
+
+_SECRET = re.compile(r"\b(?:hf|gh[pousr])_[A-Za-z0-9]{16,}")
 _PRINTED = re.compile(r"\{'[^{}\n]{1,20000}\}")
 _PAIR = re.compile(r"'([^'\n]{1,100})':\s*'?([^',}\n]{1,60})")
 _HEADING = re.compile(r"\*{5} (\w{1,40}) metrics \*{5}")
 _ROW = re.compile(r"^\s*(\w[\w ()]{0,80}?)\s*=\s*(\S.{0,60}?)\s*$")
 _UNITS = {"GF": 2**30, "MB": 1}
 _FALLBACK = re.compile(r"Using Pytorch native dataloader because:[ \t]*(.{0,500})")
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, at most MAX_CHARS long, without access tokens."""
+    text = _SECRET.sub("(token)", " ".join(text.split()))
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
 
 def read_log(path: Path) -> str:

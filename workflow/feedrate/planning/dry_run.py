@@ -13,8 +13,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-FOLDER = "FEEDRATE_PLAN"
-"""Environment variable: where to write."""
+from feedrate import variables
 
 CONFIGURATION = "configuration.json"
 JOBS = "jobs.jsonl"
@@ -64,7 +63,7 @@ class DryRun(msgspec.Struct, frozen=True):
 
 def is_wanted() -> bool:
     """Whether this process is to write."""
-    return FOLDER in os.environ
+    return variables.PLAN in os.environ
 
 
 def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
@@ -78,7 +77,7 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
         local_rules=sorted(workflow._localrules),  # no public name; to `is_local`, now all are
         set_resources=sorted(workflow.resource_settings.overwrite_resources),
     )
-    (Path(os.environ[FOLDER]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
+    (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
 class JobWriter:
@@ -86,7 +85,7 @@ class JobWriter:
 
     def __init__(self) -> None:
         """Open the file; it is there even where no job would run."""
-        self._stream: TextIO = (Path(os.environ[FOLDER]) / JOBS).open("w", encoding="utf-8")
+        self._stream: TextIO = (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Write the job of a `job_info` record."""

@@ -8,8 +8,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from feedrate import paths
+from feedrate.config.base import Level
 from feedrate.config.plan import Project
+from feedrate.config.published import Published
 from feedrate.config.settings import Protocol, RunSpec, Settings
+from feedrate.config.study import Study
 
 START_S = 120.0
 """A job's start (imports, the model, the first step) where no run on the device has shown it. On
@@ -110,10 +113,18 @@ class Estimator:
             return None
         counted = [row for row in rows if row.count == spec.count]
         rows = counted or rows
-        cell = [row for row in rows if row.levels == spec.levels]
+        study = self._project.studies[spec.study]
+        cell = [row for row in rows if _is_cell(row, study, spec.levels)]
         best = [row for row in cell if row.headline] or cell or rows
         basis: Basis = "scaled" if not counted else "published" if cell else "lowest"
         return min(row.value / row.count for row in best) * spec.count, basis
+
+
+def _is_cell(row: Published, study: Study, levels: dict[str, Level]) -> bool:
+    """Whether a published number is of the cell with these levels: those that it leaves out are the
+    baseline's; one that names no level at all is of no cell."""
+    named = study.baseline | row.levels
+    return bool(row.levels) and {factor: named[factor] for factor in study.factors} == levels
 
 
 def _window_samples(spec: RunSpec | _Spec) -> int:

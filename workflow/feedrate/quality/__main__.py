@@ -12,29 +12,33 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.config.timeouts import timeout_min
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
-from feedrate.devices.leash import SUPERVISOR, die_with_parent, supervisor
-from feedrate.failure import LOST
+from feedrate.devices.leash import die_with_parent, supervisor
+from feedrate.endings import fail, tell
 from feedrate.files import write_json
 from feedrate.host_lock import host_lock, lock_path
+from feedrate.paths import SPEC_NAME
 from feedrate.secrets import Masker
 
+PROGRAM = "feedrate.quality"
 SCHEMA = 1
 """Of quality.json, as the reader in results/ knows it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.quality", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("--spec", required=True, help="the run's, as a Python literal")
     parser.add_argument("--outcome", type=Path, required=True, help="the run's outcome.json")
     parser.add_argument("--model", type=Path, required=True, help="folder of its weights")
@@ -50,10 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {"attempt": options.attempt, "seconds": round(time.monotonic() - began, 3)}
         write_json(options.out, {"schema": SCHEMA, **told, **answer})
     except (ConfigError, OSError) as error:
-        _tell(f"{error}")
-        return 1
+        return fail(PROGRAM, error)
     if answer["status"] != "ok":
-        _tell(f"not scored: {answer['cause']}")
+        tell(PROGRAM, f"not scored: {answer['cause']}")
     return 0
 
 
@@ -62,7 +65,7 @@ def without_model(options: argparse.Namespace) -> dict[str, Any]:
     there is one to score. Raises ConfigError."""
     if cause := lacks(options.outcome, options.model):
         return {"status": "no_model", "cause": cause}
-    lost = os.environ.get(LOST)
+    lost = os.environ.get(variables.LOST)
     if not lost:
         return {}
     causes = json.loads(Path(lost).read_text(encoding="utf-8"))
@@ -87,13 +90,13 @@ def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
     folder = options.out.parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".quality-") as name:
         scratch = Path(name)
-        write_json(scratch / "spec.json", msgspec.to_builtins(alone))
+        write_json(scratch / SPEC_NAME, msgspec.to_builtins(alone))
         try:
             job = launch.prepare(alone, worker(options, scratch), folders(options), os.environ)
-            with host_lock(lock_path(), _tell) as lock:
+            with host_lock(lock_path(), partial(tell, PROGRAM)) as lock:
                 ended = subprocess.run(
                     job.command,
-                    env={**job.environment, SUPERVISOR: supervisor()},
+                    env={**job.environment, variables.SUPERVISOR_PID: supervisor()},
                     check=False,
                     timeout=timeout_min(spec) * 60,
                     pass_fds=[lock],
@@ -120,10 +123,6 @@ def folders(options: argparse.Namespace) -> list[Path]:
     """What the worker reads and writes."""
     others = [options.winoground.parent] if options.winoground else []
     return [options.out.parent, options.model, options.data.parent, *others]
-
-
-def _tell(text: str) -> None:
-    print(f"feedrate.quality: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

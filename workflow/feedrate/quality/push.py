@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from feedrate.endings import fail
 from feedrate.files import write_json
 from feedrate.quality.hub_index import push_index
 from feedrate.secrets import Masker
@@ -72,7 +73,7 @@ def lacks(quality: Path, model: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.quality.push", description=__doc__)
+    parser = argparse.ArgumentParser(prog="feedrate.quality.push", description=__doc__)
     parser.add_argument("--model", required=True, type=Path, help="folder of the kept model")
     parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
     parser.add_argument("--repository", required=True, help="repository on the hub")
@@ -88,9 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
             told["commit"] = push_model(options.model, options.repository, options.place)
             print(f"pushed {options.place} to {options.repository}")
         write_json(options.out, told)
-    except PushError as error:
-        print(error, file=sys.stderr)
-        return 1
+    except (PushError, OSError) as error:
+        return fail(parser.prog, error)
     return 0
 
 

@@ -18,6 +18,7 @@ from feedrate.devices.binding import bind_rank
 from feedrate.devices.leash import die_with_supervisor
 from feedrate.failure import classify
 from feedrate.files import write_json
+from feedrate.paths import SPEC_NAME
 from feedrate.secrets import Masker
 
 
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _score(options: argparse.Namespace) -> dict[str, Any]:
-    origin = options.folder / "spec.json"
+    origin = options.folder / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     bind_rank(spec.kind, 0, 1)
     prepare_process(spec, options.folder)

@@ -14,6 +14,7 @@ from typing import Any
 from feedrate import __version__
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import RunSpec
+from feedrate.endings import fail
 from feedrate.files import write_text
 from feedrate.report import text
 from feedrate.report.card_settings import CardSettings
@@ -63,7 +64,7 @@ def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.report.card", description=__doc__)
+    parser = argparse.ArgumentParser(prog="feedrate.report.card", description=__doc__)
     parser.add_argument("--settings", required=True, help="a mapping, as Snakemake prints it")
     parser.add_argument("--record", required=True, type=Path, help="record.json of the run")
     parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
@@ -81,8 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
             written = without_model(record, quality)
         write_text(options.out, written)
     except (ConfigError, RecordError, QualityError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

@@ -54,4 +54,4 @@ def _main(settings: FigureSettings, inputs: Inputs, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(__doc__, FigureSettings, _main))
+    sys.exit(command.run("feedrate.report.figure", __doc__, FigureSettings, _main))

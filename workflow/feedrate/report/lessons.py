@@ -14,22 +14,21 @@ Said = tuple[str, str]
 def taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Said]:
     """What the loader model says of the published numbers, and of ours."""
     theirs = [fit for fit in fits if fit.origin != "here"]
+    fewest: dict[str, int] = {}
+    for fit in theirs:
+        if fit.bound == "compute" and fit.loader_workers is not None:
+            name = fit.called(settings.label(fit.device))
+            fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
     free: dict[int, list[str]] = {}
-    for device in dict.fromkeys(fit.device for fit in theirs):
-        mine = [f for f in theirs if f.device == device and f.bound == "compute"]
-        workers = [f.loader_workers for f in mine if f.loader_workers is not None]
-        if workers:
-            free.setdefault(min(workers), []).append(settings.label(device))
+    for name, workers in fewest.items():
+        free.setdefault(workers, []).append(name)
     said = [
         f"{text.listed(names)} look compute-bound from {text.count(workers, 'worker')} on."
         for workers, names in free.items()
     ]
     said += dict.fromkeys(fit.across_devices for fit in theirs if fit.across_devices)
     found = [("What the published numbers say", " ".join(said))] if said else []
-    ours: dict[str, FitRow] = {}
-    for fit in fits:
-        if fit.origin == "here" and fit.reading:
-            ours.setdefault(fit.device, fit)
+    ours = {fit.fit: fit for fit in fits if fit.origin == "here" and fit.reading}
     return found + [("What ours say", _reading(settings, fit)) for fit in ours.values()]
 
 
@@ -38,9 +37,9 @@ def _reading(settings: StudySettings, fit: FitRow) -> str:
     if fit.max_error is None or fit.max_error <= POOR_FIT:
         return fit.reading
     return (
-        f"On {settings.label(fit.device)} the model of two constants, which explains the published "
-        f"numbers, is off by up to {text.share(fit.max_error)}: something else counts there, such "
-        "as cores that workers and training share."
+        f"On {fit.called(settings.label(fit.device))} the model of two constants, which explains "
+        f"the published numbers, is off by up to {text.share(fit.max_error)}: something else "
+        "counts there, such as cores that workers and training share."
     )
 
 

@@ -187,4 +187,4 @@ def _main(settings: OverviewSettings, inputs: Inputs, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(__doc__, OverviewSettings, _main))
+    sys.exit(command.run("feedrate.report.overview", __doc__, OverviewSettings, _main))

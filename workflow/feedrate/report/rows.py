@@ -56,7 +56,6 @@ class CellRow(CellOf, frozen=True, kw_only=True):
     usd_per_million_samples: float | None = None
     mfu: float | None = None
     tflops_per_device: float | None = None
-    loss_last: float | None = None
     loss_end: float | None = None
     loss_shift: float | None = None
     loss_seeds: float | None = None
@@ -128,6 +127,8 @@ class FitRow(CellOf, frozen=True, kw_only=True):
     """A row of fit.csv: a cell, and what the loader model predicts for it."""
 
     origin: str
+    series: str = ""
+    """What tells the fits of a device apart; cells of one share the constants."""
     samples_per_s: float | None = None
     predicted: float | None = None
     residual: float | None = None
@@ -142,6 +143,15 @@ class FitRow(CellOf, frozen=True, kw_only=True):
     ceiling_residual: float | None = None
     reading: str = ""
     across_devices: str = ""
+
+    @property
+    def fit(self) -> tuple[str, str, str]:
+        """What the cells of one fit have in common."""
+        return self.origin, self.device, self.series
+
+    def called(self, label: str) -> str:
+        """The fit's name for people, of its device's `label`."""
+        return f"{label} ({self.series})" if self.series else label
 
 
 class QualityRow(CellOf, frozen=True, kw_only=True):

@@ -184,11 +184,6 @@ def from_param(text: str, kind: type[T]) -> T:
     return convert(_map_texts(values, html.unescape), kind, "--settings")
 
 
-def plain(text: str) -> str:
-    """A text that can stand as a label in the report page without ending its script element."""
-    return text.replace("<", "\u2039").replace(">", "\u203a")
-
-
 def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
     entry = project.studies[study]
     published = project.published[study]

@@ -50,8 +50,6 @@ STYLE = """
 .feedrate .word{font-style:italic;color:var(--red)}
 .feedrate .use th,.feedrate .use td{background:#eef5fa;font-weight:600}
 .feedrate nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2rem 1.1rem}
-.feedrate details{margin:.4rem 0 1rem}
-.feedrate summary{cursor:pointer;font-weight:600}
 @media (max-width:40rem){
  .feedrate{padding:.8rem .9rem 3rem;font-size:15px}
  .feedrate h1{font-size:1.4rem}
@@ -69,6 +67,5 @@ STYLE = """
  .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
  .feedrate img{width:auto;max-width:30rem;max-height:18cm}
  .feedrate nav{display:none}
- .feedrate details::details-content{content-visibility:visible;height:auto}
 }
 """

@@ -56,4 +56,4 @@ def _main(settings: TableSettings, inputs: Inputs, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(__doc__, TableSettings, _main))
+    sys.exit(command.run("feedrate.report.table", __doc__, TableSettings, _main))

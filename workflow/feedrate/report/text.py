@@ -29,6 +29,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
 
 
+def integer(value: int | None) -> str:
+    """A count: `1,489`."""
+    return DASH if value is None else f"{value:,}"
+
+
 def exact(value: float) -> str:
     """A published value with just the digits of its source: 601.5, 768.7, 6,636."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,}"

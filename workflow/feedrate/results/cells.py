@@ -81,7 +81,7 @@ def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> 
     spread_share = spread(rates) if rates else None
     row: Row = {
         **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
-        **{name: first.get(name) for name in ("task", "world_size", "batch_size")},
+        **{name: first.get(name) for name in ("task", "world_size", "nodes", "batch_size")},
         "status": status,
         "cause": cause_of(group, status),
         "runs": len(group) - count["unsupported"],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.study import Claim
+from feedrate.endings import fail
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.expression import (
     CellRef,
@@ -238,8 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings = convert_text(options.settings, ClaimSettings, "--settings")
         write_rows(options.out, CLAIMS, claim_rows(read_rows(options.results, RUNS), settings))
     except (ConfigError, ExpressionError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert, convert_text
+from feedrate.endings import fail
 from feedrate.files import atomic_path
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.columns import Column
@@ -122,8 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.cells,
         )
     except (ConfigError, RecordError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

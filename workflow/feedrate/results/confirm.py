@@ -8,11 +8,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from feedrate.endings import fail
 from feedrate.files import write_text
 from feedrate.results.columns import QUALITY, RUNS
+from feedrate.results.record import BAD
 from feedrate.results.tables import Row, read_rows
 
-BAD = ("failed", "invalid")
 LISTED = 20
 
 
@@ -39,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         rows = read_rows(options.results, RUNS)
         scores = [row for file in options.quality for row in read_rows(file, QUALITY)]
     except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     tried = sum(row["status"] != "unsupported" for row in rows)
     runs, scorings = problems(rows), problems(scores, "scoring ")
     if lines := runs + scorings:
@@ -51,16 +51,15 @@ def main(arguments: list[str] | None = None) -> int:
             if scorings
             else []
         )
-        print(
+        first = (
             f"{' and '.join(said)}; the report shows them, and the same command tries failed ones "
-            "again:",
-            *lines[:LISTED],
-            *more,
-            sep="\n  ",
-            file=sys.stderr,
+            "again:"
         )
-        return 1
-    write_text(options.out, f"{tried} runs, none failed\n")
+        return fail(parser.prog, "\n  ".join([first, *lines[:LISTED], *more]))
+    try:
+        write_text(options.out, f"{tried} runs, none failed\n")
+    except OSError as error:
+        return fail(parser.prog, error)
     return 0
 
 

@@ -2,12 +2,15 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
+from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.plan import cell_name
+from feedrate.endings import fail
 from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.rows import factor_kinds
@@ -33,6 +36,13 @@ class Series(NamedTuple):
     world_size: int
     workers_factor: str
     cells: list[Row]
+    apart: str = ""
+    """What tells it from the other series of its device that can be fitted, in words."""
+
+    def called(self, labels: Mapping[str, str]) -> str:
+        """Its name for people: `CPU`, or `CPU (decode = device)` where the device has several."""
+        label = labels.get(self.device, self.device)
+        return f"{label} ({self.apart})" if self.apart else label
 
     def points(self) -> list[Point]:
         """Rates of one device, since the ranks work side by side."""
@@ -54,12 +64,14 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
             _ours(name, study, factor, cells),
         ):
             fitted = [(s, f) for s in series_of_origin if (f := fit(s.points()))]
-            called = {s.device: settings.labels.get(s.device, s.device) for s, _ in fitted}
-            across = across_devices([(called[s.device], f) for s, f in fitted if _plain(s, study)])
+            fitted = [(_set_apart(s, fitted, study), f) for s, f in fitted]
+            across = across_devices(
+                [(s.called(settings.labels), f) for s, f in fitted if _plain(s, study)]
+            )
             rows += [
                 row | {"across_devices": across}
                 for s, f in fitted
-                for row in _rows(s, f, called[s.device])
+                for row in _rows(s, f, s.called(settings.labels))
             ]
     return rows
 
@@ -122,6 +134,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterable[Row]:
             "study": series.study,
             "origin": series.origin,
             "device": series.device,
+            "series": series.apart,
             "loader_workers": point.workers,
             "world_size": ranks,
             "predicted": predicted * ranks,
@@ -142,11 +155,11 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterable[Row]:
 def _ceilings(series: Series) -> tuple[float | None, float | None]:
     """Tc from the model alone (median of the cells), Td from the loader alone with no worker, s."""
     rates = [cell.get("model_samples_per_s") for cell in series.cells]
-    models = sorted(series.world_size / rate for rate in rates if rate)
+    models = [series.world_size / rate for rate in rates if rate]
     serial = next((c for c in series.cells if c[series.workers_factor] == 0), {})
     loader = serial.get("loader_samples_per_s")
     return (
-        models[len(models) // 2] if models else None,
+        median(models) if models else None,
         series.world_size / loader if loader else None,
     )
 
@@ -205,6 +218,22 @@ def _groups(cells: Iterable[Row], study: PublishedStudy, factor: str) -> list[li
     return [sorted(group, key=lambda cell: cell[factor]) for group in groups.values()]
 
 
+def _set_apart(
+    series: Series, fitted: Iterable[tuple[Series, Fit]], study: PublishedStudy
+) -> Series:
+    """`series`, told from the others of its device and origin that are fitted too."""
+    alike = [s for s, _ in fitted if (s.origin, s.device) == (series.origin, series.device)]
+    words = [
+        f"{f} = {level_text(series.cells[0][f])}"
+        for f in study.factors
+        if f != series.workers_factor
+        and len({level_text(other.cells[0][f]) for other in alike}) > 1
+    ]
+    if len({other.world_size for other in alike}) > 1:
+        words.append(f"{series.world_size} devices")
+    return series._replace(apart=", ".join(words))
+
+
 def _plain(series: Series, study: PublishedStudy) -> bool:
     """Whether the other factors stand at the baseline, where devices can be compared."""
     first = series.cells[0]
@@ -231,8 +260,7 @@ def main(arguments: list[str] | None = None) -> int:
         columns = with_factors(FIT, factor_kinds(dict(settings.studies), FIT))
         write_rows(options.out, columns, fit_rows(read_rows(options.cells, CELLS), settings))
     except (ConfigError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from feedrate.endings import fail
 from feedrate.results.collect import write_parquet
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 from feedrate.results.tables import Row, level_kind, read_rows, write_rows
@@ -51,8 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
             [row for part in rows for row in part],
         )
     except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

@@ -11,6 +11,7 @@ import msgspec
 from feedrate.config.base import Level, Name, Strict
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.study import Factor
+from feedrate.endings import fail
 from feedrate.results.columns import QUALITY, Column, with_factors
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
 from feedrate.results.tables import level_kind, write_rows
@@ -77,8 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings = convert_text(options.settings, QualitySettings, "--settings")
         write_rows(options.out, columns(settings), rows(settings))
     except (ConfigError, QualityError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return fail(parser.prog, error)
     return 0
 
 

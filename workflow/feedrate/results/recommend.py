@@ -93,9 +93,11 @@ def _cores(chosen: Row, workers: str) -> str:
     cores = chosen["cores_granted"]
     if cores is None:
         return ""
-    processes = (chosen[workers] + 1) * (chosen["world_size"] or 1)
+    nodes = chosen["nodes"] or 1
+    processes = (chosen[workers] + 1) * (chosen["world_size"] or 1) // nodes
     short = f", fewer than its {processes} busy processes" if processes > cores else ""
-    return f"; the job has {cores} CPU core{'s' * (cores != 1)}{short}"
+    where = "on each host " * (nodes > 1)
+    return f"; {where}the job has {cores} CPU core{'s' * (cores != 1)}{short}"
 
 
 def _workers(count: int) -> str:

@@ -17,6 +17,10 @@ RECORD_SCHEMA = 1
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 
 
+BAD: tuple[Status, ...] = ("failed", "invalid")
+"""What is a fault; the other statuses are results."""
+
+
 class RecordError(Exception):
     """A file that is no record; the message names it."""
 
@@ -51,7 +55,11 @@ class Measurement(Strict, kw_only=True):
     ] = None
     memory_gib: Annotated[float | None, Meta(description="Memory at the window's end, GiB.")] = None
     host_peak_memory_gib: Annotated[
-        float | None, Meta(description="RSS of all processes of the job together, peak, GiB.")
+        float | None,
+        Meta(
+            description="Peak memory of the job's processes on its first host together, what they "
+            "share counted once (PSS), sampled, GiB."
+        ),
     ] = None
     allocator_retries: Annotated[
         int | None,
@@ -144,7 +152,7 @@ class Provenance(Strict, kw_only=True):
     device_model: str = ""
     driver: str = ""
     cores_granted: Annotated[
-        int | None, Meta(description="By affinity and cgroup, not by cpu_count.")
+        int | None, Meta(description="On a host, by affinity and cgroup, not by cpu_count.")
     ] = None
     cores_of_host: int | None = None
     intraop_threads: int | None = None

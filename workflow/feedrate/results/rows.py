@@ -81,6 +81,7 @@ def run_row(record: Record, path: str) -> Row:
             "gradient_accumulation": train.gradient_accumulation,
             "precision": train.precision,
             "world_size": record.spec.count,
+            "nodes": record.spec.nodes,
             "loader_workers": loader.workers,
             "decodes_on_device": on_device,
             "oversubscribed": loading > (record.provenance.cores_granted or loading),

@@ -1,7 +1,6 @@
 """Gates on what was run: it must be what was asked for."""
 
-import re
-
+from feedrate.config.device import is_called
 from feedrate.results.evidence import Evidence, Finding, listed
 
 
@@ -28,7 +27,7 @@ def device_model(e: Evidence) -> Finding:
     said = listed(models) or "nothing"
     if pattern is None:
         return True, f"The device registry asks for no model; found {said}."
-    if not models or not all(re.search(pattern, model) for model in models):
+    if not models or not all(is_called(model, pattern) for model in models):
         return False, f"The device says it is {said}, the registry asks for /{pattern}/."
     return True, f"The device is {said}, as registered."
 

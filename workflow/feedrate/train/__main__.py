@@ -15,18 +15,15 @@ import os
 import sys
 from pathlib import Path
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert, convert_text
 from feedrate.config.settings import RunSpec
-from feedrate.failure import LOST, classify
-from feedrate.secrets import Masker
-from feedrate.train.attend import FAULTS, Attendance
+from feedrate.endings import fail
+from feedrate.failure import classify
+from feedrate.paths import OUTCOME_NAME
+from feedrate.train.attend import FAULTS, PROGRAM, Attendance
 from feedrate.train.supervise import Interrupted, Watch
 from feedrate.train.vigil import Claimed
-from feedrate.train.workspace import OUTCOME
-
-KEEP_WEIGHTS = "FEEDRATE_KEEP_WEIGHTS"
-"""Environment variable: set where `push_to_hub` asks for models. No param, since it trains nothing
-anew."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,23 +33,23 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         spec = read_spec(options.spec)
         check_protocol(spec)
-        lost = os.environ.get(LOST)
+        lost = os.environ.get(variables.LOST)
         if lost:
             Attendance(spec, options, watch).record_lost(read_cause(lost, options.out))
         else:
             Attendance(spec, options, watch).to_the_end()
     except Interrupted as interruption:
-        return _fail(f"{interruption}", interruption.exit_code)
+        return fail(PROGRAM, interruption, interruption.exit_code)
     except (ConfigError, Claimed, *FAULTS) as error:
-        return _fail(f"{error}", 1)
+        return fail(PROGRAM, error)
     except OSError as error:
-        return _fail(classify(error).message, 1)
+        return fail(PROGRAM, classify(error).message)
     return 0
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.train", description="Run one training job.")
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run one training job.")
     parser.add_argument("--spec", required=True, help="a JSON file, or a mapping as Python literal")
     parser.add_argument("--data", type=Path, required=True, help="the dataset's manifest.json")
     parser.add_argument("--out", type=Path, required=True, help="the run's folder")
@@ -69,7 +66,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--keep-weights",
         action="store_true",
-        default=bool(os.environ.get(KEEP_WEIGHTS)),
+        default=bool(os.environ.get(variables.KEEP_WEIGHTS)),
         help="save the model of repeat 1 at the end, even where the protocol does not",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -106,16 +103,15 @@ def read_cause(file: str, out: Path) -> str:
         causes = json.loads(Path(file).read_text(encoding="utf-8"))
         found = {Path(path).resolve(): str(cause) for path, cause in causes.items()}
     except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{LOST}: {file} is no JSON object of causes ({error})") from None
-    outcome = out / OUTCOME
+        raise ConfigError(
+            f"{variables.LOST}: {file} is no JSON object of causes ({error})"
+        ) from None
+    outcome = out / OUTCOME_NAME
     if outcome.resolve() not in found:
-        raise ConfigError(f"{LOST}: {file} gives no cause for {outcome}; nothing is trained")
+        raise ConfigError(
+            f"{variables.LOST}: {file} gives no cause for {outcome}; nothing is trained"
+        )
     return found[outcome.resolve()]
-
-
-def _fail(message: str, exit_code: int) -> int:
-    print(f"feedrate.train: {Masker()(message)}", file=sys.stderr)
-    return exit_code
 
 
 if __name__ == "__main__":

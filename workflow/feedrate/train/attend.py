@@ -3,7 +3,6 @@
 import argparse
 import os
 import shutil
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.settings import RunSpec
 from feedrate.config.timeouts import timeout_min
 from feedrate.data.manifest import DataError, check_prepared
@@ -19,6 +19,7 @@ from feedrate.data.weights import check_fetched
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import machine_state
 from feedrate.devices.launch import prepare
+from feedrate.endings import tell
 from feedrate.host_lock import host_lock, lock_path
 from feedrate.models.checkpoint import fetched_index
 from feedrate.secrets import Masker
@@ -34,12 +35,10 @@ from feedrate.train.supervise import Interrupted, Watch, run_processes
 from feedrate.train.vigil import take
 from feedrate.train.workspace import give_up, keep_log, open_attempt, publish
 
+PROGRAM = "feedrate.train"
+"""What its lines on stderr begin with."""
 FAULTS = (DataError, DeviceError, MachineFault)
 """What the machine or the data is to blame for: another try may do better."""
-
-QUIET = "FEEDRATE_QUIET"
-RETRIES = "FEEDRATE_RETRIES"
-"""Environment variable: how often the workflow tries a failed job again."""
 
 
 class Attendance:
@@ -50,7 +49,7 @@ class Attendance:
         self._value = msgspec.to_builtins(spec)
         self._run: Path = options.out
         self._me = this_process(outcomes.identity(spec, options))
-        quiet = options.quiet or os.environ.get(QUIET) == "1"
+        quiet = options.quiet or os.environ.get(variables.QUIET) == "1"
         self._progress = ProgressLine(spec, quiet=quiet)
 
     def to_the_end(self) -> None:
@@ -86,7 +85,7 @@ class Attendance:
     def _is_last(self) -> bool:
         """Whether no other try follows; False outside a workflow."""
         number = self._options.try_
-        return number is not None and number > int(os.environ.get(RETRIES, "0"))
+        return number is not None and number > int(os.environ.get(variables.RETRIES, "0"))
 
     def _settle(self, claim: Claim, met: set[str], broken: DataError | None) -> None:
         """Bring the run to its outcome, holding the claim."""
@@ -118,7 +117,7 @@ class Attendance:
         except FAULTS as fault:
             if not self._is_last:
                 raise
-            print(f"feedrate.train: {Masker()(str(fault))}", file=sys.stderr)
+            tell(PROGRAM, fault)
             outcome = outcomes.without_run(self._me.identity, self._options, str(fault))
             self._give_up(claim, outcome)
 

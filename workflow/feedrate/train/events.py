@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from feedrate.paths import events_name
+
 Event = dict[str, Any]
-
-
-def events_name(rank: int) -> str:
-    """File name of a rank's events."""
-    return "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
 
 
 class EventLog:

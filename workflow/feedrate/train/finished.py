@@ -5,12 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from feedrate.train.holder import SINCE, Identity
-from feedrate.train.workspace import FINISHED, LOG, restore
-
-RECORD = "record.json"
-FORCED = "FEEDRATE_FORCED"
-"""Environment variable: the driver was told to run jobs again that are done (`--forcerun`)."""
+from feedrate import variables
+from feedrate.paths import LOG_NAME, RECORD_NAME
+from feedrate.train.holder import Identity
+from feedrate.train.workspace import FINISHED, restore
 
 
 def adopt(run: Path, wanted: Identity, met: set[str]) -> dict[str, Any] | None:
@@ -42,20 +40,20 @@ def adopt(run: Path, wanted: Identity, met: set[str]) -> dict[str, Any] | None:
 
 
 def _is_whole(run: Path, names: list[str]) -> bool:
-    return all((run / name).exists() for name in names if name != LOG)
+    return all((run / name).exists() for name in names if name != LOG_NAME)
 
 
 def _is_new(run: Path) -> bool:
     """Whether the result came after this driver began."""
-    since = os.environ.get(SINCE)
+    since = os.environ.get(variables.DRIVER_SINCE)
     return since is not None and (run / FINISHED).stat().st_mtime >= float(since)
 
 
 def _is_unread(run: Path) -> bool:
     """Whether no record was made of the result yet: its driver died before."""
-    if os.environ.get(FORCED):
+    if os.environ.get(variables.FORCED):
         return False
     try:
-        return (run / RECORD).stat().st_mtime < (run / FINISHED).stat().st_mtime
+        return (run / RECORD_NAME).stat().st_mtime < (run / FINISHED).stat().st_mtime
     except FileNotFoundError:
         return True

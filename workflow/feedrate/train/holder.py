@@ -5,11 +5,9 @@ import secrets
 import socket
 from pathlib import Path
 
+from feedrate import variables
 from feedrate.cluster import slurm
 from feedrate.config.base import Strict
-
-SINCE = "FEEDRATE_DRIVER_SINCE"
-"""Environment variable: when the driver began, seconds since 1970 by its own clock."""
 
 PROC = Path("/proc")
 
@@ -63,7 +61,7 @@ def this_process(identity: Identity) -> Holder:
         pid=os.getpid(),
         started=start_ticks(os.getpid()),
         job=os.environ.get(slurm.JOB_ID, ""),
-        since=os.environ.get(SINCE, ""),
+        since=os.environ.get(variables.DRIVER_SINCE, ""),
     )
 
 

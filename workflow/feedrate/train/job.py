@@ -16,6 +16,7 @@ from feedrate.devices.host import memory_share_gib
 from feedrate.devices.launch import rank_from_environment
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.memory import check_fits
+from feedrate.paths import MODEL_NAME, TRAINER_NAME
 from feedrate.train.arguments import cast_for_training, check_packages
 from feedrate.train.ceilings import measure_ceilings
 from feedrate.train.evaluation import PREFIXES, evaluate
@@ -32,9 +33,6 @@ from feedrate.train.opening import (
 )
 from feedrate.train.strategy import check_strategy, describe, shared_by
 from feedrate.train.trainer import make_trainer
-
-TRAINER_FOLDER = "trainer"
-MODEL_FOLDER = "model"
 
 
 def run_job(
@@ -72,7 +70,7 @@ def run_job(
     trainer = make_trainer(
         spec,
         device,
-        run / TRAINER_FOLDER,
+        run / TRAINER_NAME,
         meter if options.measured else None,
         model=built.model,
         dataset=dataset,
@@ -83,7 +81,7 @@ def run_job(
     train(trainer, log, resume=options.resume)
     ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
     log.write("strategy", **ran, fp32=device.fp32())
-    weights = run / TRAINER_FOLDER / MODEL_FOLDER
+    weights = run / TRAINER_NAME / MODEL_NAME
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, weights)
     if spec.protocol.evaluate:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from feedrate.config.settings import RunSpec
 from feedrate.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
-from feedrate.train.events import Event, events_name, read_events
+from feedrate.paths import events_name
+from feedrate.train.events import Event, read_events
 
 Status = Literal["ok", "out_of_memory", "failed"]
 

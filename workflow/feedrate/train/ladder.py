@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.config.base import Level
 from feedrate.config.ladders import Ladder, Parts
 from feedrate.config.plan import cell_name
@@ -23,9 +23,6 @@ from feedrate.files import digest_value
 
 NOT_TRIED = "Not tried: "
 """How the cause of a pruned cell begins: it shows nothing of its own."""
-
-LADDERS = "FEEDRATE_LADDERS"
-"""Environment variable: `config.ladders` of the project, as JSON."""
 
 
 class Made(NamedTuple):
@@ -74,7 +71,7 @@ def still_pruned(
 
 def _lesser(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Lesser]:
     """The cells that ask for no more than this one in any factor of the ladder, least first."""
-    told = json.loads(environment.get(LADDERS) or "{}")
+    told = json.loads(environment.get(variables.LADDERS) or "{}")
     ladder: Ladder = told.get(spec.study, {}).get(spec.device, {})
     if not ladder:
         return

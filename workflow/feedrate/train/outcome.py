@@ -11,10 +11,10 @@ import msgspec
 
 from feedrate.config.settings import RunSpec
 from feedrate.files import digest_file, digest_value
+from feedrate.paths import SPEC_NAME
 from feedrate.secrets import Masker
 from feedrate.train.holder import Identity
 from feedrate.train.judge import Status
-from feedrate.train.workspace import SPEC
 
 SCHEMA = 1
 
@@ -32,7 +32,7 @@ def identity(spec: RunSpec, options: argparse.Namespace) -> Identity:
 
 def facts(made: Identity, options: argparse.Namespace) -> dict[str, Any]:
     """What every outcome says of the job, whatever became of it."""
-    command = ["python", "-m", "feedrate.train", "--spec", str(options.out / SPEC)]
+    command = ["python", "-m", "feedrate.train", "--spec", str(options.out / SPEC_NAME)]
     command += ["--data", str(options.data), "--out", str(options.out)]
     return {
         "schema": SCHEMA,

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from feedrate.cluster import slurm
+from feedrate.paths import OUTCOME_NAME
 from feedrate.train.claim import Sight
 from feedrate.train.holder import Identity
 from feedrate.train.judge import Verdict
-from feedrate.train.workspace import OUTCOME
 
 TIMEOUT = "TIMEOUT"
 
@@ -48,7 +48,7 @@ def verdict_of(
             "out_of_memory",
             f"Slurm killed the job for want of host memory: its limit{asked} on {last.nodes} did "
             "not suffice; to try it with more, raise job.memory_gib of the device, or mem_mb in "
-            f"the profile, and call again with --forcerun {run / OUTCOME}",
+            f"the profile, and call again with --forcerun {run / OUTCOME_NAME}",
         )
     if last.state == TIMEOUT:
         limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]

@@ -29,7 +29,7 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
 
 
 class MemorySampler:
-    """Peak of the memory of all processes below this one together.
+    """Peak of the memory of this process and all below it, on this host, together.
 
     Shared pages count once (PSS): forked data-loader workers share most of theirs with their rank.
     """

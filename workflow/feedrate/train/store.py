@@ -19,7 +19,7 @@ from feedrate.models.build import ModelError, build_bare
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.train.store", description=__doc__)
+    parser = argparse.ArgumentParser(prog="feedrate.train.store", description=__doc__)
     parser.add_argument("--data", required=True, type=Path, help="prepared/manifest.json")
     parser.add_argument("--settings", required=True, help="a StoreSpec, as a Python literal")
     parser.add_argument("--out", required=True, type=Path, help="the store's index.json")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size_mb = index.size_bytes / 1e6
         return f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB"
 
-    return run_command(work, options.out)
+    return run_command(parser.prog, work, options.out)
 
 
 if __name__ == "__main__":

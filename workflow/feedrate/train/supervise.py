@@ -12,18 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from feedrate import variables
 from feedrate.devices.host import oom_kills
-from feedrate.devices.leash import SUPERVISOR, adopt_orphans, die_with_parent, supervisor
+from feedrate.devices.leash import adopt_orphans, die_with_parent, supervisor
+from feedrate.paths import LOG_NAME, events_name
 from feedrate.secrets import Masker
-from feedrate.train.events import EventTail, events_name
+from feedrate.train.events import EventTail
 from feedrate.train.judge import Ending
 from feedrate.train.log_pump import LogPump
 from feedrate.train.processes import MemorySampler, stop_descendants
 from feedrate.train.progress import ProgressLine
-from feedrate.train.workspace import LOG
-
-DRIVER = "FEEDRATE_DRIVER_PID"
-"""Environment variable: the process whose death ends the job; `<pid>` or `<pid>@<host>`."""
 
 TICK_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,7 +42,7 @@ class Watch:
         """Take over the signals; they are noted, and acted upon by `check`."""
         self._mind: Callable[[], None] = lambda: None
         self._signal = 0
-        self._driver = _open_driver(os.environ.get(DRIVER, ""))
+        self._driver = _open_driver(os.environ.get(variables.DRIVER_PID, ""))
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -57,7 +55,9 @@ class Watch:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
         if self._driver is not None and select.select([self._driver], [], [], 0)[0]:
-            raise Interrupted(f"the workflow's driver ({os.environ[DRIVER]}) has died", 1)
+            raise Interrupted(
+                f"the workflow's driver ({os.environ[variables.DRIVER_PID]}) has died", 1
+            )
         self._mind()
 
     @contextmanager
@@ -96,7 +96,7 @@ def run_processes(
     adopt_orphans()
     killed_before = oom_kills()
     process, output = _start(command, environment, lock)
-    pump = LogPump(output, attempt / LOG, Masker())
+    pump = LogPump(output, attempt / LOG_NAME, Masker())
     memory = MemorySampler()
     tail = EventTail(attempt / events_name(0))
 
@@ -129,7 +129,7 @@ def _start(
     """Start `command` in a session of its own, dying with us; the process and its output."""
     process = subprocess.Popen(
         command,
-        env={**environment, SUPERVISOR: supervisor()},
+        env={**environment, variables.SUPERVISOR_PID: supervisor()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

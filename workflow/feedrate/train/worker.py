@@ -20,6 +20,7 @@ from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.leash import die_with_supervisor
 from feedrate.failure import classify
+from feedrate.paths import SPEC_NAME
 from feedrate.secrets import Masker
 from feedrate.train.events import EventLog
 
@@ -72,7 +73,7 @@ def write_error(log: EventLog, error: Exception) -> None:
 
 
 def _run(options: argparse.Namespace, log: EventLog) -> None:
-    origin = options.run / "spec.json"
+    origin = options.run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     _, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)

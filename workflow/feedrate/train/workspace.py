@@ -6,19 +6,16 @@ import shutil
 from pathlib import Path
 
 from feedrate.files import write_json
+from feedrate.paths import ANY_EVENTS, LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 
 ATTEMPT = "attempt-"
 """Each attempt works in a folder of its own: this, and the token of its claim."""
-SPEC = "spec.json"
-LOG = "train.log"
-OUTCOME = "outcome.json"
-TRAINER = "trainer"
 CHECKPOINTS = "checkpoint-*"
 FINISHED = ".finished.json"
 FINISHED_LOG = ".finished.log"
 """Second names of what Snakemake removes when it begins a job, a duplicate's as well."""
 
-STALE = (FINISHED, FINISHED_LOG, SPEC, LOG, OUTCOME, "events*.jsonl", ".*.part")
+STALE = (FINISHED, FINISHED_LOG, SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, ".*.part")
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
@@ -31,13 +28,13 @@ def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
     for pattern in STALE:
         for stale in run.glob(pattern):
             stale.unlink(missing_ok=True)
-    (attempt / TRAINER).mkdir(parents=True)
+    (attempt / TRAINER_NAME).mkdir(parents=True)
     for checkpoint in kept:
-        checkpoint.rename(attempt / TRAINER / checkpoint.name)
-    for old in [*_attempts(run), run / TRAINER]:
+        checkpoint.rename(attempt / TRAINER_NAME / checkpoint.name)
+    for old in [*_attempts(run), run / TRAINER_NAME]:
         if old != attempt:
             shutil.rmtree(old, ignore_errors=True)
-    write_json(attempt / SPEC, spec)
+    write_json(attempt / SPEC_NAME, spec)
     return attempt
 
 
@@ -54,36 +51,36 @@ def publish(attempt: Path, outcome: dict[str, object], token: str) -> None:
 def give_up(run: Path, spec: object, outcome: dict[str, object], token: str) -> None:
     """Leave an outcome of a job that the machine let down: no events and no weights, only the log,
     if any, and checkpoints to resume from."""
-    for stale in [*run.glob("events*.jsonl"), run / OUTCOME]:
+    for stale in [*run.glob(ANY_EVENTS), run / OUTCOME_NAME]:
         stale.unlink(missing_ok=True)
-    _leave_checkpoints(run / TRAINER)
+    _leave_checkpoints(run / TRAINER_NAME)
     for attempt in _attempts(run):
         keep_log(attempt)
         shutil.rmtree(attempt, ignore_errors=True)
-    write_json(run / SPEC, spec)
-    commit(run, outcome, token, [SPEC])
+    write_json(run / SPEC_NAME, spec)
+    commit(run, outcome, token, [SPEC_NAME])
 
 
 def commit(run: Path, outcome: dict[str, object], token: str, names: list[str]) -> None:
     """Write the outcome of the job with this token, whose files `names` are in place."""
     (run / FINISHED_LOG).unlink(missing_ok=True)
-    if (run / LOG).exists():
-        _second_name(run / LOG, run / FINISHED_LOG)
+    if (run / LOG_NAME).exists():
+        _second_name(run / LOG_NAME, run / FINISHED_LOG)
     write_json(run / FINISHED, {"token": token, "files": names, "outcome": outcome})
-    write_json(run / OUTCOME, outcome)
+    write_json(run / OUTCOME_NAME, outcome)
 
 
 def restore(run: Path, outcome: dict[str, object]) -> None:
     """Bring back what a Snakemake removed that began the same job once more."""
-    if not (run / LOG).exists() and (run / FINISHED_LOG).exists():
-        _second_name(run / FINISHED_LOG, run / LOG)
-    write_json(run / OUTCOME, outcome)
+    if not (run / LOG_NAME).exists() and (run / FINISHED_LOG).exists():
+        _second_name(run / FINISHED_LOG, run / LOG_NAME)
+    write_json(run / OUTCOME_NAME, outcome)
 
 
 def keep_log(attempt: Path) -> Path:
     """Of an attempt that ends in no outcome, leave the log where readers look for it."""
-    log = attempt / LOG
-    return log.replace(attempt.parent / LOG) if log.exists() else log
+    log = attempt / LOG_NAME
+    return log.replace(attempt.parent / LOG_NAME) if log.exists() else log
 
 
 def _second_name(path: Path, other: Path) -> None:
@@ -114,7 +111,7 @@ def _leave_checkpoints(trainer: Path) -> None:
 
 def _checkpoints(run: Path) -> list[Path]:
     """Checkpoints of the newest attempt that has any."""
-    for folder in [*(path / TRAINER for path in reversed(_attempts(run))), run / TRAINER]:
+    for folder in [*(path / TRAINER_NAME for path in reversed(_attempts(run))), run / TRAINER_NAME]:
         if found := sorted(folder.glob(CHECKPOINTS)):
             return found
     return []

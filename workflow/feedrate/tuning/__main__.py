@@ -12,23 +12,27 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
+from feedrate.endings import fail, tell
 from feedrate.files import write_json, write_text
 from feedrate.host_lock import host_lock, lock_path
+from feedrate.paths import ANY_EVENTS, LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.tuning import say
 from feedrate.tuning.advice import Choice, Loader, Model, Refused, Run, choose
 from feedrate.tuning.drain import answer_file, with_loader
-from feedrate.tuning.predictions import SHOWN_LATER
 
+PROGRAM = "feedrate.tuning"
 STEPS = 30
 """Timed steps of the two runs."""
 SHARDED_WORKERS = 2
@@ -52,7 +56,7 @@ class TuningError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.tuning", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("--spec", required=True, help="a RunSpec, as a Python literal")
     parser.add_argument("--data", type=Path, required=True, help="prepared/manifest.json")
     parser.add_argument("--out", type=Path, required=True, help="advice.txt")
@@ -60,12 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spec = short(convert_text(options.spec, RunSpec, "--spec"))
         lines, numbers = tune(spec, options.data, options.out.parent)
-    except (ConfigError, DeviceError, TuningError) as error:
-        _tell(f"{error}")
-        return 1
-    write_json(options.out.with_name("tuning.json"), numbers)
-    write_text(options.out, "\n".join(lines) + "\n")
-    if not os.environ.get(SHOWN_LATER):
+        write_json(options.out.with_name("tuning.json"), numbers)
+        write_text(options.out, "\n".join(lines) + "\n")
+    except (ConfigError, DeviceError, TuningError, OSError) as error:
+        return fail(PROGRAM, error)
+    if not os.environ.get(variables.ADVICE_LATER):
         print("\n".join(lines), flush=True)
     return 0
 
@@ -92,7 +95,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     beside = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
     plain = train(beside, manifest, out / "model")
     if plain.model is None:
-        raise TuningError(f"the model alone was not measured; see {out / 'model/train.log'}")
+        raise TuningError(f"the model alone was not measured; see {out / 'model' / LOG_NAME}")
     loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
@@ -134,7 +137,7 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     command = [sys.executable, "-m", "feedrate.train", "--spec", str(asked), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
     ended = subprocess.run(command, check=False)
-    outcome = folder / "outcome.json"
+    outcome = folder / OUTCOME_NAME
     said = json.loads(outcome.read_text(encoding="utf-8")) if outcome.is_file() else {}
     if ended.returncode or said.get("status") != "ok":
         cause = said.get("cause") or f"exit code {ended.returncode}"
@@ -150,7 +153,7 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     """
     samples, wall_s, wait_s = 0, 0.0, 0.0
     alone: list[dict[str, float]] = []
-    for file in sorted(folder.glob("events*.jsonl")):
+    for file in sorted(folder.glob(ANY_EVENTS)):
         events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         windows = [event for event in events if event["event"] == "window"]
         samples += sum(window["samples"] for window in windows)
@@ -178,11 +181,11 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    write_json(folder / "spec.json", msgspec.to_builtins(spec))
+    write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
     module = ["feedrate.tuning.drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     try:
-        with host_lock(lock_path(), _tell) as lock:
+        with host_lock(lock_path(), partial(tell, PROGRAM)) as lock:
             subprocess.run(
                 job.command,
                 env=job.environment,
@@ -224,10 +227,6 @@ def gather(files: Sequence[Path]) -> Drained:
         if len(ranks) == len(files)
     ]
     return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
-
-
-def _tell(text: str) -> None:
-    print(f"feedrate.tuning: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

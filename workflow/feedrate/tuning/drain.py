@@ -20,7 +20,9 @@ from feedrate.data.loading.hang import ends_the_process
 from feedrate.devices.base import prepare_process
 from feedrate.devices.binding import bind_rank
 from feedrate.devices.launch import rank_from_environment
+from feedrate.endings import tell
 from feedrate.files import write_json, write_text
+from feedrate.paths import SPEC_NAME
 from feedrate.tuning.advice import Loader, Refused
 
 DRAIN_S = 2.0
@@ -52,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
     parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
     options = parser.parse_args(arguments)
-    ends_the_process(lambda error: print(f"feedrate.tuning: {error}", file=sys.stderr))
-    origin = options.run / "spec.json"
+    ends_the_process(lambda error: tell(parser.prog, error))
+    origin = options.run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)

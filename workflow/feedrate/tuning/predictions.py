@@ -10,15 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from feedrate import variables
 from feedrate.config.load import ConfigError, convert_text
+from feedrate.endings import fail
 from feedrate.files import write_text
 from feedrate.results.loader_model import Row, fit_rows
 from feedrate.results.settings import FitSettings, PublishedFacts
 from feedrate.tuning.say import rate
-
-SHOWN_LATER = "FEEDRATE_ADVICE_LATER"
-"""Environment variable: since when (seconds since 1970) somebody who started the workflow waits for
-what it advises, to show it at the end; it is measured anew."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,11 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         lines = [*predictions(convert_text(options.published, FitSettings, "--published"))]
-    except ConfigError as error:
-        print(f"feedrate.tuning: {error}", file=sys.stderr)
-        return 1
-    write_text(options.out, "".join(f"{line}\n" for line in lines))
-    if not os.environ.get(SHOWN_LATER):
+        write_text(options.out, "".join(f"{line}\n" for line in lines))
+    except (ConfigError, OSError) as error:
+        return fail(parser.prog, error)
+    if not os.environ.get(variables.ADVICE_LATER):
         print("\n".join(lines), flush=True)
     return 0
 

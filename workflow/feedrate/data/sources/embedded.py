@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from feedrate.data.raw import MAX_FILE_BYTES, RawFile
+from feedrate.data.sources.listed import ListedFiles
 
 
 class EmbeddedImages:
@@ -15,10 +16,10 @@ class EmbeddedImages:
         self._files: dict[str, RawFile] = {}
         (raw / "images").mkdir()
 
-    def write(self, image: dict[str, Any] | None) -> str | None:
+    def write(self, image: dict[str, Any] | None, beside: ListedFiles) -> str | None:
         """Write an image, {"bytes", "path"}, if it is new; its path under raw/, or None where it
-        cannot be used."""
-        data = _content(image or {})
+        cannot be used. A file that is named in place of bytes must be one of `beside`."""
+        data = _content(image or {}, beside)
         if data is None:
             return None
         sha256 = hashlib.sha256(data).hexdigest()
@@ -33,13 +34,11 @@ class EmbeddedImages:
         return sorted(self._files.values(), key=lambda file: file.path)
 
 
-def _content(image: dict[str, Any]) -> bytes | None:
+def _content(image: dict[str, Any], beside: ListedFiles) -> bytes | None:
     """The encoded bytes, from the table or from the file that it names."""
     data: bytes | None = image.get("bytes")
-    if data is None and image.get("path"):
-        path = Path(image["path"])
-        if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-            data = path.read_bytes()
+    if data is None and image.get("path") and (found := beside.find(image["path"])):
+        data = (beside.root / found).read_bytes()
     return data if data is not None and len(data) <= MAX_FILE_BYTES else None
 
 

@@ -11,12 +11,14 @@ from feedrate.data.manifest import DataError
 from feedrate.data.raw import Fetched, LeftOut
 from feedrate.data.rows import OWN, SCHEMA, first_line
 from feedrate.data.sources.embedded import EmbeddedImages
+from feedrate.data.sources.listed import ListedFiles
 from feedrate.data.splits import split_named
 
 TIMEOUT_S = 20.0
 """For the hub's first answer."""
 
 _IMAGE = "image"
+_NO_IMAGE = "no image, one that is too large, or a file that is not in the dataset's own folder"
 
 
 class _Place(NamedTuple):
@@ -37,7 +39,7 @@ def fetch_hub(name: str, settings: Hub, raw: Path) -> Fetched:
     """
     place = _find(settings)
     splits = _load(settings, place)
-    images = EmbeddedImages(raw)
+    images, beside = EmbeddedImages(raw), ListedFiles(_folder(settings))
     rows: list[dict[str, Any]] = []
     left_out: list[LeftOut] = []
     for key, table in splits.items():
@@ -50,12 +52,24 @@ def fetch_hub(name: str, settings: Hub, raw: Path) -> Fetched:
         for number, row in enumerate(_undecoded(name, table, columns[_IMAGE]), start=1):
             where = f"{key}, row {number}"
             mapped = {ours: row[theirs] for ours, theirs in columns.items()}
-            mapped[_IMAGE] = images.write(row[columns[_IMAGE]])
+            mapped[_IMAGE] = images.write(row[columns[_IMAGE]], beside)
             if mapped[_IMAGE] is None:
-                left_out.append(LeftOut(path=where, reason="no image, or one that is too large"))
+                left_out.append(LeftOut(path=where, reason=_NO_IMAGE))
             else:
                 rows.append(mapped | {"split": split, "origin": where})
     return Fetched(rows=rows, files=images.written(), left_out=left_out, revision=place.commit)
+
+
+def _folder(settings: Hub) -> Path:
+    """Where the files lie that the dataset's tables may name: the local folder, or what the hub's
+    cache holds of this dataset."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    if (local := Path(settings.name)).is_dir():
+        return local.resolve()
+    of_dataset = repo_folder_name(repo_id=settings.name, repo_type="dataset")
+    return (Path(HF_HUB_CACHE) / of_dataset).resolve()
 
 
 def _find(settings: Hub) -> _Place:

@@ -18,15 +18,15 @@ _HEADS = (
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A group of rows for each device of each origin, led by what its fit says."""
+    """A group of rows for each fit, led by what it says: a device may have several."""
     rows = inputs.rows("fit.csv", FitRow, settings.study)
     if not rows:
         return el("p", "There are no numbers to fit.")
     rows.sort(key=lambda entry: entry.origin != "here")
     short = short_names(rows)
     lines: list[Markup] = []
-    for origin, device in dict.fromkeys((entry.origin, entry.device) for entry in rows):
-        mine = [e for e in rows if (e.origin, e.device) == (origin, device)]
+    for fit in dict.fromkeys(entry.fit for entry in rows):
+        mine = [entry for entry in rows if entry.fit == fit]
         lines.append(group_row(join(_heading(settings, mine[0]), small(mine[0].reading)), 7))
         lines += [_row(entry, short[entry.cell]) for entry in mine]
     across = dict.fromkeys(entry.across_devices for entry in rows if entry.across_devices)
@@ -36,7 +36,7 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
 def _heading(settings: TableSettings, entry: FitRow) -> str:
     times = [f"Tc {text.seconds(entry.tc_s)}"] if entry.tc_s is not None else []
     times += [f"Td {text.seconds(entry.td_s)}"] if entry.td_s is not None else []
-    return ", ".join([settings.label(entry.device), entry.origin, *times])
+    return ", ".join([entry.called(settings.label(entry.device)), entry.origin, *times])
 
 
 def _row(entry: FitRow, name: str) -> Markup:

@@ -40,14 +40,13 @@ def _row(climb: Climb, factor: str) -> Markup:
     if largest is None or fastest is None:
         return row([name, word("none"), *[text.DASH] * 5, limit])
     cell = largest.row
-    retries = cell.allocator_retries if cell else None
     return row(
         [
             name,
             _level(largest, factor),
             text.number(largest.value),
             text.number(cell.peak_memory_gib if cell else None, 3),
-            text.DASH if retries is None else str(retries),
+            text.integer(cell.allocator_retries if cell else None),
             _level(fastest, factor),
             text.number(fastest.value),
             limit,

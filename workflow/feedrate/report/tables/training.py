@@ -19,11 +19,7 @@ _HEADS = (
 )
 
 
-def _retries(cell: CellRow) -> str:
-    return text.DASH if cell.allocator_retries is None else str(cell.allocator_retries)
-
-
-RETRIES: Extra = ("Allocator retries", _retries)
+RETRIES: Extra = ("Allocator retries", lambda cell: text.integer(cell.allocator_retries))
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:
@@ -61,7 +57,7 @@ def _row(cell: CellRow, samples: int | None, extras: Sequence[Extra], width: int
         text.number(cell.tflops_per_device, 3),
         text.share(cell.mfu),
         text.number(cell.peak_memory_gib, 3),
-        text.number(cell.loss_last, 4),
+        text.number(cell.loss_end, 4),
         *(said(cell) for _, said in extras),
     ]
     if samples:

@@ -1,0 +1,100 @@
+"""Every program of ours ends in a sentence that a driver on a cluster finds in the job's log."""
+
+import errno
+import importlib
+
+import pytest
+
+from feedrate.endings import explain_os_error, fail
+from feedrate.job_errors import own_words
+
+ABSENT = "no/such/file"
+NO_MAPPING = ("--settings", "[")
+PROGRAMS = {
+    "data.fetch": ("--name", "x", *NO_MAPPING),
+    "data.fetch_winoground": ("--name", "x", *NO_MAPPING),
+    "data.prepare": ("--index", ABSENT, *NO_MAPPING),
+    "logs.__main__": ("--run", ABSENT, "--device", "["),
+    "quality.__main__": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
+    "quality.push": (
+        *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
+    ),
+    "report.card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
+    "results.claims": ("--results", ABSENT, *NO_MAPPING),
+    "results.confirm": ("--results", ABSENT),
+    "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
+    "results.merge": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
+    "results.qualities": NO_MAPPING,
+    "train.store": ("--data", ABSENT, *NO_MAPPING),
+    "tuning.__main__": ("--spec", "[", "--published", "[", "--data", ABSENT),
+}
+"""Modules, and arguments that each refuses."""
+
+
+@pytest.mark.parametrize("module", PROGRAMS)
+def test_what_a_user_can_mend_is_one_sentence_of_the_program(module, tmp_path, capsys):
+    main = importlib.import_module(f"feedrate.{module}").main
+    assert main([*PROGRAMS[module], "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"feedrate.{module.removesuffix('.__main__')}: ")
+    assert said.count("\n") == 1
+    assert own_words(f"host: n1\n{said}slurmstepd: error: x\n") == said.partition(": ")[2].strip()
+
+
+def test_collecting_says_it_too(tmp_path, capsys):
+    from feedrate.results.collect import main
+
+    (tmp_path / "records").write_text("")
+    out = str(tmp_path / "x")
+    arguments = ["--records-list", str(tmp_path / "records"), "--settings", "["]
+    assert main([*arguments, "--out-csv", out, "--out-parquet", out, "--cells", out]) == 1
+    assert own_words(capsys.readouterr().err).startswith("--settings")
+
+
+def test_the_end_of_a_list_is_told_by_its_first_line(capsys):
+    assert fail("feedrate.results.confirm", "1 run failed:\n  x rep 1: it broke") == 1
+    assert own_words(capsys.readouterr().err) == "1 run failed"
+
+
+def test_tokens_are_masked(capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
+    assert fail("feedrate.x", ValueError("refused: hf_abcdefghijklmnop"), 3) == 3
+    assert capsys.readouterr().err == "feedrate.x: refused: ***\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "a"), "a: no such file or"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full: free some space"),
+        (OSError("no route to the host"), "no route to the host"),
+    ],
+)
+def test_errors_of_the_system_are_sentences(error, said):
+    assert explain_os_error(error).startswith(said)
+    assert "Errno" not in explain_os_error(error)
+
+
+def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
+    from feedrate.quality.push import main
+
+    (tmp_path / "quality.json").write_text('{"status": "failed", "cause": "it broke"}')
+    (tmp_path / "file").write_text("")
+    arguments = ["--model", ABSENT, "--quality", str(tmp_path / "quality.json")]
+    arguments += ["--repository", "me/models", "--place", "x"]
+    assert main([*arguments, "--out", str(tmp_path / "file/pushed.json")]) == 1
+    assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))
+
+
+def test_advice_that_cannot_be_written_is_a_sentence(tmp_path, capsys, monkeypatch):
+    import msgspec
+
+    from feedrate.tuning import __main__ as tuning
+    from tiny_spec import tiny_spec
+
+    spec = msgspec.to_builtins(tiny_spec())
+    monkeypatch.setattr(tuning, "tune", lambda *_: (["use it"], {}))
+    (tmp_path / "file").write_text("")
+    arguments = ["--spec", repr(spec), "--published", "{'studies': {}}", "--data", ABSENT]
+    assert tuning.main([*arguments, "--out", str(tmp_path / "file/advice.txt")]) == 1
+    assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))

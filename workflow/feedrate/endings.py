@@ -1,0 +1,39 @@
+"""How a program ends where a user can mend what is wrong: one sentence, and no traceback."""
+
+import errno
+import re
+import sys
+from pathlib import Path
+
+from feedrate.secrets import Masker
+
+SENTENCE = re.compile(r"^feedrate[\w.]*: (.+)$", re.MULTILINE)
+"""A line of ours in a job's log: the sentence is its group."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def fail(program: str, why: object, exit_code: int = 1) -> int:
+    """Say on stderr why `program` ends, a sentence or an exception; the exit code."""
+    tell(program, explain_os_error(why) if isinstance(why, OSError) else f"{why}")
+    return exit_code
+
+
+def tell(program: str, what: object) -> None:
+    """Print a line of ours on stderr; `program` begins with feedrate. Tokens of the environment are
+    masked."""
+    print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
+
+
+def explain_os_error(error: OSError, folder: Path | None = None) -> str:
+    """One sentence for a full disk, a folder that may not be written and the like; `folder` stands
+    in where the error names no file."""
+    where = error.filename or folder
+    if error.errno in _FULL:
+        at = f" at {where}" if where else ""
+        return (
+            f"the disk is full{at}: free some space and run the same command again; "
+            "nothing half-written was kept"
+        )
+    reason = (error.strerror or str(error)).lower() if error.errno else str(error)
+    return f"{where}: {reason}" if where else reason
