@@ -162,6 +162,10 @@ def test_out_of_memory_is_a_result(studies):
     assert "can't allocate memory" in found["size=tiny~strategy=ddp~batch=80"]["cause"]
     pruned = found["size=tiny~strategy=ddp~batch=96"]["cause"]
     assert pruned.startswith("Not tried: size=tiny~strategy=ddp~batch=80 ran out of memory")
+    same = ("--config", f"studies=[{','.join(STUDIES)}]")
+    assert studies.planned(*same) == {}, (
+        "a cell that was not tried stays so while its reason stands"
+    )
     page = (studies.root / "results/flava-batch-search/tables/largest.html").read_text()
     assert page.index("<td>2<") < page.index("can&#x27;t allocate memory")
     overview = (studies.root / "results/overview.html").read_text()
