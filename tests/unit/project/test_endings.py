@@ -26,7 +26,8 @@ PROGRAMS = {
     "results.merge": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
     "results.qualities": NO_MAPPING,
     "train.store": ("--data", ABSENT, *NO_MAPPING),
-    "tuning.__main__": ("--spec", "[", "--published", "[", "--data", ABSENT),
+    "tuning.__main__": ("--spec", "[", "--data", ABSENT),
+    "tuning.predictions": ("--published", "["),
 }
 """Modules, and arguments that each refuses."""
 
@@ -95,6 +96,6 @@ def test_advice_that_cannot_be_written_is_a_sentence(tmp_path, capsys, monkeypat
     spec = msgspec.to_builtins(tiny_spec())
     monkeypatch.setattr(tuning, "tune", lambda *_: (["use it"], {}))
     (tmp_path / "file").write_text("")
-    arguments = ["--spec", repr(spec), "--published", "{'studies': {}}", "--data", ABSENT]
+    arguments = ["--spec", repr(spec), "--data", ABSENT]
     assert tuning.main([*arguments, "--out", str(tmp_path / "file/advice.txt")]) == 1
     assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))

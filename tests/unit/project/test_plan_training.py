@@ -8,13 +8,13 @@ import msgspec
 import pytest
 import yaml
 
-from feedrate import paths
+from feedrate import paths, variables
 from feedrate.config.ladders import ladders
 from feedrate.config.plan import Project, load_project, make_plan
 from feedrate.config.store import store_spec
 from feedrate.files import digest_value, write_json
 from feedrate.plan_view import PlanView
-from feedrate.train.ladder import LADDERS, Made, not_tried, pruned_by
+from feedrate.train.ladder import Made, not_tried, pruned_by
 
 ROOT = Path(__file__).resolve().parents[3]
 SEARCH = "flava-batch-search"
@@ -26,7 +26,7 @@ def root(tmp_path, monkeypatch):
     """A project's root with a copy of the configuration, where it is also driven."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(LADDERS, raising=False)
+    monkeypatch.delenv(variables.LADDERS, raising=False)
     return tmp_path
 
 
@@ -60,7 +60,7 @@ def test_a_run_that_ran_out_prunes_all_that_the_plan_makes_larger_and_no_others(
     root, study, device
 ):
     project = load(root, studies=[study], devices=[device])
-    told = {LADDERS: json.dumps(ladders(project))}
+    told = {variables.LADDERS: json.dumps(ladders(project))}
     runs = [spec for spec in make_plan(project).runs.values() if spec.repeat == 1]
     order = {f: project.studies[study].factors[f].levels for f in project.studies[study].ladder}
 
@@ -85,7 +85,7 @@ def test_a_run_that_ran_out_prunes_all_that_the_plan_makes_larger_and_no_others(
 def pruned(root, monkeypatch):
     """A cell that ran out of memory and one that was not tried for it, with their project."""
     project = load(root)
-    monkeypatch.setenv(LADDERS, json.dumps(ladders(project)))
+    monkeypatch.setenv(variables.LADDERS, json.dumps(ladders(project)))
     runs = make_plan(project).runs
     small, large = (
         runs[SEARCH, "h100", f"size=350M~strategy=ddp~batch={batch}", 1] for batch in (64, 128)
@@ -117,7 +117,7 @@ def test_a_pruned_cell_is_tried_when_its_study_has_no_ladder_any_more(pruned, ro
     _, _, large = pruned
     edit(root, f"studies/{SEARCH}.yaml", "ladder: [size, batch]\n", "")
     project = load(root)
-    monkeypatch.setenv(LADDERS, json.dumps(ladders(project)))
+    monkeypatch.setenv(variables.LADDERS, json.dumps(ladders(project)))
     assert params(project, large)["attempt"] == 2
 
 

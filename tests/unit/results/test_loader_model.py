@@ -145,7 +145,7 @@ def test_predictions_are_of_the_whole_job(post):
 
 
 def test_series_of_one_device_are_told_apart_and_so_are_their_constants():
-    rates = {"host": (100.0, 150.0, 152.0), "device": (200.0, 210.0, 212.0)}
+    rates = {"host": (100.0, 150.0, 152.0), "cache": (200.0, 210.0, 212.0)}
     rows = [
         published("h100", rate, workers=w, levels={"workers": w, "decode": decode})
         for decode, of_decode in rates.items()
@@ -154,10 +154,10 @@ def test_series_of_one_device_are_told_apart_and_so_are_their_constants():
     found = fit_rows([], FitSettings(studies={"x": published_study(published=rows)}))
     assert {(r["series"], r["decode"]) for r in found} == {
         ("decode = host", "host"),
-        ("decode = device", "device"),
+        ("decode = cache", "cache"),
     }
     assert len({(r["series"], r["tc_s"]) for r in found}) == 2
-    assert "h100 (decode = device) looks compute-bound" in found[-1]["reading"]
+    assert "h100 (decode = cache) looks compute-bound" in found[-1]["reading"]
 
 
 def test_the_only_series_of_a_device_needs_no_name(post):
