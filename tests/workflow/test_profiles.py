@@ -224,7 +224,7 @@ def test_no_weights_are_fetched_for_another_model(planned, profile):
 def test_a_store_and_the_advice_are_made_with_the_checkpoints_tokenizer(project, wanted):
     chosen = ["--config", "studies=[dataloading-levels]", "--profile", "gaudi"]
     rules = {job.rule for job in plan(project, *chosen, *wanted).said.jobs}
-    advice = {"tune", "tune_gaudi2"} if "tune" in wanted else set()
+    advice = {"tune", "tune_gaudi2", "predict_published"} if "tune" in wanted else set()
     data = {"fetch_dataset", "preprocess_dataset", "fetch_checkpoint", "store_dataset"}
     assert rules - {"all"} == data | advice
 

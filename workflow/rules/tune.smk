@@ -15,6 +15,7 @@ rule predict_published:
         paths.PREDICTIONS,
     log:
         f"{paths.LOGS}/tune/predictions.log",
+    localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
