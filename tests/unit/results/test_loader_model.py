@@ -160,6 +160,14 @@ def test_series_of_one_device_are_told_apart_and_so_are_their_constants():
     assert "h100 (decode = cache) looks compute-bound" in found[-1]["reading"]
 
 
+def test_large_rates_are_no_powers_of_ten():
+    rates = [1 / (1 / 44.8 + 2.23e-6), 44.8, 44.8]
+    rows = [published("h100", rate, workers=w) for w, rate in enumerate(rates)]
+    (first, *_) = fit_rows([], FitSettings(studies={"x": published_study(published=rows)}))
+    assert "e+" not in first["reading"]
+    assert ",000" in first["reading"] or "," in first["reading"].split(" samples/s")[0]
+
+
 def test_the_only_series_of_a_device_needs_no_name(post):
     assert {r["series"] for r in post} == {""}
 

@@ -28,7 +28,10 @@ def taught(settings: StudySettings, fits: Sequence[FitRow]) -> list[Said]:
     ]
     said += dict.fromkeys(fit.across_devices for fit in theirs if fit.across_devices)
     found = [("What the published numbers say", " ".join(said))] if said else []
-    ours = {fit.fit: fit for fit in fits if fit.origin == "here" and fit.reading}
+    ours: dict[str, FitRow] = {}  # of each device the first fit: of cells like the baseline
+    for fit in fits:
+        if fit.origin == "here" and fit.reading:
+            ours.setdefault(fit.device, fit)
     return found + [("What ours say", _reading(settings, fit)) for fit in ours.values()]
 
 

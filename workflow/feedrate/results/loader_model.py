@@ -104,7 +104,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
             f"From {free} worker{'s' * (free != 1)} a rank on, {device} looks compute-bound: "
-            f"{can:.3g} samples/s could be loaded for a device that takes {takes:.3g}"
+            f"{_rate(can)} samples/s could be loaded for a device that takes {_rate(takes)}"
         )
     return (
         f"{limit}; with no worker, loading adds {_ms(fitted.td_s)} to each sample; "
@@ -240,6 +240,11 @@ def _plain(series: Series, study: PublishedStudy) -> bool:
     return all(
         first[f] == level for f, level in study.baseline.items() if f != series.workers_factor
     )
+
+
+def _rate(samples_per_s: float) -> str:
+    """With three digits, never as a power of ten."""
+    return f"{samples_per_s:.3g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
 
 
 def _ms(seconds: float) -> str:
