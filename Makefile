@@ -50,7 +50,7 @@ check: $(DEV_READY) ## Format, lint, types and Snakemake's own lint
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/snakefmt --check Snakefile workflow/rules
-	@$(BIN)/python -m feedrate.config.schemas --check
+	@$(BIN)/python -m feedrate.cli.schemas --check
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 

@@ -1,8 +1,7 @@
 """feedrate: how fast can an accelerator be fed and trained, and is the published number true?"""
 
-from feedrate import driver, lost, preflight
-from feedrate.planning import dry_run
-from feedrate.profile_files import profile_files
+from feedrate.flow import driver, dry_run, lost, preflight
+from feedrate.flow.driver import profile_files
 from snakemake.utils import min_version
 
 min_version("9.20")

@@ -13,9 +13,9 @@ def main(spec_path: str, prepared: str, out: str) -> None:
     """Train as the spec says."""
     import transformers
 
-    from feedrate.data.loading.pairs import PairDataset, collate
+    from feedrate.jobs.trainer import shared_arguments
+    from feedrate.loading.dataset import PairDataset, collate
     from feedrate.models.build import build
-    from feedrate.train.trainer import shared_arguments
 
     spec = msgspec.convert(json.loads(Path(spec_path).read_text()), RunSpec)
     transformers.set_seed(spec.seed)

@@ -22,14 +22,11 @@ from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.config.store import store_spec
-from feedrate.data.loading.distance import distance
-from feedrate.data.loading.fast_pixels import read_pixels
-from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.pairs import PairDataset
-from feedrate.data.loading.pixels import crop_centre, resized_size
-from feedrate.data.store_writer import write_store
-from feedrate.data.stored import INDEX, store_folder
+from feedrate.data.store import INDEX, store_folder, store_spec
+from feedrate.jobs.store import write_store
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.pixels import crop_centre, read_pixels, resized_size
+from feedrate.loading.registry import HostPath, distance
 
 BATCH, PX, TOKENS = 48, 294, 128
 """Of the published study."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feedrate.files import write_json
+from feedrate.core.files import write_json
 
 LATEST = Path(__file__).parent / "latest.json"
 

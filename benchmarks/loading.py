@@ -138,7 +138,7 @@ def input_share(folder: Path, prepared: Path) -> Figure:
     """Waiting for data in a job of the default study, at the best setting: the cache in process."""
     from feedrate.config.load import convert
     from feedrate.config.settings import RunSpec
-    from feedrate.data.stored import INDEX, store_folder
+    from feedrate.data.store import INDEX, store_folder
 
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
@@ -149,7 +149,7 @@ def input_share(folder: Path, prepared: Path) -> Figure:
     job = folder / "cached"
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(spec))
-    command = [sys.executable, "-m", "feedrate.train.worker", "--run", str(job)]
+    command = [sys.executable, "-m", "feedrate.jobs.worker", "--run", str(job)]
     run([*command, "--data", str(prepared)], folder, job_environment())
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     steps = [e for e in events if e["event"] == "step" and not e["warmup"]]
@@ -162,9 +162,9 @@ def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
     """Make the store by its rule's command."""
     import msgspec
 
-    from feedrate.config.store import store_spec
+    from feedrate.data.store import store_spec
 
     spec = repr(msgspec.to_builtins(store_spec(settings)))
-    command = [sys.executable, "-m", "feedrate.train.store", "--data"]
+    command = [sys.executable, "-m", "feedrate.jobs.store", "--data"]
     command += [str(prepared / "manifest.json"), "--settings", spec, "--out", str(out)]
     run(command, folder, job_environment())

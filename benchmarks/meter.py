@@ -36,7 +36,7 @@ def median_step_s(folder: Path) -> float:
     job = folder / "job"
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(default_spec()))
-    command = [sys.executable, "-m", "feedrate.train.worker"]
+    command = [sys.executable, "-m", "feedrate.jobs.worker"]
     run([*command, "--run", str(job), "--data", str(prepared)], folder, job_environment())
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     return statistics.median(e["step_s"] for e in events if e["event"] == "step")
@@ -47,8 +47,8 @@ def calls_s(folder: Path) -> float:
     import torch
 
     from feedrate.devices.base import adapter
-    from feedrate.train.events import EventLog
-    from feedrate.train.meter import Meter
+    from feedrate.jobs.events import EventLog
+    from feedrate.jobs.meter import Meter
 
     meter = Meter(adapter("cpu"), EventLog(folder, 0), steps=STEPS, warmup_steps=10)
     batch, loss = {"pixel_values": torch.zeros(8, 3)}, torch.tensor(1.0)

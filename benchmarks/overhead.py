@@ -24,7 +24,14 @@ def measure() -> Iterator[Figure]:
         spec = default_spec()
         spec_path = folder / "spec.json"
         spec_path.write_text(json.dumps(spec))
-        suite = [sys.executable, "-m", "feedrate.train", "--spec", str(spec_path), "--quiet"]
+        suite = [
+            sys.executable,
+            "-m",
+            "feedrate.jobs.supervisor",
+            "--spec",
+            str(spec_path),
+            "--quiet",
+        ]
         suite += [
             "--data",
             str(prepared / "manifest.json"),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.config.plan import cell_name
-from feedrate.paths import RECORD, RESULTS
+from feedrate.core.paths import RECORD, RESULTS
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.record import Provenance, Record, write_record
 from feedrate.results.tables import write_rows

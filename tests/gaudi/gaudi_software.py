@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from feedrate import variables
-from feedrate.config.settings import RunSpec
-from feedrate.config.software import Software
+from feedrate.config.settings import RunSpec, Software
+from feedrate.core import variables
 from feedrate.results.record import Record, read_record
 from tiny_spec import tiny_spec
 
@@ -69,7 +68,7 @@ class Job:
         }
         answer = subprocess.run(
             [
-                *(sys.executable, "-m", "feedrate.train"),
+                *(sys.executable, "-m", "feedrate.jobs.supervisor"),
                 *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(out)),
                 *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
             ],
@@ -101,7 +100,15 @@ class Job:
 def parse_log(run: Path) -> Record:
     """The record of a run's folder."""
     record = run / "record.json"
-    command = [sys.executable, "-m", "feedrate.logs", "--run", str(run), "--out", str(record)]
+    command = [
+        sys.executable,
+        "-m",
+        "feedrate.results.assemble",
+        "--run",
+        str(run),
+        "--out",
+        str(record),
+    ]
     subprocess.run([*command, "--device", repr({"model_pattern": PATTERN})], check=True)
     return read_record(record)
 

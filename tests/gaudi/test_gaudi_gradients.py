@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from gaudi_software import HERE, PYTHONPATH, make_spec
 
+from feedrate.core.files import write_json
 from feedrate.devices import launch
-from feedrate.files import write_json
 
 LAUNCHERS = {"ddp": "torchrun", "fast_ddp": "mpirun"}
 """A launcher for each strategy, so that both have their turn."""

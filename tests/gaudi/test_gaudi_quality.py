@@ -3,10 +3,10 @@
 import msgspec
 from gaudi_software import make_spec, run_inside
 
-from feedrate.config.winoground import GeneratedExamples
+from feedrate.config.workflow import GeneratedExamples
+from feedrate.core.files import write_json
 from feedrate.data.fetch_winoground import fetch_winoground
-from feedrate.files import write_json
-from feedrate.quality.__main__ import main
+from feedrate.jobs.score import main
 from feedrate.results.quality import read_quality
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 from mini_project import Project
 
-from feedrate.cluster import slurm
-from feedrate.train.claim import newest
+from feedrate.core import slurm
+from feedrate.jobs.run_lock import newest
 
 RUN = "results/mini/{device}/{cell}~decode=host/rep1"
 
@@ -123,7 +123,7 @@ def interpreter(root: Path, device: str, start: str) -> Path:
     """An interpreter that notes every start of training processes."""
     path = root / f"python-{device}"
     path.write_text(
-        '#!/bin/sh\ncase "$*" in "-m feedrate.train.worker"*)\n'
+        '#!/bin/sh\ncase "$*" in "-m feedrate.jobs.worker"*)\n'
         f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
     )
     path.chmod(0o755)

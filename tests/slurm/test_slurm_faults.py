@@ -18,8 +18,8 @@ from cluster import Cluster
 from fault_workflow import Workflow, interpreter, node_of, wait_for
 from mini_project import MINI, ROOT, Project, make_project
 
-from feedrate.cluster import slurm
-from feedrate.train.claim import newest
+from feedrate.core import slurm
+from feedrate.jobs.run_lock import newest
 
 PROFILE = {
     "executor": "slurm",

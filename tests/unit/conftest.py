@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 
+from feedrate.core.files import digest_file, write_json
 from feedrate.data.manifest import CHECKSUMS, MANIFEST, Manifest, SplitCount, images_digest
-from feedrate.files import digest_file, write_json
 
 ROWS = {"train": 24, "validation": 7, "test": 6}
 SPECIAL = {"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}

@@ -19,8 +19,8 @@ from mini_project import ROOT, Project, make_project
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
-from feedrate import variables
-from feedrate.planning import dry_run
+from feedrate.core import variables
+from feedrate.flow import dry_run
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
 STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))

@@ -39,10 +39,10 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
     python("feedrate.data.fetch", "--name", spec.dataset, "--settings", settings, "--out", index)
     python("feedrate.data.prepare", "--index", index, "--settings", settings, "--out", manifest)
     run, given = folder / "run", repr(msgspec.to_builtins(spec))
-    python("feedrate.train", "--spec", given, "--data", manifest, "--out", run, "--quiet")
+    python("feedrate.jobs.supervisor", "--spec", given, "--data", manifest, "--out", run, "--quiet")
     arguments = ("--outcome", run / "outcome.json", "--model", run / "trainer/model")
     out = run / "quality.json"
-    python("feedrate.quality", "--spec", given, *arguments, "--data", manifest, "--out", out)
+    python("feedrate.jobs.score", "--spec", given, *arguments, "--data", manifest, "--out", out)
     return read_quality(out)
 
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.commands import cancel, compare, plan, run, tune
-from feedrate.commands.snakemake import wrong_option
-from feedrate.endings import fail
+from feedrate.cli import cancel, compare, plan, run, tune
+from feedrate.cli.snakemake import wrong_option
+from feedrate.core.errors import fail
 
 COMMANDS = {"run": run, "plan": plan, "tune": tune, "compare": compare, "cancel": cancel}
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from feedrate import detect, driver, paths
 from feedrate.config import load, plan
-from feedrate.plan_view import PlanView
+from feedrate.core import paths
+from feedrate.devices import detect
+from feedrate.flow import driver
+from feedrate.flow.view import PlanView
 from feedrate.results.expression import check_claims
 
 try:

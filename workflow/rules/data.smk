@@ -93,5 +93,5 @@ rule store_dataset:
     params:
         store=lambda wc: VIEW.storing(wc.store),
     shell:
-        "python -m feedrate.train.store --data {input.data:q} "
+        "python -m feedrate.jobs.store --data {input.data:q} "
         "--settings {params.store[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -15,7 +15,7 @@ rule parse_log:
     params:
         parse=lambda wc: VIEW.parsing(wc.device),
     shell:
-        "python -m feedrate.logs --run $(dirname {input:q}) "
+        "python -m feedrate.results.assemble --run $(dirname {input:q}) "
         "--device {params.parse[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 

@@ -36,6 +36,6 @@ rule push_model:
     params:
         push=lambda wc: VIEW.pushing(wc.study, wc.device, wc.cell, wc.repeat),
     shell:
-        "python -m feedrate.quality.push --model {params.push[model]:q} "
+        "python -m feedrate.report.push --model {params.push[model]:q} "
         "--quality {input.quality:q} --repository {params.push[settings][repository]:q} "
         "--place {params.push[settings][place]:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -29,7 +29,7 @@ for device, entry in VIEW.devices():
             ),
             winoground=f"--winoground {EXAMPLES}" if EXAMPLES else "",
         shell:
-            "python -m feedrate.quality --spec {params.score[settings]:q} "
+            "python -m feedrate.jobs.score --spec {params.score[settings]:q} "
             "--outcome {input.outcome:q} --model {params.score[model]:q} --data {input.data:q} "
             "{params.winoground} --attempt {params.score[attempt]} --out {output:q} "
             "2> >(tee {log:q} >&2)"
@@ -50,5 +50,5 @@ rule collect_quality:
         collect=lambda wc: VIEW.scored.collecting(wc.study),
         arguments=lambda wc: VIEW.quality_arguments(wc.study),
     shell:
-        "python -m feedrate.results.qualities @{params.arguments:q} --out {output:q} "
+        "python -m feedrate.results.quality @{params.arguments:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

@@ -30,6 +30,6 @@ for device, entry in VIEW.devices():
                 wc.study, device, wc.cell, wc.repeat
             ),
         shell:
-            "python -m feedrate.train --spec {params.train[settings]:q} --data {input.data:q} "
+            "python -m feedrate.jobs.supervisor --spec {params.train[settings]:q} --data {input.data:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
             "--attempt {params.train[attempt]} --try {resources.tries}"

@@ -7,11 +7,10 @@ import re
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate import driver, variables
-from feedrate.display import Display
-from feedrate.job_errors import Failures
-from feedrate.planning import dry_run
-from feedrate.progress import Job, Progress
+from feedrate.cli.display import Display, Job, Progress
+from feedrate.core import variables
+from feedrate.flow import driver, dry_run
+from feedrate.flow.lost import Failures
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
 

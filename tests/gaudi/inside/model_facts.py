@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.data.loading.pairs import PairDataset, collate
+from feedrate.loading.dataset import PairDataset, collate
 from feedrate.models.bridgetower import BridgeTowerForContrastiveLearning, count_flops, make_config
 from feedrate.models.build import build
 

@@ -29,7 +29,7 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
     """What becomes of one spec."""
     from optimum.habana import GaudiConfig
 
-    from feedrate.train.trainer import shared_arguments
+    from feedrate.jobs.trainer import shared_arguments
 
     for variable in (hpu_mode.BF16_OPS, hpu_mode.FP32_OPS):
         os.environ.pop(variable, None)

@@ -1,4 +1,4 @@
-"""A rank of a job (arguments of `feedrate.train.worker`) that sums up what it has learned, in
+"""A rank of a job (arguments of `feedrate.jobs.worker`) that sums up what it has learned, in
 `weights.<rank>.json` of the run's folder, in place of measuring the ceilings."""
 
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.devices import base
-from feedrate.train import worker
+from feedrate.jobs import worker
 
 
 def sum_up(spec: Any, device: Any, log: Any, trainer: Any, dataset: Any) -> None:
@@ -21,9 +21,9 @@ def sum_up(spec: Any, device: Any, log: Any, trainer: Any, dataset: Any) -> None
 def prepare_process(spec: Any, folder: Path) -> None:
     """As ever; behind it the job can be imported."""
     base.prepare_process(spec, folder)
-    from feedrate.train import job
+    from feedrate.jobs import train
 
-    job.measure_ceilings = sum_up
+    train.measure_ceilings = sum_up
 
 
 worker.prepare_process = prepare_process

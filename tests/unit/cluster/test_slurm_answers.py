@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.cluster import slurm
-from feedrate.cluster.slurm import Job, SlurmError, cancel, find, minutes, own_jobs
+from feedrate.core import slurm
+from feedrate.core.slurm import Job, SlurmError, cancel, find, minutes, own_jobs
 
 NAME = "feedrate_0d7e2c9c-6c4f-4f0e-9a39-1f8f0a2c51aa"
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from feedrate import __main__ as entry
-from feedrate import driver
-from feedrate.commands import plan, run
-from feedrate.commands.snakemake import run_snakemake
+from feedrate.cli import plan, run
+from feedrate.cli.snakemake import run_snakemake
+from feedrate.flow import driver
 
 RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from feedrate.config.device import is_called
+from feedrate.config.devices import is_called
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import make_plan
 from feedrate.config.workflow import Folder, Generated, Hub, WorkflowConfig

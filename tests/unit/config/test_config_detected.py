@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.config.detected import Machine, resolve
+from feedrate.config.devices import Machine, resolve
 from feedrate.config.load import ConfigError
 from feedrate.config.plan import load_project, make_plan, timeouts_min
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from inference_study import STUDY
 
-from feedrate.config.digest import CODE, PACKAGE, DigestCache, source_digest
 from feedrate.config.load import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.settings import RunSpec
-from feedrate.plan_inputs import Inputs
+from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
+from feedrate.flow.inputs import Inputs
 
 
 def planned(copy, text=STUDY, **config):

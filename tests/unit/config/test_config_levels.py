@@ -1,7 +1,7 @@
 """The study of the levels of data loading."""
 
 from feedrate.config.plan import make_plan
-from feedrate.config.store import store_spec
+from feedrate.data.store import store_spec
 
 
 def cells(copy, device):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.base import level_text
-from feedrate.config.device import Device
+from feedrate.config.devices import Device
 from feedrate.config.plan import Project, cell_name, make_plan
 from feedrate.config.settings import (
     LoaderSettings,

@@ -7,8 +7,7 @@ import yaml
 
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import keeps_weights, make_plan
-from feedrate.config.winoground import HubExamples, LocalExamples
-from feedrate.config.workflow import Folder, Hub
+from feedrate.config.workflow import Folder, Hub, HubExamples, LocalExamples
 
 STUDY = "bridgetower-dataloading"
 BLOCK = re.compile(r"^```(yaml|csv) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -4,7 +4,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from feedrate.config import schemas
+from feedrate.cli import schemas
 from feedrate.config.load import problems, read_yaml
 from feedrate.config.plan import Devices, make_plan
 from feedrate.config.study import Study

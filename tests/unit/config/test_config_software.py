@@ -3,8 +3,8 @@
 import pytest
 
 from feedrate.config.checks import check_devices
-from feedrate.config.device import Device
-from feedrate.config.software import Software
+from feedrate.config.devices import Device
+from feedrate.config.settings import Software
 
 
 def findings(variable: str) -> list[str]:

@@ -23,8 +23,8 @@ def project_of(study):
 def test_no_planned_run_is_refused_by_its_device(study):
     """A level that a device cannot do is `unsupported` in the plan, not a failure in the job."""
     from feedrate.devices.hpu_mode import check
-    from feedrate.train.arguments import further_arguments
-    from feedrate.train.strategy import check_strategy
+    from feedrate.jobs.strategy import check_strategy
+    from feedrate.jobs.trainer import further_arguments
 
     plan = make_plan(project_of(study))
     for spec in plan.runs.values():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.config.winoground import GeneratedExamples, HubExamples, LocalExamples
+from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
 
 
 def test_there_are_three_kinds_and_the_default_needs_no_network(project):

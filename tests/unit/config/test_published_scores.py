@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.benchmark import read_scores
 from feedrate.config.load import ConfigError
+from feedrate.config.published import read_scores
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = "id,model,head,text_score,image_score,group_score,edition,source,note"

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from feedrate import variables
 from feedrate.config.plan import make_plan, timeouts_min
-from feedrate.config.settings import TIMEOUT_MIN
-from feedrate.config.timeouts import timeout_min
+from feedrate.config.settings import TIMEOUT_MIN, timeout_min
+from feedrate.core import variables
 from tiny_spec import tiny_spec
 
 STUDY = "bridgetower-inference"

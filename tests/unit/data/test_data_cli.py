@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.config.load import ConfigError
-from feedrate.data.cli import run_command
-from feedrate.data.manifest import DataError
+from feedrate.data.manifest import DataError, run_command
 
 OUT = Path("some/raw/index.json")
 

@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from feedrate import paths
 from feedrate.config.settings import ModelSettings
-from feedrate.data.manifest import DataError
-from feedrate.data.weights import check_fetched
+from feedrate.core import paths
+from feedrate.data.manifest import DataError, check_fetched
 from feedrate.models.build import ModelError
 from feedrate.models.checkpoint import find_checkpoint
 

@@ -4,11 +4,10 @@ import pytest
 from drawings import drawing, encoded
 
 from feedrate.config.load import ConfigError
+from feedrate.core.files import digest_file
 from feedrate.data.fetch import best_ranked
-from feedrate.data.manifest import DataError
-from feedrate.data.raw import MAX_FILE_BYTES
+from feedrate.data.manifest import MAX_FILE_BYTES, DataError
 from feedrate.data.rows import read_rows
-from feedrate.files import digest_file
 
 
 def rows_of(workplace):

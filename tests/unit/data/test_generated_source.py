@@ -3,10 +3,10 @@ import json
 import pytest
 
 from feedrate.config.workflow import Generated
+from feedrate.core.files import digest_file
 from feedrate.data.fetch import fetch
-from feedrate.data.raw import read_index
+from feedrate.data.manifest import read_index
 from feedrate.data.rows import SCHEMA, read_rows
-from feedrate.files import digest_file
 
 SMALL = Generated(train=7, validation=3, test=2)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
 
-from feedrate.data.raw import read_index
+from feedrate.data.manifest import read_index
 from feedrate.data.rows import read_rows
 
 HUB = {"source": "hub", "name": "someone/cartoons", "config": "matching", "revision": "main"}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from feedrate.data.tokenizer import VOCABULARY, train_tokenizer
+from feedrate.data.prepare import VOCABULARY, train_tokenizer
 
 CAPTIONS = [f"A witch and {n} penguins on the moon" for n in range(200)]
 

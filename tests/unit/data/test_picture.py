@@ -7,7 +7,7 @@ import pytest
 from drawings import drawing, encoded
 from PIL import Image
 
-from feedrate.data.picture import MAX_MEGAPIXELS, BadImage, read_picture
+from feedrate.data.verify import MAX_MEGAPIXELS, BadImage, read_picture
 
 RED = (200, 30, 30)
 

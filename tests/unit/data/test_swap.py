@@ -1,6 +1,6 @@
 import pytest
 
-from feedrate.data.swap import replaced_folder
+from feedrate.core.files import replaced_folder
 
 
 def names(folder):

@@ -4,10 +4,9 @@ import stat
 import pytest
 from drawings import drawing, encoded
 
-from feedrate.data.picture import BadImage
-from feedrate.data.raw import RawFile
-from feedrate.data.verify import Rejected, Stored, read_regular, verify_images
-from feedrate.files import digest_file
+from feedrate.core.files import digest_file
+from feedrate.data.manifest import RawFile
+from feedrate.data.verify import BadImage, Rejected, Stored, read_regular, verify_images
 
 
 def listed(root, name):

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from feedrate.config.digest import DigestCache
-from feedrate.data.watch import edited, folder_state, weights_state
-from feedrate.files import digest_file, write_json
+from feedrate.core.files import digest_file, write_json
+from feedrate.flow.digests import DigestCache
+from feedrate.flow.inputs import edited, folder_state, weights_state
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):
 
 def test_watching_needs_no_heavy_import():
     code = (
-        "import sys, feedrate.data.watch; "
+        "import sys, feedrate.flow.inputs; "
         "print({'PIL', 'pyarrow', 'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

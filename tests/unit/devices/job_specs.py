@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from feedrate.config.settings import RunSpec
-from feedrate.config.software import Software
+from feedrate.config.settings import RunSpec, Software
 from tiny_spec import tiny_spec
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.devices.allocation import meeting
 from feedrate.devices.base import DeviceError
+from feedrate.devices.launch import meeting
 
 JOB = """\
 JobId=4711 JobName=train

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.devices.binding import Placement, bind_rank, plan_shares
-from feedrate.devices.topology import Cpu
+from feedrate.devices.placement import Cpu, Placement, bind_rank, plan_shares
 
 
 @st.composite
@@ -81,7 +80,7 @@ def test_a_rank_alone_has_everything():
 
 SAY = """
 import json, os, sys
-from feedrate.devices.binding import bind_rank
+from feedrate.devices.placement import bind_rank
 placement = bind_rank("cpu", int(sys.argv[1]), int(sys.argv[2]))
 assert "torch" not in sys.modules
 print(json.dumps([placement.granted, placement.cpus, sorted(os.sched_getaffinity(0)),

@@ -5,9 +5,8 @@ import json
 import pytest
 from job_specs import make_job
 
-from feedrate import variables
-from feedrate.devices.base import DeviceError
-from feedrate.devices.expected import check_count, check_model
+from feedrate.core import variables
+from feedrate.devices.base import DeviceError, check_count, check_model
 
 GAUDI2 = {variables.MODEL_PATTERNS: json.dumps({"gaudi2": "(?i).*(gaudi ?2|hl-?2).*", "cpu": None})}
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from feedrate.config.settings import Launcher
 from feedrate.devices import launch
-from feedrate.devices.allocation import Meeting
 from feedrate.devices.base import DeviceError
-from feedrate.devices.topology import Cpu
+from feedrate.devices.launch import Meeting
+from feedrate.devices.placement import Cpu
 
-MODULE = ["feedrate.train.worker", "--run", "a b"]
+MODULE = ["feedrate.jobs.worker", "--run", "a b"]
 
 
 def server(sockets: int, cores: int, threads: int = 2) -> list[Cpu]:
@@ -49,7 +49,7 @@ def test_mpirun_has_the_published_form(monkeypatch):
     command = launch.launch_command(make_job("mpirun", 8, kind="hpu"), MODULE)
     assert " ".join(command[:-1]) == (
         "mpirun -n 8 --bind-to core --map-by socket:PE=10 --rank-by slot --report-bindings "
-        f"--allow-run-as-root {sys.executable} -m feedrate.train.worker --run"
+        f"--allow-run-as-root {sys.executable} -m feedrate.jobs.worker --run"
     )
     assert command[-1] == "a b"
 

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from feedrate import variables
-from feedrate.devices.leash import is_alive, supervisor
+from feedrate.core import variables
+from feedrate.core.processes import is_alive, supervisor
 
 CHILD = """
 import time
-from feedrate.devices.leash import die_with_supervisor
+from feedrate.core.processes import die_with_supervisor
 die_with_supervisor()
 print("up", flush=True)
 time.sleep(60)

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from job_specs import make_job
 
-from feedrate import variables
 from feedrate.config.settings import RunSpec
+from feedrate.core import variables
 from feedrate.devices import launch
-from feedrate.devices.allocation import Meeting
-from feedrate.devices.topology import parse_cpus
+from feedrate.devices.launch import Meeting
+from feedrate.devices.placement import parse_cpus
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path, tiny_prepared):
         run = tmp_path / spec.launcher
         run.mkdir()
         (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
-        module = ["feedrate.train.worker", "--run", str(run), "--data", str(tiny_prepared)]
+        module = ["feedrate.jobs.worker", "--run", str(run), "--data", str(tiny_prepared)]
         return run, module
 
     return _make

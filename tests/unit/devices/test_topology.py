@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.devices import topology
-from feedrate.devices.topology import Cpu, cpus_text, device_nodes, parse_cpus, read_topology
+from feedrate.devices import placement
+from feedrate.devices.placement import Cpu, cpus_text, device_nodes, parse_cpus, read_topology
 
 
 def write(path: Path, text: str) -> None:
@@ -64,7 +64,7 @@ SMI = """\
 def gpus(tmp_path, monkeypatch):
     for address, node in (("0000:18:00.0", 0), ("0000:3b:00.0", 1), ("0001:86:00.0", -1)):
         write(tmp_path / "bus/pci/devices" / address / "numa_node", f"{node}\n")
-    monkeypatch.setattr(topology, "_nvidia_smi", lambda: SMI)
+    monkeypatch.setattr(placement, "_nvidia_smi", lambda: SMI)
     return tmp_path
 
 

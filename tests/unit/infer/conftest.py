@@ -8,10 +8,10 @@ import pytest
 from inference_jobs import Events, make_spec, read_events
 
 from feedrate.config.settings import RunSpec
-from feedrate.devices.binding import Placement
-from feedrate.infer.job import run_job
-from feedrate.train.events import EventLog
-from feedrate.train.opening import Options
+from feedrate.devices.placement import Placement
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.infer import run_job
+from feedrate.jobs.opening import Options
 
 
 @pytest.fixture(scope="session", autouse=True)

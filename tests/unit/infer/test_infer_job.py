@@ -12,14 +12,13 @@ from inference_jobs import STEPS, WARMUP, make_spec
 
 from feedrate.config.load import ConfigError
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
-from feedrate.infer import passes
-from feedrate.infer.job import COMPILED, HEADERS, compiling_anew
-from feedrate.infer.passes import time_passes
-from feedrate.logs.assemble import build_record
+from feedrate.jobs import infer as passes
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
 from feedrate.models.bridgetower import count_flops, make_config
 from feedrate.models.build import Head, ModelError
+from feedrate.results.assemble import build_record
 from feedrate.results.settings import DeviceFacts
-from feedrate.train.events import EventLog
 
 
 @pytest.mark.parametrize("preprocessing", ["out", "in"])
@@ -153,7 +152,7 @@ def test_what_earlier_runs_compiled_serves_no_later_one(tmp_path):
 
 
 def test_an_inductor_without_such_places_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedrate.infer.job.HEADERS", ("no_such_place",))
+    monkeypatch.setattr("feedrate.jobs.infer.HEADERS", ("no_such_place",))
     with compiling_anew(tmp_path):
         assert Path(os.environ[COMPILED]).is_dir()
 

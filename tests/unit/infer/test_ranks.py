@@ -9,7 +9,7 @@ from pathlib import Path
 RANK = """
 import sys, time
 from pathlib import Path
-from feedrate.infer.job import wait_for_ranks
+from feedrate.jobs.infer import wait_for_ranks
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 if rank == 1:
     time.sleep(0.5)

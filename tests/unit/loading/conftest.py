@@ -10,17 +10,16 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.config.store import store_spec
-from feedrate.data.loading.pairs import PairDataset
-from feedrate.data.loading.registry import open_path
-from feedrate.data.store_writer import write_store
-from feedrate.data.stored import store_folder
+from feedrate.data.store import store_folder, store_spec
 from feedrate.devices import cpu
+from feedrate.jobs.store import write_store
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.registry import open_path
 
 PX, TOKENS = 32, 10
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.3, 0.35)
 STANDIN = Path(__file__).with_name("standin")
-OURS = "feedrate.data.loading.media_pipe"
+OURS = "feedrate.loading.decoders.gaudi_pipe"
 MODEL = ModelSettings(name="bridgetower", size="tiny")
 
 

@@ -8,18 +8,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from feedrate.config.store import store_spec
-from feedrate.data.loading import registry
-from feedrate.data.loading.distance import Distance
-from feedrate.data.stored import store_folder
+from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
-from feedrate.devices.binding import Placement
+from feedrate.devices.placement import Placement
+from feedrate.jobs import store
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.opening import Options
+from feedrate.jobs.train import run_job
+from feedrate.jobs.trainer import MeteredTrainer
+from feedrate.loading import registry
+from feedrate.loading.registry import Distance
 from feedrate.models import bridgetower
-from feedrate.train import store
-from feedrate.train.events import EventLog
-from feedrate.train.job import run_job
-from feedrate.train.opening import Options
-from feedrate.train.trainer import MeteredTrainer
 from tiny_spec import tiny_spec
 
 
@@ -62,9 +61,9 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # Only these have pixels from the host: the distance between both, and one batch for the ceiling
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
-    monkeypatch.setattr("feedrate.train.opening.distance", lambda *_: Distance(3.0, 25.0))
-    monkeypatch.setattr("feedrate.train.ceilings.model_alone", lambda *_: {"samples": 1})
-    monkeypatch.setattr("feedrate.data.loading.readers.decode", watch)
+    monkeypatch.setattr("feedrate.jobs.opening.distance", lambda *_: Distance(3.0, 25.0))
+    monkeypatch.setattr("feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1})
+    monkeypatch.setattr("feedrate.loading.readers.decode", watch)
     device = run("device", make_spec("device", evaluate=True))[1]
     assert not seen
     assert (host["data"][0]["decode"], device["data"][0]["decode"]) == ("host", "device")

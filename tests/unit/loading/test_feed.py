@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy import float32
 
-from feedrate.data.loading.augment import Augmentation, Box
-from feedrate.data.loading.feed import MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX, Feed, share
 from feedrate.data.manifest import DataError
+from feedrate.loading.augment import Augmentation, Box
+from feedrate.loading.decoders.gaudi import MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX, Feed, share
 
 NOISE = 1e-4
 """Px that float32 is off."""

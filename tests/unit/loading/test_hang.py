@@ -9,9 +9,9 @@ import time
 import pytest
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.hang import HungError, watched
-from feedrate.data.loading.registry import open_path
-from feedrate.failure import classify
+from feedrate.jobs.failure import classify
+from feedrate.loading.hang import HungError, watched
+from feedrate.loading.registry import open_path
 
 TOLD = (
     "loader.decode: device: the decoder on the device hangs: it made no batch within 0.2 s "
@@ -101,9 +101,9 @@ def test_a_media_pipeline_that_hangs_is_told(media, gaudi, make_pairs, raised, m
 
 HANGS = """
 import sys, threading
-from feedrate.data.loading.hang import ends_the_process, watched
-from feedrate.train.events import EventLog
-from feedrate.train.worker import write_error
+from feedrate.loading.hang import ends_the_process, watched
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.worker import write_error
 from pathlib import Path
 
 log = EventLog(Path(sys.argv[1]), 0)
@@ -119,12 +119,12 @@ next(watched(hang(), 0.2, "the decoder"))
 
 
 def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_path):
-    from feedrate.train.events import read_events
+    from feedrate.jobs.events import read_raw_events
 
     command = [sys.executable, "-c", HANGS, str(tmp_path)]
     ended = subprocess.run(command, check=False, timeout=60, env={**os.environ})
     assert ended.returncode == 1
-    error, end = read_events(tmp_path / "events.jsonl")
+    error, end = read_raw_events(tmp_path / "events.jsonl")
     assert (error["type"], error["infrastructure"]) == ("HungError", False)
     assert error["message"] == (
         "the decoder hangs: it made no batch within 0.2 s (loader.timeout_s)"
@@ -135,7 +135,7 @@ def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_pa
 def test_another_error_of_a_thread_does_not_end_the_process():
     script = (
         "import threading\n"
-        "from feedrate.data.loading.hang import ends_the_process\n"
+        "from feedrate.loading.hang import ends_the_process\n"
         "ends_the_process(print)\n"
         "thread = threading.Thread(target=lambda: 1 / 0)\n"
         "thread.start()\n"

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.distance import distance
-from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.order import EpochOrder, shuffled
-from feedrate.data.loading.pairs import collate
-from feedrate.data.loading.path import none_done
-from feedrate.data.loading.registry import open_path
+from feedrate.loading.dataset import EpochOrder, collate, shuffled
+from feedrate.loading.path import none_done
+from feedrate.loading.registry import HostPath, distance, open_path
 
 LEVELS = {
     "reference": {"decode": "reference"},

@@ -8,13 +8,12 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.gaudi import MediaError
-from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.pairs import collate
-from feedrate.data.loading.registry import open_path
 from feedrate.devices.base import UnsupportedError
-from feedrate.failure import classify
-from feedrate.train.ceilings import EndlessBatches
+from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.failure import classify
+from feedrate.loading.dataset import collate
+from feedrate.loading.decoders.gaudi import MediaError
+from feedrate.loading.registry import HostPath, open_path
 
 HOST = HostPath(LoaderSettings(), pin_memory=False)
 BATCH = 4

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.distance import distance
-from feedrate.data.loading.registry import open_path
 from feedrate.data.manifest import DataError
-from feedrate.failure import classify
+from feedrate.jobs.failure import classify
+from feedrate.loading.registry import distance, open_path
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 

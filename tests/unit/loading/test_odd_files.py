@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.config.store import store_spec
-from feedrate.data.loading.pairs import PairDataset
-from feedrate.data.loading.registry import open_path
 from feedrate.data.manifest import DataError
-from feedrate.data.store_writer import write_store
-from feedrate.data.stored import INDEX, store_folder
+from feedrate.data.store import INDEX, store_folder, store_spec
 from feedrate.devices import cpu
+from feedrate.jobs.store import write_store
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.registry import open_path
 
 PX = 32
 LEVELS = {

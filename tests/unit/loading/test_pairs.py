@@ -5,9 +5,9 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
-from feedrate.data.loading.pairs import PairDataset, collate
 from feedrate.data.manifest import DataError
-from feedrate.failure import classify
+from feedrate.jobs.failure import classify
+from feedrate.loading.dataset import PairDataset, collate
 
 
 @pytest.fixture(scope="module")

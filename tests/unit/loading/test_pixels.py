@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from feedrate.data.loading.pixels import crop_centre, decode, normalise, resize
 from feedrate.data.manifest import DataError
+from feedrate.loading.pixels import crop_centre, decode, normalise, resize
 
 
 def gradient(width: int, height: int) -> Image.Image:

@@ -5,11 +5,10 @@ import sys
 import pytest
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.registry import check_decode, open_path
 from feedrate.devices import cpu
 from feedrate.devices.base import UnsupportedError
-from feedrate.failure import classify
+from feedrate.jobs.failure import classify
+from feedrate.loading.registry import HostPath, check_decode, open_path
 
 HOST, DEVICE = LoaderSettings(decode="host"), LoaderSettings(decode="device")
 
@@ -49,9 +48,9 @@ def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
 def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
     asked = {}
     monkeypatch.setattr(
-        "feedrate.data.loading.host.DataLoader", lambda _, **options: asked.update(options) or []
+        "feedrate.loading.registry.DataLoader", lambda _, **options: asked.update(options) or []
     )
-    monkeypatch.setattr("feedrate.data.loading.host.equip", lambda loader, *_, **__: loader)
+    monkeypatch.setattr("feedrate.loading.registry.equip", lambda loader, *_, **__: loader)
     list(open_path(kind(0, 1), LoaderSettings(workers=3)).batches(None, []))
     assert asked["pin_memory"] is pinned
     assert (asked["num_workers"], asked["prefetch_factor"]) == (3, 2)

@@ -7,9 +7,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.loading.host import HostPath
-from feedrate.data.loading.pairs import collate
-from feedrate.data.loading.slots import FREE, TAKEN, Slots
+from feedrate.loading.dataset import FREE, TAKEN, Slots, collate
+from feedrate.loading.registry import HostPath
 
 
 class Rows(list):

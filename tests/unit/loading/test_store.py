@@ -12,15 +12,14 @@ import torch
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.config.store import store_spec
-from feedrate.data import store_writer
-from feedrate.data.loading.augment import NOTHING, Augmentation
-from feedrate.data.loading.fast_pixels import read_pixels
-from feedrate.data.loading.store import Store
+from feedrate.core.files import digest_file
 from feedrate.data.manifest import DataError
-from feedrate.data.store_writer import write_store
-from feedrate.data.stored import INDEX, PIXELS, check_store, read_index, store_folder
-from feedrate.files import digest_file
+from feedrate.data.store import INDEX, PIXELS, check_store, read_index, store_folder, store_spec
+from feedrate.jobs import store as store_writer
+from feedrate.jobs.store import write_store
+from feedrate.loading.augment import NOTHING, Augmentation
+from feedrate.loading.pixels import read_pixels
+from feedrate.loading.readers import Store
 
 SETTINGS = Settings(
     model=ModelSettings(name="bridgetower", size="tiny"),

@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-from feedrate.data.loading.pairs import read_split
+from feedrate.loading.dataset import read_split
 
 SCRIPT = """
 import os, resource, sys, time
 from pathlib import Path
-from feedrate.data.loading.pairs import read_split
+from feedrate.loading.dataset import read_split
 
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 for spare_mib in range(90, 260, 10):

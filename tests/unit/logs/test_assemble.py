@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_folder import make_outcome, make_spec, rank_events, write_run
 
-from feedrate.config.device import Peak
-from feedrate.logs.__main__ import main
-from feedrate.logs.assemble import build_record
+from feedrate.config.devices import Peak
 from feedrate.logs.text import MAX_CHARS, one_line
+from feedrate.results.assemble import build_record, main
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
 
@@ -230,7 +229,7 @@ def test_reading_logs_loads_nothing_heavy():
     import sys
 
     code = (
-        "import sys, feedrate.logs.__main__; "
+        "import sys, feedrate.results.assemble; "
         "print([m for m in ('torch', 'pandas', 'numpy', 'tensorboard', 'pyarrow') "
         "if m in sys.modules])"
     )

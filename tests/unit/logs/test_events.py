@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_folder import make_spec, rank_events
 
-from feedrate.logs import LogError
-from feedrate.logs.events import Step, parse_event, read_events, read_run_events
+from feedrate.core.errors import LogError
+from feedrate.jobs.events import Step, parse_event, read_events, read_run_events
 
 LINES = st.lists(
     st.one_of(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from run_folder import make_spec, rank_events, write_run
 
-from feedrate.logs.assemble import build_record
-from feedrate.logs.events import read_run_events
-from feedrate.logs.measurement import measure
+from feedrate.jobs.events import read_run_events
+from feedrate.results.assemble import build_record
+from feedrate.results.measurement import measure
 from feedrate.results.settings import DeviceFacts
 
 

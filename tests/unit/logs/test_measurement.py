@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from run_folder import make_spec, rank_events, write_run
 
-from feedrate.config.device import Peak
+from feedrate.config.devices import Peak
 from feedrate.config.settings import TrainSettings
-from feedrate.logs.events import Step, read_run_events
-from feedrate.logs.measurement import ceilings, measure, quantile, step_sum
+from feedrate.jobs.events import Step, read_run_events
+from feedrate.results.measurement import ceilings, measure, quantile, step_sum
 
 PEAKS = [
     Peak(precision="fp32", datasheet_tflops=1, source="x"),

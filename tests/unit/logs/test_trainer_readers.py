@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.logs.tensorboard_files import read_scalars, summary_metrics
-from feedrate.logs.text import LIMIT_BYTES, fallback_reason, printed_metrics, read_log
+from feedrate.logs.text import LIMIT_BYTES, fallback_reason, number, printed_metrics, read_log
 from feedrate.logs.trainer_files import (
     evaluation_figures,
     figures,
@@ -14,7 +14,6 @@ from feedrate.logs.trainer_files import (
     train_metrics,
 )
 from feedrate.logs.trainer_folder import read_trainer_folder
-from feedrate.logs.values import number
 
 GAUDI = {
     "epoch": 5.0,

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from feedrate.devices.base import UnsupportedError
-from feedrate.models.float8 import use_float8
-from feedrate.train.arguments import cast_for_training, check_packages, further_arguments
+from feedrate.jobs.trainer import cast_for_training, check_packages, further_arguments
+from feedrate.models.layers import use_float8
 from tiny_spec import tiny_spec
 
 

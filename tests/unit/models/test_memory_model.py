@@ -9,9 +9,9 @@ import torch
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
 from feedrate.config.settings import TrainSettings
-from feedrate.failure import classify
+from feedrate.jobs.failure import classify
 from feedrate.models import flava
-from feedrate.models.memory import GIB, DoesNotFitError, check_fits, state_gib
+from feedrate.models.flops import GIB, DoesNotFitError, check_fits, state_gib
 
 ROOT = Path(__file__).resolve().parents[3]
 CARD_GIB = 140.4

@@ -7,15 +7,14 @@ import pytest
 import torch
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.config.store import store_spec
-from feedrate.data.loading.registry import open_path
-from feedrate.data.stored import store_folder
+from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import adapter
+from feedrate.jobs import store
+from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.opening import make_dataset
+from feedrate.loading.registry import open_path
 from feedrate.models.build import BUILDERS, build_bare
 from feedrate.models.tokenizers import UNKNOWN
-from feedrate.train import store
-from feedrate.train.ceilings import EndlessBatches
-from feedrate.train.opening import make_dataset
 from tiny_spec import tiny_spec
 
 LEVELS = ["reference", "host", "cache"]

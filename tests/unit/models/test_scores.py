@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.models import scores
-from feedrate.models.scores import chance_of_recall, choice_hits, known_classes, ranks
+from feedrate.jobs import scores
+from feedrate.jobs.scores import chance_of_recall, choice_hits, known_classes, ranks
 
 UNIT = np.eye(4, dtype=np.float32)
 EACH = np.arange(4)

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feedrate import paths
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
-from feedrate.planning.estimate import START_S, Estimator
+from feedrate.core import paths
+from feedrate.flow.forecast import START_S, Estimator
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from feedrate import paths
+from feedrate.cli.plan import duration, show
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
-from feedrate.planning import forecast as forecasts
-from feedrate.planning.dry_run import Configuration, DryRun, Job
-from feedrate.planning.estimate import Estimate
-from feedrate.planning.show import duration, show
+from feedrate.core import paths
+from feedrate.flow import forecast as forecasts
+from feedrate.flow.dry_run import Configuration, DryRun, Job
+from feedrate.flow.forecast import Estimate
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from feedrate.config.digest import imported_modules
+from feedrate.flow.digests import imported_modules
 
 PACKAGE = Path(__file__).resolve().parents[3] / "workflow/feedrate"
 FLOORS = (

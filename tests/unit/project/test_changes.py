@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate import changes
+from feedrate.cli import compare as changes
 from feedrate.config.study import Thresholds
 from feedrate.results.comparison import compare, moved_between, read_results
 from result_sets import AFTER, PACKAGES, runs, write_set

@@ -5,9 +5,10 @@ import stat
 
 import pytest
 
-from feedrate import detect, variables
-from feedrate.config.detected import Machine
-from feedrate.detect import Card
+from feedrate.config.devices import Machine
+from feedrate.core import variables
+from feedrate.devices import detect
+from feedrate.devices.detect import Card
 
 H100 = "NVIDIA H100 80GB HBM3"
 

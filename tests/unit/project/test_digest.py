@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from feedrate.config import digest
-from feedrate.config.digest import (
+from feedrate.flow import digests
+from feedrate.flow.digests import (
     CODE,
     Code,
     DigestCache,
@@ -35,22 +35,22 @@ def test_other_edits_change_the_digest(change):
 
 def test_imports_are_found_wherever_they_stand():
     source = (
-        "import os, feedrate.files\n"
+        "import os, feedrate.core.files\n"
         "from feedrate.config import plan\n"
-        "def f():\n    from feedrate.train.meter import Meter\n"
+        "def f():\n    from feedrate.jobs.meter import Meter\n"
     )
     assert imported_modules(source) == [
         "feedrate.config",
         "feedrate.config.plan",
-        "feedrate.files",
-        "feedrate.train.meter",
-        "feedrate.train.meter.Meter",
+        "feedrate.core.files",
+        "feedrate.jobs.meter",
+        "feedrate.jobs.meter.Meter",
     ]
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    monkeypatch.setattr(digest, "PACKAGE", tmp_path)
+    monkeypatch.setattr(digests, "PACKAGE", tmp_path)
     (tmp_path / "rooms").mkdir()
     (tmp_path / "main.py").write_text("from feedrate.rooms import kitchen\n")
     (tmp_path / "rooms/kitchen.py").write_text("import feedrate.rooms.cellar\n")
@@ -100,12 +100,12 @@ def test_cache_reads_a_file_again_only_when_it_has_changed(tmp_path):
 def test_every_kind_of_job_has_its_code():
     for name, code in CODE.items():
         for program in code.programs:
-            assert list(digest.PACKAGE.glob(program)), f"{name}: {program}"
+            assert list(digests.PACKAGE.glob(program)), f"{name}: {program}"
 
 
 def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
     cache = DigestCache(tmp_path / "cache.json")
     source_digest(cache, CODE["measured"])
-    seen = {os.path.relpath(p, digest.PACKAGE) for p in cache._known}
+    seen = {os.path.relpath(p, digests.PACKAGE) for p in cache._known}
     assert {"train/meter.py", "devices/cpu.py", "models/bridgetower.py"} <= seen
     assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}

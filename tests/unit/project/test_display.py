@@ -6,8 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from feedrate.display import SHOWN, Display
-from feedrate.progress import Progress
+from feedrate.cli.display import SHOWN, Display, Progress
 
 
 @pytest.fixture

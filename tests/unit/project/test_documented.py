@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from feedrate import paths, variables
+from feedrate.core import paths, variables
 
 ROOT = Path(__file__).resolve().parents[3]
 VARIABLE = re.compile(r"FEEDRATE_[A-Z_]+[A-Z]")

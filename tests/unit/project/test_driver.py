@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate import driver, variables
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project
+from feedrate.core import variables
+from feedrate.flow import driver
 
 ROOT = Path(__file__).resolve().parents[3]
 

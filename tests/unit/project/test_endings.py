@@ -5,8 +5,8 @@ import importlib
 
 import pytest
 
-from feedrate.endings import explain_os_error, fail
-from feedrate.job_errors import own_words
+from feedrate.core.errors import explain_os_error, fail
+from feedrate.flow.lost import own_words
 
 ABSENT = "no/such/file"
 NO_MAPPING = ("--settings", "[")
@@ -77,7 +77,7 @@ def test_errors_of_the_system_are_sentences(error, said):
 
 
 def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
-    from feedrate.quality.push import main
+    from feedrate.report.push import main
 
     (tmp_path / "quality.json").write_text('{"status": "failed", "cause": "it broke"}')
     (tmp_path / "file").write_text("")
@@ -90,7 +90,7 @@ def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
 def test_advice_that_cannot_be_written_is_a_sentence(tmp_path, capsys, monkeypatch):
     import msgspec
 
-    from feedrate.tuning import __main__ as tuning
+    from feedrate.cli import tune as tuning
     from tiny_spec import tiny_spec
 
     spec = msgspec.to_builtins(tiny_spec())

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.files import atomic_path, canonical_json, digest_value, write_json, write_text
+from feedrate.core.files import atomic_path, canonical_json, digest_value, write_json, write_text
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

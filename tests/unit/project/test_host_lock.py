@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.host_lock import host_lock, lock_path
+from feedrate.devices.host import host_lock, lock_path
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from feedrate.host_lock import host_lock
+from feedrate.devices.host import host_lock
 with host_lock(Path(sys.argv[1]), print):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))

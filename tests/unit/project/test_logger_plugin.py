@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate import driver, variables
-from feedrate.planning import dry_run
+from feedrate.core import variables
+from feedrate.flow import driver, dry_run
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate import lost, variables
+from feedrate.core import variables
+from feedrate.flow import lost
 
 OUTCOME = "results/s/h100/workers=0/rep1/outcome.json"
 REFUSED = "SLURM sbatch failed. The error message was 'sbatch: error: no partition'.\n"

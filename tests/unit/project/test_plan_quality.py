@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.config.digest import CODE
 from feedrate.config.plan import load_project
-from feedrate.plan_attempts import Attempts
-from feedrate.plan_view import PlanView
+from feedrate.flow.digests import CODE
+from feedrate.flow.runs import Attempts
+from feedrate.flow.view import PlanView
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT, OTHER = "bridgetower-quality", "bridgetower-dataloading"

@@ -8,13 +8,12 @@ import msgspec
 import pytest
 import yaml
 
-from feedrate import paths, variables
-from feedrate.config.ladders import ladders
 from feedrate.config.plan import Project, load_project, make_plan
-from feedrate.config.store import store_spec
-from feedrate.files import digest_value, write_json
-from feedrate.plan_view import PlanView
-from feedrate.train.ladder import Made, not_tried, pruned_by
+from feedrate.core import paths, variables
+from feedrate.core.files import digest_value, write_json
+from feedrate.data.store import store_spec
+from feedrate.flow.view import PlanView
+from feedrate.jobs.ladder import Made, ladders, not_tried, pruned_by
 
 ROOT = Path(__file__).resolve().parents[3]
 SEARCH = "flava-batch-search"

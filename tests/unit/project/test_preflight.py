@@ -7,7 +7,7 @@ import pytest
 from snakemake.exceptions import WorkflowError
 from snakemake_executor_plugin_slurm import ExecutorSettings
 
-from feedrate import lost, preflight
+from feedrate.flow import lost, preflight
 
 
 class Resources(dict):

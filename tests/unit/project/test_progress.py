@@ -1,7 +1,7 @@
 import json
 import os
 
-from feedrate.progress import Progress, duration
+from feedrate.cli.display import Progress, duration
 
 
 def record(**values):
@@ -16,7 +16,7 @@ def started(progress, job_id, rule, **wildcards):
 
 def test_counts_by_rule_and_says_what_is_left(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("feedrate.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: clock[0])
     progress = Progress()
     progress.update("run_info", record(stats={"train_cpu": 4, "parse_log": 4, "total": 8}))
     assert progress.latest == "8 jobs: train_cpu 4, parse_log 4"
@@ -71,7 +71,7 @@ def test_durations_read_well():
 
 def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("feedrate.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: clock[0])
     progress = Progress(started_s=0.0)
     progress.update("resources_info", record(nodes=20))
     progress.update("run_info", record(stats={"train_h100": 4, "parse_log": 4, "total": 8}))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate import summary
+from feedrate.cli import run
 
 COLUMNS = (
     *("study", "device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
@@ -39,7 +39,7 @@ def shown(tmp_path, monkeypatch, capsys):
                 writer = csv.DictWriter(stream, COLUMNS, restval="")
                 writer.writeheader()
                 writer.writerows(cells)
-        summary.show(report)
+        run.show(report)
         return [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
     return show

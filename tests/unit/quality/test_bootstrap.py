@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from feedrate.quality import bootstrap
-from feedrate.quality.bootstrap import mean_interval
+from feedrate.jobs import scores
+from feedrate.jobs.scores import mean_interval
 
 
 def test_the_interval_of_a_share_is_the_binomials():
@@ -40,7 +40,7 @@ def test_more_values_are_a_narrower_interval():
 def test_resamples_in_pieces_are_as_good_as_at_once(monkeypatch):
     values = np.random.default_rng(1).normal(size=40)
     whole = mean_interval(values)
-    monkeypatch.setattr(bootstrap, "_CHUNK", 40 * 7)  # 7 resamples at a time
+    monkeypatch.setattr(scores, "_CHUNK", 40 * 7)  # 7 resamples at a time
     pieces = mean_interval(values)
     assert pieces.low == pytest.approx(whole.low, abs=0.02)
     assert pieces.high == pytest.approx(whole.high, abs=0.02)

@@ -1,4 +1,4 @@
-"""`python -m feedrate.quality`: whatever happens, a quality.json says it."""
+"""`python -m feedrate.jobs.score`: whatever happens, a quality.json says it."""
 
 import fcntl
 import json
@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from models_kept import arguments, end, keep_model, make_spec
 
-from feedrate.config.software import Software
-from feedrate.host_lock import lock_path
-from feedrate.quality.__main__ import main
+from feedrate.config.settings import Software
+from feedrate.devices.host import lock_path
+from feedrate.jobs.score import main
 from feedrate.results.quality import read_quality
 
 pytestmark = pytest.mark.usefixtures("own_lock")
@@ -21,7 +21,7 @@ def test_a_model_is_scored_in_a_process_of_its_own(tiny_prepared, tmp_path):
     spec = make_spec()
     keep_model(spec, tiny_prepared, tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "feedrate.quality", *arguments(spec, tiny_prepared, tmp_path)],
+        [sys.executable, "-m", "feedrate.jobs.score", *arguments(spec, tiny_prepared, tmp_path)],
         check=False,
         capture_output=True,
         text=True,
@@ -106,7 +106,7 @@ def test_a_spec_that_is_none_is_one_sentence(tiny_prepared, tmp_path, capsys):
     given = arguments(make_spec(), tiny_prepared, tmp_path)
     given[1] = json.dumps({"study": 3})
     assert main(given) == 1
-    assert capsys.readouterr().err.startswith("feedrate.quality: --spec")
+    assert capsys.readouterr().err.startswith("feedrate.jobs.score: --spec")
 
 
 def test_scoring_that_was_given_up_is_recorded(tiny_prepared, tmp_path, monkeypatch):

@@ -10,12 +10,12 @@ import pytest
 import torch
 from models_kept import keep_model, make_spec, with_choices
 
-from feedrate.config.winoground import GeneratedExamples
+from feedrate.config.workflow import GeneratedExamples
+from feedrate.core.files import write_json
 from feedrate.data.fetch_winoground import fetch_winoground
-from feedrate.files import write_json
+from feedrate.jobs import score_model as splits
+from feedrate.jobs.score_model import score_model
 from feedrate.models.build import ModelError
-from feedrate.quality import splits
-from feedrate.quality.job import score_model
 
 RETRIEVAL = {
     f"{way}_recall_at_{k}" for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)

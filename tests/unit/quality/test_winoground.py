@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from feedrate.quality.winoground import CHANCE, hits
+from feedrate.jobs.winoground import CHANCE, hits
 
 
 def scored(*examples):

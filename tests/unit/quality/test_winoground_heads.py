@@ -12,20 +12,22 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 )
 
 from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings, Settings
-from feedrate.config.winoground import GeneratedExamples
+from feedrate.config.workflow import GeneratedExamples
 from feedrate.data.fetch_winoground import fetch_winoground
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import read_winoground
-from feedrate.models.build import BUILDERS, build
-from feedrate.quality import winoground
-from feedrate.quality.matching import (
+from feedrate.jobs import winoground
+from feedrate.jobs.winoground import (
+    CHANCE,
     NoHeadError,
     contrastive_scores,
     heads_of,
+    hits,
     matching_head,
     matching_scores,
+    winoground_quality,
 )
-from feedrate.quality.winoground import CHANCE, hits, winoground_quality
+from feedrate.models.build import BUILDERS, build
 
 CPU = torch.device("cpu")
 LOADER = LoaderSettings(max_tokens=16)

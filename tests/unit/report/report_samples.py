@@ -4,16 +4,14 @@ import json
 
 import msgspec
 
-from feedrate import paths
-from feedrate.config.benchmark import BenchmarkScore
-from feedrate.config.device import Device
+from feedrate.config.devices import Device
 from feedrate.config.plan import Project, cell_name, make_plan
-from feedrate.config.published import Published
+from feedrate.config.published import BenchmarkScore, Published
 from feedrate.config.settings import ModelSettings, Settings, StudyProtocol, TrainSettings
 from feedrate.config.study import Factor, Figure, Source, Study, Table
-from feedrate.config.winoground import GeneratedExamples
-from feedrate.config.workflow import Generated, WorkflowConfig
-from feedrate.files import write_json
+from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
+from feedrate.core import paths
+from feedrate.core.files import write_json
 from feedrate.results import columns
 from feedrate.results.record import Provenance, Record
 from feedrate.results.tables import write_rows
@@ -292,7 +290,7 @@ def write_record(root, spec):
         provenance=Provenance(
             commit="84b8b64",
             source_digest="0123456789abcdef",
-            command="python -m feedrate.train --spec spec.json",
+            command="python -m feedrate.jobs.supervisor --spec spec.json",
             driver="",
             cores_granted=2,
             cores_of_host=8,

@@ -5,8 +5,8 @@ from report_samples import STUDY, make_project, write_results
 
 from feedrate.config.plan import make_plan
 from feedrate.report import settings
-from feedrate.report.alone import loaders_alone
 from feedrate.report.rows import Inputs
+from feedrate.report.sentences import loaders_alone
 from feedrate.report.settings import OverviewSettings
 
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -10,7 +10,7 @@ from report_samples import EVIL, FIGURES, TABLES
 
 from feedrate.config.load import load
 from feedrate.config.study import Study
-from feedrate.report.captions import to_html
+from feedrate.report.overview import to_html
 
 ROOT = Path(__file__).resolve().parents[3]
 CAPTIONS = ROOT / "report/captions"

@@ -6,7 +6,7 @@ import matplotlib as mpl
 import pytest
 from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_results
 
-from feedrate.logs.events import Step
+from feedrate.jobs.events import Step
 from feedrate.report import figure, settings, text
 from feedrate.report.figures import canvas, step_time, warmup
 from feedrate.report.grid import Line, Spot

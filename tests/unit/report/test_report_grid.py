@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, make_project, write_results
 
-from feedrate.report import grid, settings, speedups
+from feedrate.report import gains, grid, settings
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
 
@@ -77,14 +77,14 @@ def test_what_a_device_lacks_is_said(shown):
 
 def test_gains_over_the_own_baseline_and_of_device_over_device(shown, inputs):
     cells = inputs.cells(STUDY)
-    own = {line.name: line.gains for line in speedups.gain_lines(shown, cells, "workers")}
+    own = {line.name: line.gains for line in gains.gain_lines(shown, cells, "workers")}
     assert [gain.value for gain in own["CPU, here"]] == pytest.approx(
         [1.0, 14.1 / 11.2, 14.3 / 11.2, 12.6 / 11.2]
     )
     assert own["CPU, here"][0].low is None
     assert own["H100, published"][2].value == pytest.approx(602.1 / 336.5)
     assert own["Gaudi2, published, decode = device"][2].value == pytest.approx(847.7 / 601.5)
-    across = {line.name: line.gains for line in speedups.device_lines(shown, cells, "workers")}
+    across = {line.name: line.gains for line in gains.device_lines(shown, cells, "workers")}
     assert list(across) == ["Gaudi2 over H100, published"]
     values = [gain.value for gain in across["Gaudi2 over H100, published"]]
     assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)

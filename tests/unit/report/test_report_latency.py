@@ -6,7 +6,7 @@ from report_samples import STUDY, write_results
 
 from feedrate.config.plan import make_plan
 from feedrate.config.study import Exclude
-from feedrate.report import figure, findings, provenance, settings, table
+from feedrate.report import figure, findings, overview, settings, table
 from feedrate.report.figures import canvas
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings, OverviewSettings, TableSettings
@@ -103,7 +103,7 @@ def test_without_a_good_cell_there_is_no_answer(tmp_path, project, answers):
 
 
 def test_the_protocol_counts_requests(answers, inputs):
-    page = provenance.machines(answers, inputs.runs(STUDY))
+    page = overview.machines(answers, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page
 

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from report_samples import EVIL, FIGURES, RATES, STUDY, TABLES, make_project, write_results
 
-from feedrate import paths
 from feedrate.config.load import ConfigError
 from feedrate.config.plan import make_plan
+from feedrate.core import paths
 from feedrate.report import overview, settings, table
-from feedrate.report.captions import read_captions, to_html
+from feedrate.report.overview import read_captions, to_html
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import OverviewSettings, TableSettings
 
@@ -92,7 +92,7 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
     assert f"results/{STUDY}/cpu/workers=1~decode=host/rep3/record.json" in article
     for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of 8 of the host"):
         assert fact in article
-    assert "python -m feedrate.train --spec spec.json" in article
+    assert "python -m feedrate.jobs.supervisor --spec spec.json" in article
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from report_samples import EVIL, STUDY, make_project, write_results
 
-from feedrate.config.winoground import HubExamples, LocalExamples
+from feedrate.config.workflow import HubExamples, LocalExamples
 from feedrate.report import settings, table
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings

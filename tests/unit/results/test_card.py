@@ -10,8 +10,7 @@ from record_builder import make_record, make_spec
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.winoground import Winoground
 from feedrate.report.card import card, main
-from feedrate.report.card_settings import CardSettings
-from feedrate.report.settings import to_param
+from feedrate.report.settings import CardSettings, to_param
 from feedrate.report.text import DASH
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
 from feedrate.results.record import Provenance, write_record

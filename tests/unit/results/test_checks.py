@@ -2,8 +2,7 @@ import msgspec
 import pytest
 from record_builder import make_measurement, make_spec
 
-from feedrate.results.checks import CHECKS, ONLY_OF, check_run
-from feedrate.results.evidence import Evidence, Observed
+from feedrate.results.checks import CHECKS, ONLY_OF, Evidence, Observed, check_run
 from feedrate.results.settings import DeviceFacts
 
 GOOD = {

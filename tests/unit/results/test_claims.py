@@ -14,9 +14,8 @@ from feedrate.results.claims import agrees, claim_rows, main, recompute
 from feedrate.results.collect import run_rows
 from feedrate.results.columns import CLAIMS
 from feedrate.results.expression import parse
-from feedrate.results.rows import run_columns
 from feedrate.results.settings import ClaimSettings
-from feedrate.results.tables import read_rows, write_rows
+from feedrate.results.tables import read_rows, run_columns, write_rows
 
 PRINTED = [
     (1.28, "gaudi2[workers=2] / h100[workers=2]"),

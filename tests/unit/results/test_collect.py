@@ -19,8 +19,7 @@ from feedrate.config.study import Factor, Thresholds
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.collect import main, run_rows
 from feedrate.results.columns import CELLS, RUNS
-from feedrate.results.rows import run_columns
-from feedrate.results.tables import read_rows, write_rows
+from feedrate.results.tables import read_rows, run_columns, write_rows
 
 
 def rows_of(tmp_path, records, **changes):

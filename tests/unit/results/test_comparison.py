@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
 from feedrate.results.columns import COMPARISON
-from feedrate.results.comparison import (
-    Results,
-    compare,
-    comparison_columns,
-    read_results,
-    slowed,
-)
+from feedrate.results.comparison import Results, compare, comparison_columns, read_results, slowed
 from feedrate.results.tables import read_rows, write_rows
 from result_sets import AFTER, runs, write_set
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.results.equal import departures, trained_samples
+from feedrate.results.cells import departures, trained_samples
 
 A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedrate.results.columns import QUALITY
-from feedrate.results.qualities import main
+from feedrate.results.quality import main
 from feedrate.results.tables import read_rows
 
 SCORE = {

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.results.scaling import Scaling, scaling
+from feedrate.results.fitting import Scaling, scaling
 
 TIMES = st.floats(0, 100)
 

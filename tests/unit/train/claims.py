@@ -2,7 +2,7 @@
 
 import os
 
-from feedrate.train.holder import Holder, Identity, process_space, start_ticks
+from feedrate.jobs.run_lock import Holder, Identity, process_space, start_ticks
 
 SAME = Identity(spec="s", source="c", data="d", attempt=1)
 ELSEWHERE = "another boot, another namespace"

@@ -7,8 +7,8 @@ import resource
 import sys
 from pathlib import Path
 
-import feedrate.train.job  # noqa: F401
-from feedrate.train.worker import main
+import feedrate.jobs.train  # noqa: F401
+from feedrate.jobs.worker import main
 
 BUDGET_BYTES = 1 << 30
 

@@ -16,16 +16,16 @@ from training_jobs import make_spec
 from transformers import set_seed
 
 from feedrate.config.settings import ModelSettings, TrainSettings
-from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.meter import Meter
+from feedrate.jobs.opening import make_dataset
+from feedrate.jobs.strategy import describe, shared_by
+from feedrate.jobs.train import newest_checkpoint
+from feedrate.jobs.trainer import make_trainer
+from feedrate.loading.dataset import collate
 from feedrate.models.build import build
-from feedrate.train.events import EventLog
-from feedrate.train.job import newest_checkpoint
-from feedrate.train.meter import Meter
-from feedrate.train.opening import make_dataset
-from feedrate.train.strategy import describe, shared_by
-from feedrate.train.trainer import make_trainer
 
 Part = dict[str, Any]
 

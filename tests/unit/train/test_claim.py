@@ -14,20 +14,29 @@ from claims import SAME, away, holder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.cluster import slurm
-from feedrate.train import claim as claims
-from feedrate.train import vigil
-from feedrate.train.claim import LostClaim, claim_next, history, newest, seize
-from feedrate.train.holder import Identity, lives, start_ticks, this_process
-from feedrate.train.vigil import Claimed, Vigil, take
+from feedrate.core import slurm
+from feedrate.jobs import predecessors
+from feedrate.jobs import run_lock as claims
+from feedrate.jobs.predecessors import Claimed, Vigil, take
+from feedrate.jobs.run_lock import (
+    Identity,
+    LostClaim,
+    claim_next,
+    history,
+    lives,
+    newest,
+    seize,
+    start_ticks,
+    this_process,
+)
 
 CONTENDER = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from claims import holder
-from feedrate.train.claim import LostClaim
-from feedrate.train.vigil import take
+from feedrate.jobs.run_lock import LostClaim
+from feedrate.jobs.predecessors import take
 run = Path(sys.argv[1])
 def log(word):
     stream = os.open(run / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -48,7 +57,7 @@ with claim:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No waiting between looks, and no Slurm."""
-    monkeypatch.setattr(vigil, "POLL_S", 0.01)
+    monkeypatch.setattr(predecessors, "POLL_S", 0.01)
     monkeypatch.setattr(slurm, "find", lambda job: None)
 
 
@@ -56,8 +65,10 @@ def quick(monkeypatch):
 def clock(monkeypatch):
     """A clock that only the test moves."""
     now = [1000.0]
-    monkeypatch.setattr(vigil.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(vigil.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0))
+    monkeypatch.setattr(predecessors.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        predecessors.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0)
+    )
     return now
 
 
@@ -136,7 +147,7 @@ def test_a_holder_elsewhere_without_a_sign_of_life_is_dead_by_the_watchers_own_c
     began = clock[0]
     claim, met = take(tmp_path, holder(), lambda: None, lambda text: None)
     assert (claim.number, met) == (2, set())
-    assert clock[0] - began == pytest.approx(vigil.STALE_S, abs=2)
+    assert clock[0] - began == pytest.approx(predecessors.STALE_S, abs=2)
 
 
 def test_a_holder_elsewhere_that_beats_is_alive_for_as_long_as_it_does(tmp_path, clock):
@@ -144,16 +155,20 @@ def test_a_holder_elsewhere_that_beats_is_alive_for_as_long_as_it_does(tmp_path,
     watcher = Vigil(holder())
     assert watcher.judge(newest(tmp_path)) is None  # nobody knows yet
     for _ in range(5):
-        clock[0] += vigil.STALE_S - 1
+        clock[0] += predecessors.STALE_S - 1
         other.beat()
         assert watcher.judge(newest(tmp_path)) is True
-    clock[0] += vigil.STALE_S
+    clock[0] += predecessors.STALE_S
     assert watcher.judge(newest(tmp_path)) is False
 
 
 @pytest.mark.parametrize(
     ("state", "wait_s"),
-    [("CANCELLED", vigil.QUIET_S), ("NODE_FAIL", vigil.QUIET_S), ("RUNNING", vigil.STALE_S)],
+    [
+        ("CANCELLED", predecessors.QUIET_S),
+        ("NODE_FAIL", predecessors.QUIET_S),
+        ("RUNNING", predecessors.STALE_S),
+    ],
 )
 def test_slurms_word_shortens_the_watch_of_a_silent_holder(
     tmp_path, clock, monkeypatch, state, wait_s
@@ -172,7 +187,7 @@ def test_slurms_word_kills_nobody_who_beats(tmp_path, clock, monkeypatch):
     watcher = Vigil(holder())
     watcher.judge(newest(tmp_path))
     for _ in range(20):
-        clock[0] += vigil.QUIET_S - 1
+        clock[0] += predecessors.QUIET_S - 1
         other.beat()
         assert watcher.judge(newest(tmp_path)) is True
 
@@ -182,14 +197,14 @@ def test_slurm_is_asked_now_and_then_only(tmp_path, clock, monkeypatch):
     monkeypatch.setattr(slurm, "find", lambda job: asked.append(job))
     claim_next(tmp_path, away(), 0)
     take(tmp_path, holder(), lambda: None, lambda text: None)
-    assert len(asked) == int(vigil.STALE_S / vigil.QUIET_S) - 1
+    assert len(asked) == int(predecessors.STALE_S / predecessors.QUIET_S) - 1
 
 
 def test_of_a_job_that_slurm_started_again_the_earlier_start_is_over(tmp_path, clock):
     claim_next(tmp_path, away(job="12"), 0)
     began = clock[0]
     take(tmp_path, holder(job="12"), lambda: None, lambda text: None)
-    assert clock[0] - began == pytest.approx(vigil.QUIET_S, abs=2)
+    assert clock[0] - began == pytest.approx(predecessors.QUIET_S, abs=2)
 
 
 def test_what_was_seen_alive_is_told(tmp_path, clock):
@@ -234,7 +249,7 @@ def test_a_torn_claim_is_waited_for_and_then_followed(tmp_path, clock):
     (tmp_path / ".claim-3").write_text('{"identity": {"sp')
     began = clock[0]
     assert take(tmp_path, holder(), lambda: None, nobody_is_named)[0].number == 4
-    assert clock[0] - began == pytest.approx(vigil.STALE_S, abs=2)
+    assert clock[0] - began == pytest.approx(predecessors.STALE_S, abs=2)
 
 
 def nobody_is_named(text):

@@ -8,9 +8,9 @@ import pytest
 from claims import holder
 from training_jobs import make_spec, may_take, named, read_events
 
-from feedrate import variables
-from feedrate.train.__main__ import main
-from feedrate.train.claim import claim_next, newest, seize
+from feedrate.core import variables
+from feedrate.jobs.run_lock import claim_next, newest, seize
+from feedrate.jobs.supervisor import main
 
 LONG = {"steps": 100_000, "warmup_steps": 1}
 
@@ -108,7 +108,7 @@ def test_other_settings_end_with_a_sentence_and_leave_the_first_alone(start, cap
     second = start(make_spec(batch_size=2))
     exit_code, stderr = second.wait()
     assert exit_code == 1
-    assert stderr.startswith("feedrate.train: another job (process ")
+    assert stderr.startswith("feedrate.jobs.supervisor: another job (process ")
     assert "python -m feedrate cancel" in stderr
     assert not (first.out / "outcome.json").exists()
     assert first.process.poll() is None
@@ -193,9 +193,9 @@ def test_a_living_job_of_a_lost_run_loses_its_claim(arguments, lost):
 
 def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, monkeypatch):
     """What the tries of the driver that gave up left: the last was killed for want of memory."""
-    from feedrate.cluster import slurm
-    from feedrate.train.__main__ import parse_arguments, read_spec
-    from feedrate.train.outcome import identity
+    from feedrate.core import slurm
+    from feedrate.jobs.outcome import identity
+    from feedrate.jobs.supervisor import parse_arguments, read_spec
 
     options = parse_arguments(arguments(make_spec()))
     made = identity(read_spec(options.spec), options)

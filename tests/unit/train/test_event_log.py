@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.train.events import EventLog, EventTail, events_name, read_events
+from feedrate.jobs.events import EventLog, EventTail, events_name, read_raw_events
 
 
 def test_each_rank_has_its_own_file():
@@ -17,7 +17,7 @@ def test_each_rank_has_its_own_file():
 def test_an_event_is_there_as_soon_as_it_was_written(tmp_path):
     log = EventLog(tmp_path, 1)
     log.write("step", step=1, loss=math.nan)
-    (event,) = read_events(tmp_path / "events.rank1.jsonl")
+    (event,) = read_raw_events(tmp_path / "events.rank1.jsonl")
     assert (event["event"], event["rank"], event["step"]) == ("step", 1, 1)
     assert math.isnan(event["loss"])
 
@@ -37,7 +37,7 @@ def test_a_tail_reads_only_what_was_added_and_never_half_a_line(tmp_path):
 def test_torn_lines_are_left_out(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"event": "a"}\n{"event": "b", "x\n[1]\n\xff\xfe\n{"event": "c"}\n')
-    assert [e["event"] for e in read_events(path)] == ["a", "c"]
+    assert [e["event"] for e in read_raw_events(path)] == ["a", "c"]
 
 
 def test_a_full_disk_is_not_swallowed(tmp_path):
@@ -51,4 +51,4 @@ def test_what_is_written_is_read(values, tmp_path_factory):
     folder = tmp_path_factory.mktemp("events")
     values = {k: v for k, v in values.items() if k not in ("event", "rank", "self")}
     EventLog(folder, 0).write("note", **values)
-    assert read_events(folder / "events.jsonl") == [{"event": "note", "rank": 0, **values}]
+    assert read_raw_events(folder / "events.jsonl") == [{"event": "note", "rank": 0, **values}]

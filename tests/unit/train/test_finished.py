@@ -7,9 +7,8 @@ import msgspec
 import pytest
 from claims import SAME
 
-from feedrate import variables
-from feedrate.train.finished import adopt
-from feedrate.train.workspace import FINISHED, commit
+from feedrate.core import variables
+from feedrate.jobs.workspace import FINISHED, adopt, commit
 
 BEFORE, AFTER = 1_000_000.0, 2_000_000.0
 OUTCOME = {

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
 
-from feedrate.files import digest_file, digest_value
-from feedrate.train.__main__ import check_protocol, main, read_spec
-from feedrate.train.judge import Ending, judge
+from feedrate.core.files import digest_file, digest_value
+from feedrate.jobs.outcome import Ending, judge
+from feedrate.jobs.supervisor import check_protocol, main, read_spec
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -74,7 +74,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     assert 0.2 < word["host_peak_memory_gib"] < 8
     assert word["machine_before"]["other_training_jobs"] >= 0
     assert word["started_at"] < word["ended_at"]
-    assert "feedrate.train" in word["command"]
+    assert "feedrate.jobs.supervisor" in word["command"]
 
 
 def test_a_killed_worker_is_a_failed_cell(start):
@@ -307,7 +307,7 @@ def test_a_protocol_that_measures_nothing_is_told():
 
 def test_the_supervisor_needs_no_heavy_library():
     code = (
-        "import sys, feedrate.train.__main__; "
+        "import sys, feedrate.jobs.supervisor; "
         "print([m for m in ('torch', 'numpy', 'transformers', 'pandas', 'pyarrow', 'PIL') "
         "if m in sys.modules])"
     )

@@ -6,7 +6,7 @@ import signal
 import pytest
 from training_jobs import make_spec
 
-from feedrate.train.judge import Ending, MachineFault, judge
+from feedrate.jobs.outcome import Ending, MachineFault, judge
 
 GOOD = [{"event": "window"}, {"event": "trainer"}, {"event": "end", "ok": True}]
 TORCHRUN_KILLED = """

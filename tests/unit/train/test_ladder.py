@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from training_jobs import Job, make_spec
 
-from feedrate import variables
-from feedrate.files import digest_file, digest_value
-from feedrate.train.ladder import Made, not_tried, pruned_by, still_pruned
+from feedrate.core import variables
+from feedrate.core.files import digest_file, digest_value
+from feedrate.jobs.ladder import Made, not_tried, pruned_by, still_pruned
 
 SIZES = ["tiny", "350M", "900M"]
 BATCHES = [8, 16, 32, 128]

@@ -10,15 +10,15 @@ import pytest
 from training_jobs import make_spec, of_a_script
 
 from feedrate.devices.base import UnsupportedError
-from feedrate.train.memory_limit import limit_memory
+from feedrate.jobs.opening import limit_memory
 
 TAKE = """
 import json, sys
 import torch
 from training_jobs import make_spec
 import msgspec
-from feedrate.failure import classify
-from feedrate.train.memory_limit import limit_memory
+from feedrate.jobs.failure import classify
+from feedrate.jobs.opening import limit_memory
 
 spec = make_spec()
 train = msgspec.structs.replace(spec.settings.train, memory_gib=float(sys.argv[1]))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from feedrate.devices.base import Memory
 from feedrate.devices.cpu import Known
-from feedrate.train import meter as meter_module
-from feedrate.train.meter import Meter, batch_length
+from feedrate.jobs import meter as meter_module
+from feedrate.jobs.meter import Meter, batch_length
 
 
 class Clock:

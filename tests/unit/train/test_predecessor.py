@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from claims import SAME, away
 
-from feedrate.cluster import slurm
-from feedrate.train import predecessor
-from feedrate.train.claim import Sight
-from feedrate.train.predecessor import ending_of_this_job, told, verdict_of
+from feedrate.core import slurm
+from feedrate.jobs import predecessors
+from feedrate.jobs.predecessors import ending_of_this_job, told, verdict_of
+from feedrate.jobs.run_lock import Sight
 
 RUN = Path("results/study/gaudi2/batch=64/rep1")
 
@@ -174,5 +174,5 @@ def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(
 
 def test_outside_slurm_nobody_is_asked(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setattr(predecessor.slurm, "_ask", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(predecessors.slurm, "_ask", lambda *_: pytest.fail("asked"))
     assert ending_of_this_job() == ""

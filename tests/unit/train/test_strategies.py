@@ -15,9 +15,9 @@ from transformers.models.flava.modeling_flava import FlavaLayer
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.launch import launch_command
+from feedrate.jobs.strategy import check_strategy, sharding
 from feedrate.models.build import build
 from feedrate.models.layers import give_shapes
-from feedrate.train.strategy import check_strategy, sharding
 
 SCRIPT = Path(__file__).with_name("strategies.py")
 

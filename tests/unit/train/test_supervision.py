@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
-from feedrate.devices.family import cpu_time_s
-from feedrate.secrets import Masker
-from feedrate.train import processes, progress
-from feedrate.train.log_pump import LogPump
-from feedrate.train.processes import MemorySampler, read_pss_gib
-from feedrate.train.progress import ProgressLine
+from feedrate.core.errors import Masker
+from feedrate.core.processes import cpu_time_s
+from feedrate.jobs import processes, progress
+from feedrate.jobs.processes import LogPump, MemorySampler, read_pss_gib
+from feedrate.jobs.progress import ProgressLine
 
 STUBBORN = """
 import os, signal, sys, time
@@ -55,9 +54,9 @@ def test_a_full_disk_stops_no_reading(tmp_path):
 
 TREE = f"""
 import json, os, subprocess, sys
-from feedrate.devices.leash import adopt_orphans
-from feedrate.devices.family import descendants
-from feedrate.train.processes import MemorySampler, read_pss_gib, stop_descendants
+from feedrate.core.processes import adopt_orphans
+from feedrate.core.processes import descendants
+from feedrate.jobs.processes import MemorySampler, read_pss_gib, stop_descendants
 adopt_orphans()
 child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE)
 child.stdout.readline()

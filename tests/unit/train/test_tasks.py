@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from training_jobs import make_spec
 
 from feedrate.config.inference import Task
-from feedrate.train.judge import Ending, judge
-from feedrate.train.progress import ProgressLine
-from feedrate.train.worker import JOBS
+from feedrate.jobs.outcome import Ending, judge
+from feedrate.jobs.progress import ProgressLine
+from feedrate.jobs.worker import JOBS
 
 
 def test_every_task_has_its_job_and_all_are_called_alike():

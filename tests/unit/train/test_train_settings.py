@@ -6,15 +6,14 @@ import torch
 from training_jobs import make_spec, named, read_events
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
-from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import UnsupportedError, adapter
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.meter import Meter
+from feedrate.jobs.opening import make_dataset
+from feedrate.jobs.trainer import further_arguments, make_trainer
+from feedrate.loading.dataset import collate
 from feedrate.models.build import build
 from feedrate.models.layers import cast
-from feedrate.train.arguments import further_arguments
-from feedrate.train.events import EventLog
-from feedrate.train.meter import Meter
-from feedrate.train.opening import make_dataset
-from feedrate.train.trainer import make_trainer
 
 
 def spec_with(model=None, loader=None, kind="cpu", **train):

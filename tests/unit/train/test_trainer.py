@@ -13,16 +13,16 @@ from transformers import TrainerCallback, set_seed
 
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import ModelSettings
-from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import UnsupportedError, adapter
-from feedrate.devices.binding import Placement
+from feedrate.devices.placement import Placement
+from feedrate.jobs.ceilings import EndlessBatches
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.meter import Meter
+from feedrate.jobs.opening import Options, check_rows, make_dataset
+from feedrate.jobs.train import newest_checkpoint, run_job, train
+from feedrate.jobs.trainer import make_trainer
+from feedrate.loading.dataset import collate
 from feedrate.models.build import build
-from feedrate.train.ceilings import EndlessBatches
-from feedrate.train.events import EventLog
-from feedrate.train.job import newest_checkpoint, run_job, train
-from feedrate.train.meter import Meter
-from feedrate.train.opening import Options, check_rows, make_dataset
-from feedrate.train.trainer import make_trainer
 
 STEP_S = 0.02
 BURST_S = 0.1
@@ -236,7 +236,7 @@ def test_every_step_of_every_epoch_is_whole(job):
 
 
 def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
-    from feedrate.train import ceilings
+    from feedrate.jobs import ceilings
 
     def fail(*_args):
         raise torch.OutOfMemoryError("CUDA out of memory")

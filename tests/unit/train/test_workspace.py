@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from feedrate.train import workspace
-from feedrate.train.workspace import (
+from feedrate.jobs import workspace
+from feedrate.jobs.workspace import (
     FINISHED,
     commit,
     give_up,

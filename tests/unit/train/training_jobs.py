@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate import variables
 from feedrate.config.settings import RunSpec
+from feedrate.core import variables
 from tiny_spec import tiny_spec
 
 
@@ -78,7 +78,7 @@ class Job:
                 *(
                     sys.executable,
                     "-m",
-                    "feedrate.train",
+                    "feedrate.jobs.supervisor",
                     "--spec",
                     repr(msgspec.to_builtins(spec)),
                 ),

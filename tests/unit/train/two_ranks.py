@@ -14,14 +14,14 @@ from safetensors.torch import save_file
 from training_jobs import make_spec
 from transformers import TrainerCallback, set_seed
 
-from feedrate.data.loading.pairs import collate
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.meter import Meter
+from feedrate.jobs.opening import make_dataset
+from feedrate.jobs.trainer import make_trainer
+from feedrate.loading.dataset import collate
 from feedrate.models.build import build
-from feedrate.train.events import EventLog
-from feedrate.train.meter import Meter
-from feedrate.train.opening import make_dataset
-from feedrate.train.trainer import make_trainer
 
 STEPS, WARMUP = 6, 2
 

@@ -6,17 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.tuning import say
-from feedrate.tuning.advice import (
-    Loader,
-    Model,
-    Refused,
-    Run,
-    choose,
-    expected,
-    overlap,
-    with_other_pixels,
-)
+from feedrate.cli import advice
+from feedrate.cli.advice import Model, Run, choose, expected, overlap, with_other_pixels
+from feedrate.jobs.drain import Loader, Refused
 
 RATES = st.floats(0.1, 1e5)
 LOADERS = st.builds(
@@ -54,7 +46,7 @@ def test_loading_and_computing_beside_it_share_the_cores():
     # In turn they never run at the same time.
     alone = Loader("host", 0, 200.0, 0.1, cpu_s=1 / 200)
     assert expected(alone, model) == pytest.approx(1 / (1 / 38 + 1 / 200))
-    said = say.why(choose([worker], model), [worker], model)
+    said = advice.why(choose([worker], model), [worker], model)
     assert said.startswith(
         "it loads 5.26 times what the model takes, but on the same 2 cores, of which loading "
         "needs 9%"
@@ -103,7 +95,7 @@ def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     loaders = [loader("reference", 0, 50.0), loader("host", 0, 200.0), loader("host", 1, 190.0)]
     refused = [Refused("device", "a cpu has no JPEG decoder")]
     choice = choose(loaders, MODEL)
-    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
+    text = "\n".join(advice.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert "it loads 1.9 times what the model takes, so the model alone decides" in text
     assert "x3.00 against the published script's loading without workers" in text
@@ -116,7 +108,7 @@ def test_a_level_that_failed_with_more_workers_can_be_used_with_fewer():
     loaders = [loader("host", 0, 200.0), loader("host", 1, 190.0)]
     refused = [Refused("host", "a loader worker was killed", workers=8)]
     choice = choose(loaders, MODEL)
-    text = "\n".join(say.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
+    text = "\n".join(advice.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
     assert "host with 8 workers failed: a loader worker was killed" in text
     assert "cannot be used" not in text
 
@@ -137,7 +129,7 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
     # Where the model alone decides, nothing is gained.
     slow = Model(10.0)
     assert with_other_pixels([*plain, scaled(1, 80.0)], slow, choose(plain, slow)) is None
-    text = "\n".join(say.advice(many, [], MODEL, choice, Run(50.0, 50.0, MODEL)))
+    text = "\n".join(advice.advice(many, [], MODEL, choice, Run(50.0, 50.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
     assert (
         "Not chosen: {decode: host, scaled_decode: true, workers: 1} would make 80 samples/s, with "
@@ -148,11 +140,11 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
 
 def test_what_the_model_takes_is_told_with_how_it_is_known():
     plain = Run(30.0, 34.8, Model(37.96))
-    said = say.model_takes("cpu", plain, 34.8, sharded=False)
+    said = advice.model_takes("cpu", plain, 34.8, sharded=False)
     assert "alone takes 37.96 samples/s, and 34.8 in the training loop" in said
-    said = say.model_takes("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
+    said = advice.model_takes("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
     assert said.endswith("model alone takes 12,346 samples/s.")
-    said = say.model_takes("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)
+    said = advice.model_takes("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)
     assert "takes 34.8 samples/s (its steps without" in said
 
 
@@ -164,17 +156,17 @@ def test_what_the_model_takes_is_told_with_how_it_is_known():
     ],
 )
 def test_why(one, said):
-    assert say.why(choose([one], MODEL), [one], MODEL).startswith(said)
+    assert advice.why(choose([one], MODEL), [one], MODEL).startswith(said)
 
 
 def test_why_not_what_loads_more():
     near = [loader("host", 1, 98.5), loader("cache", 0, 1e6), loader("cache", 1, 100.0)]
-    text = say.why(choose(near, MODEL), near, MODEL)
+    text = advice.why(choose(near, MODEL), near, MODEL)
     assert text == "it loads 98% of what the model takes, and what loads more gains less than 2%."
     # Loaders and model share the cores: more workers would load more, and take it from the model.
     model = Model(100.0, cpu_s=0.02, cores=2)
     many = [Loader("host", n, rate, 0.1, cpu_s=0.011) for n, rate in ((1, 90.0), (2, 170.0))]
-    text = say.why(choose(many, model), many, model)
+    text = advice.why(choose(many, model), many, model)
     assert text == (
         "it loads 90% of what the model takes, but on the same 2 cores, of which loading needs 35%."
     )

@@ -8,11 +8,11 @@ from time import sleep
 import msgspec
 import pytest
 
-from feedrate.files import write_json
-from feedrate.host_lock import lock_path
-from feedrate.tuning import __main__ as tuning
-from feedrate.tuning import drain
-from feedrate.tuning.advice import Loader, Refused
+from feedrate.cli import tune as tuning
+from feedrate.core.files import write_json
+from feedrate.devices.host import lock_path
+from feedrate.jobs import drain
+from feedrate.jobs.drain import Loader, Refused
 from tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.usefixtures("own_lock")

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from feedrate.cli.predictions import main, predictions
 from feedrate.config.plan import with_all_studies
 from feedrate.results.settings import FitSettings, PublishedFacts, prediction_settings
-from feedrate.tuning.predictions import main, predictions
 
 
 @pytest.fixture(scope="session")

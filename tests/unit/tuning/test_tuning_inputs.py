@@ -2,13 +2,13 @@
 
 import msgspec
 
-from feedrate import paths
-from feedrate.config.digest import DigestCache
+from feedrate.cli.tune import short
 from feedrate.config.plan import make_plan
-from feedrate.config.store import store_spec
-from feedrate.plan_inputs import Inputs
-from feedrate.tuning.__main__ import short
-from feedrate.tuning.drain import with_loader
+from feedrate.core import paths
+from feedrate.data.store import store_spec
+from feedrate.flow.digests import DigestCache
+from feedrate.flow.inputs import Inputs
+from feedrate.jobs.drain import with_loader
 
 
 def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(project, tmp_path):

@@ -6,16 +6,14 @@ Each check returns its findings, a line each: file, key, value, and what is allo
 import re
 from collections.abc import Iterable, Mapping
 
-from feedrate.config.detected import DETECTED
-from feedrate.config.device import Device
-from feedrate.config.findings import Findings, numbered
-from feedrate.config.load import problems
+from feedrate.config.devices import DETECTED, Device
+from feedrate.config.levels import setting_type
+from feedrate.config.load import Findings, numbered, problems
 from feedrate.config.published import Published
-from feedrate.config.resolve import setting_type
-from feedrate.config.secret import SECRET_NAME
 from feedrate.config.settings import MODELS
 from feedrate.config.study import Study
 from feedrate.config.workflow import Folder, WorkflowConfig
+from feedrate.core.errors import SECRET_NAME
 
 
 def check_config(

@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 
 from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict, level_text
-from feedrate.config.benchmark import BenchmarkScore, read_scores
 from feedrate.config.checks import check_config, check_devices, check_published
-from feedrate.config.detected import DETECTED, Machine, resolve
-from feedrate.config.device import Device
+from feedrate.config.devices import DETECTED, Device, Machine, resolve
 from feedrate.config.inference import inference_faults
-from feedrate.config.levels import Changes
+from feedrate.config.levels import Changes, adapt_keys, adapted
 from feedrate.config.load import all_of, convert, load, read_yaml
-from feedrate.config.loading import loader_faults
-from feedrate.config.published import Published, read_published
-from feedrate.config.resolve import adapt_keys, adapted
-from feedrate.config.settings import Launcher, Protocol, RunSpec, Settings, StudyProtocol
+from feedrate.config.published import BenchmarkScore, Published, read_published, read_scores
+from feedrate.config.settings import (
+    Launcher,
+    Protocol,
+    RunSpec,
+    Settings,
+    StudyProtocol,
+    loader_faults,
+)
 from feedrate.config.study import Study
 from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.workflow import WorkflowConfig

@@ -1,5 +1,8 @@
 """What defines one job: its settings, and the spec that is its identity."""
 
+import json
+import os
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -7,7 +10,29 @@ from msgspec import Meta
 from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.inference import InferenceSettings, Task
-from feedrate.config.software import Software
+from feedrate.core import variables
+
+# What the training processes of a device run in.
+
+
+class Software(Strict, kw_only=True):
+    """What the training processes of a device run in, on top of the job's own environment."""
+
+    python: Annotated[
+        str | None,
+        Meta(description="Interpreter of the training processes; null: Snakemake's own."),
+    ] = None
+    modules: Annotated[
+        list[str], Meta(description="Environment modules to load first (`module load`).")
+    ] = []
+    environment: Annotated[
+        dict[str, str], Meta(description="Environment variables to set for the processes.")
+    ] = {}
+    container: Annotated[
+        str | None,
+        Meta(description="Apptainer image (a file or docker://…) that the processes run in."),
+    ] = None
+
 
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
@@ -272,3 +297,28 @@ class RunSpec(Strict, kw_only=True):
     dataset: Name
     settings: Settings
     protocol: Protocol
+
+
+# How long a job may take.
+# It travels by an environment variable: it is no part of a run, so that a longer one trains
+# nothing anew that has ended.
+
+
+def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
+    """Minutes that a job of this run may take; untold, what a study has by default."""
+    told = json.loads(environment.get(variables.TIMEOUTS) or "{}")
+    return float(told.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
+
+
+# Settings of the loader that do not go together.
+
+
+def loader_faults(loader: LoaderSettings) -> Iterator[str]:
+    """What cannot be, each with what is allowed."""
+    processes = loader.workers and loader.decode != "device"
+    if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
+        # Threads that the rank computes with do not live on in a fork, which waits for them.
+        yield (
+            f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a worker that "
+            "is forked; use loader.start_method: forkserver or spawn"
+        )

@@ -5,16 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from feedrate.config.base import Level, level_text
-from feedrate.config.device import Device
-from feedrate.config.findings import Findings, numbered
-from feedrate.config.load import parse_level, problems
-from feedrate.config.resolve import (
-    adapt_keys,
-    adapted,
-    all_settings,
-    level_settings,
-    setting_type,
-)
+from feedrate.config.devices import Device
+from feedrate.config.levels import adapt_keys, adapted, all_settings, level_settings, setting_type
+from feedrate.config.load import Findings, numbered, parse_level, problems
 from feedrate.config.settings import Settings, StudyProtocol
 from feedrate.config.study import Bundle, Factor, Figure, Study, Table
 

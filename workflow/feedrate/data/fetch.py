@@ -13,12 +13,18 @@ from typing import Any, cast
 
 from feedrate.config.load import convert_text
 from feedrate.config.workflow import Dataset, Folder, Generated, Hub
-from feedrate.data.cli import run_command
-from feedrate.data.manifest import DataError
-from feedrate.data.raw import ROWS, Fetched, LeftOut, RawFile, RawIndex, write_index
+from feedrate.core.files import digest_file, replaced_folder
+from feedrate.data.manifest import (
+    ROWS,
+    DataError,
+    Fetched,
+    LeftOut,
+    RawFile,
+    RawIndex,
+    run_command,
+    write_index,
+)
 from feedrate.data.rows import make_table, plain_text, write_table
-from feedrate.data.swap import replaced_folder
-from feedrate.files import digest_file
 
 _NO_CAPTION = "no caption"
 _SHOWN = 3

@@ -11,12 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.data.cli import run_command
-from feedrate.data.manifest import DataError
+from feedrate.core.files import digest_file, replaced_folder, write_json
+from feedrate.data.manifest import PATTERNS, DataError, run_command
 from feedrate.data.sources.hub import download
-from feedrate.data.swap import replaced_folder
-from feedrate.data.weights import PATTERNS
-from feedrate.files import digest_file, write_json
 
 
 def fetch_checkpoint(name: str, revision: str, out: Path) -> int:

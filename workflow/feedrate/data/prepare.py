@@ -5,18 +5,21 @@ manifest.json. The folder prepared/ is replaced as a whole or not at all.
 """
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, median, quantiles
 from typing import Any, cast
 
 import msgspec
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from feedrate.config.load import convert_text
 from feedrate.config.workflow import Dataset, Folder
-from feedrate.data.cli import run_command
-from feedrate.data.data_report import make_report, rejected_images
+from feedrate.core.files import digest_file, replaced_folder, write_json, write_text
 from feedrate.data.manifest import (
     CHECKSUMS,
     IMAGES,
@@ -25,16 +28,139 @@ from feedrate.data.manifest import (
     SPLITS,
     TOKENIZER,
     DataError,
+    LeftOut,
     Manifest,
+    RawIndex,
+    image_root,
     images_digest,
+    read_index,
+    run_command,
 )
-from feedrate.data.raw import RawIndex, image_root, read_index
-from feedrate.data.rows import make_table, read_rows, write_table
-from feedrate.data.splits import count_splits, share_out
-from feedrate.data.swap import replaced_folder
-from feedrate.data.tokenizer import train_tokenizer
+from feedrate.data.rows import count_splits, make_table, read_rows, share_out, write_table
 from feedrate.data.verify import Rejected, Stored, verify_images
-from feedrate.files import digest_file, write_json
+
+# prepared/data_report.json: what a dataset consists of, what was converted, what left out.
+
+REPORT_SCHEMA = 1
+
+
+def make_report(
+    index: RawIndex,
+    rows: Sequence[Mapping[str, Any]],
+    samples: Sequence[Mapping[str, Any]],
+    verdicts: Mapping[str, Stored | Rejected],
+) -> dict[str, Any]:
+    """Counts, distributions and lists; free of times, machine names and absolute paths."""
+    stored = [verdict for verdict in verdicts.values() if isinstance(verdict, Stored)]
+    left_out = [*index.left_out, *rejected_images(rows, verdicts)]
+    return {
+        "schema": REPORT_SCHEMA,
+        "dataset": index.dataset,
+        "source": index.source,
+        "revision": index.revision,
+        "samples": len(samples),
+        "splits": msgspec.to_builtins(count_splits(samples)),
+        "images": len({image.path for image in stored}),
+        "width_px": summary(image.width for image in stored),
+        "height_px": summary(image.height for image in stored),
+        "megapixels": summary(image.width * image.height / 1e6 for image in stored),
+        "kilobytes": summary(image.size / 1e3 for image in stored),
+        "caption_words": summary(len(sample["caption"].split()) for sample in samples),
+        "modes": _counts(image.mode for image in stored),
+        "formats": _counts(image.format for image in stored),
+        "converted": _counts(change for image in stored for change in image.changes),
+        "changed_since_fetch": sorted(
+            path for path, v in verdicts.items() if isinstance(v, Stored) and v.edited
+        ),
+        "rows_left_out": sum(entry.rows for entry in left_out),
+        "left_out": [
+            {"path": entry.path, "reason": entry.reason, "rows": entry.rows} for entry in left_out
+        ],
+    }
+
+
+def rejected_images(
+    rows: Iterable[Mapping[str, Any]], verdicts: Mapping[str, Stored | Rejected]
+) -> list[LeftOut]:
+    """The images that verification left out, with the rows lost by each."""
+    lost = Counter(row["image"] for row in rows)
+    return [
+        LeftOut(path=path, reason=verdict.reason, rows=lost[path])
+        for path, verdict in sorted(verdicts.items())
+        if isinstance(verdict, Rejected)
+    ]
+
+
+def summary(values: Iterable[float]) -> dict[str, float]:
+    """Smallest, 5%, median, mean, 95% and largest; nothing where there are no values."""
+    ordered = sorted(float(value) for value in values)
+    if not ordered:
+        return {}
+    marks = quantiles(ordered, n=20, method="inclusive") if len(ordered) > 1 else ordered * 19
+    figures = {
+        "min": ordered[0],
+        "p5": marks[0],
+        "median": median(ordered),
+        "mean": fmean(ordered),
+        "p95": marks[-1],
+        "max": ordered[-1],
+    }
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def _counts(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))
+
+
+# A small tokenizer of the dataset's own, for models with random weights and no hub.
+
+VOCABULARY = 4096
+"""At most so many tokens."""
+SPECIAL = {
+    "bos_token": "<s>",
+    "pad_token": "<pad>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
+"""RoBERTa's special tokens, in RoBERTa's order: <pad> is 1, as BridgeTower's text model expects."""
+_MAX_LENGTH = 512
+
+
+def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
+    """Train a byte-level BPE and write it as `PreTrainedTokenizerFast.from_pretrained` reads it.
+
+    The same captions, in any order, give the same files.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        min_frequency=2,
+        special_tokens=list(SPECIAL.values()),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(sorted(set(captions)), trainer)
+    first, last = SPECIAL["bos_token"], SPECIAL["eos_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} {last} $B {last}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, last)],
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": _MAX_LENGTH,
+        "cls_token": first,
+        "sep_token": last,
+        "clean_up_tokenization_spaces": False,
+        **SPECIAL,
+    }
+    write_text(folder / "tokenizer.json", json.dumps(json.loads(tokenizer.to_str()), indent=1))
+    write_json(folder / "tokenizer_config.json", settings)
+
 
 _SHOWN = 20
 _Verdicts = dict[str, Stored | Rejected]

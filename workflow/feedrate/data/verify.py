@@ -1,16 +1,169 @@
 """Verification: every image opened in a process of its own kind, and stored or left out."""
 
 import hashlib
+import io
 import os
 import stat
+import warnings
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from PIL import Image, ImageOps, UnidentifiedImageError
+
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import IMAGES
-from feedrate.data.picture import BadImage, read_picture
-from feedrate.data.raw import MAX_FILE_BYTES, RawFile
+from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile
+
+# One image: opened with bounds, decoded in full, and made an RGB or greyscale baseline JPEG.
+
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
+"""What is tried (MPO is opened as JPEG); formats that run other programs, as EPS, stay closed."""
+MAX_MEGAPIXELS = 64.0
+MIN_SIDE_PX = 16
+MAX_ASPECT = 20.0
+"""A longer strip would become huge when its short side is scaled to the model's."""
+QUALITY = 95
+
+_ORIENTATION = 0x0112
+_UPRIGHT = 1
+_ENDINGS = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "MPO": (".mpo", ".jpg", ".jpeg"),
+    "PNG": (".png", ".apng"),
+    "GIF": (".gif",),
+    "WEBP": (".webp",),
+    "BMP": (".bmp", ".dib"),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
+}
+_SIXTEEN_TO_EIGHT = 1 / 257
+"""65,535 becomes 255."""
+
+
+class BadImage(Exception):
+    """An image that is left out; the message is the reason."""
+
+
+class Picture(NamedTuple):
+    """A usable image. `changes` says what was not as a plain JPEG file is; `data` is the JPEG."""
+
+    data: bytes
+    width: int
+    height: int
+    mode: str
+    format: str
+    changes: tuple[str, ...]
+
+
+def read_picture(data: bytes, name: str) -> Picture:
+    """Decode the bytes of an image file; a good baseline JPEG is kept byte for byte.
+
+    Raises BadImage with the reason for whatever cannot become RGB. Sizes are checked by the
+    header, before anything is decoded.
+    """
+    if not data:
+        raise BadImage("empty file (0 bytes)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                _check_size(image)
+                return _convert(image, data, name)
+    except BadImage:
+        raise
+    except UnidentifiedImageError:
+        raise BadImage(f"not an image of the kinds {', '.join(FORMATS)}") from None
+    except Image.DecompressionBombError:
+        raise BadImage(f"a decompression bomb: above {MAX_MEGAPIXELS:g} megapixels") from None
+    except MemoryError:
+        raise BadImage("decoding it takes too much memory") from None
+    except Exception as error:  # a broken file can make a decoder raise anything
+        raise BadImage(f"cannot be decoded: {str(error) or type(error).__name__}") from None
+
+
+def _check_size(image: Image.Image) -> None:
+    """Hold the header's width and height against the bounds. Raises BadImage."""
+    width, height = image.size
+    size = f"{width} x {height} px"
+    if width * height > MAX_MEGAPIXELS * 1e6:
+        raise BadImage(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
+    if min(width, height) < MIN_SIDE_PX:
+        raise BadImage(f"{size}: a side below {MIN_SIDE_PX} px")
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise BadImage(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
+
+
+def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
+    kind, mode = str(image.format), image.mode
+    changes: list[str] = []
+    ending = PurePath(name).suffix.lower()
+    if ending and ending not in _ENDINGS[kind]:
+        changes.append("wrong extension")
+    keep = kind == "JPEG" and mode in ("L", "RGB")
+    if kind != "JPEG":
+        changes.append(f"{kind} to JPEG")
+    if getattr(image, "is_animated", False):
+        changes.append("first frame of several")
+    if kind == "JPEG" and image.info.get("progressive"):
+        changes.append("progressive to baseline")
+        keep = False
+    image.load()
+    turned = _upright(image)
+    if turned is not image:
+        changes.append("rotated as its EXIF says")
+        keep = False
+    if keep:
+        return Picture(data, *image.size, mode, kind, tuple(changes))
+    if mode not in ("L", "RGB") or turned.has_transparency_data:
+        changes.append(_mode_change(turned))
+    rgb = _rgb(turned)
+    stream = io.BytesIO()
+    rgb.save(stream, "JPEG", quality=QUALITY)
+    return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image as its EXIF data turn it; the same object where they do not, or are broken."""
+    try:
+        orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
+    except Exception:  # damaged EXIF data are no reason to lose a picture
+        return image
+    if orientation == _UPRIGHT or orientation not in range(2, 9):
+        return image
+    return ImageOps.exif_transpose(image)
+
+
+def _mode_change(image: Image.Image) -> str:
+    if image.has_transparency_data:
+        return "transparency on white"
+    return {"P": "palette", "1": "black and white", "I;16": "16-bit"}.get(
+        image.mode, "16-bit" if image.mode[0] in "IF" else image.mode
+    ) + " to RGB"
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """RGB with 8 bits: transparency on white, 16 bits scaled and not clipped."""
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, layer).convert("RGB")
+    if image.mode[0] in "IF":
+        return _eight_bit(image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Integers of 16 bits by their full range; 32 bits and floats by the range that they use."""
+    if image.mode.startswith("I;16"):
+        image, low, scale = image.convert("I"), 0.0, _SIXTEEN_TO_EIGHT
+    else:
+        low, high = (float(v) for v in image.getextrema())  # type: ignore[arg-type]
+        if image.mode == "I" and low >= 0 and high <= 65535:
+            low, scale = 0.0, _SIXTEEN_TO_EIGHT
+        else:
+            scale = 255 / (high - low) if high > low else 0.0
+    return image.point(lambda value: value * scale - low * scale).convert("L")
+
 
 TIMEOUT_S = 60.0
 """A good image of the largest size allowed takes about a second."""

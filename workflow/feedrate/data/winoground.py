@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.base import Strict
+from feedrate.core.files import digest_file
 from feedrate.data.manifest import DataError
-from feedrate.files import digest_file
 
 WINOGROUND_SCHEMA = 2
 

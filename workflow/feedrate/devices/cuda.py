@@ -7,14 +7,7 @@ from typing import Any
 import torch
 
 from feedrate.config.settings import Settings, TrainSettings
-from feedrate.devices.base import (
-    BF16_AUTOCAST,
-    GIB,
-    Adapter,
-    DeviceError,
-    Memory,
-    refuse_fast_ddp,
-)
+from feedrate.devices.base import BF16_AUTOCAST, GIB, Adapter, DeviceError, Memory, refuse_fast_ddp
 from feedrate.devices.energy import Counter, of_gpu
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")

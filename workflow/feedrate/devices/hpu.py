@@ -9,17 +9,10 @@ from typing import Any
 import torch
 
 from feedrate.config.settings import Settings
-from feedrate.devices.base import (
-    BF16_AUTOCAST,
-    GIB,
-    Adapter,
-    DeviceError,
-    Memory,
-    UnsupportedError,
-)
+from feedrate.core.files import write_json
+from feedrate.devices.base import BF16_AUTOCAST, GIB, Adapter, DeviceError, Memory, UnsupportedError
 from feedrate.devices.energy import Counter, of_gaudi
 from feedrate.devices.hpu_mode import graphs_for_inference, lazy_mode
-from feedrate.files import write_json
 
 STEPS_BEHIND = 2
 """A loss this many steps old has left the queue, so that reading it costs no wait."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import RunSpec
+from feedrate.core.files import write_text
 from feedrate.devices.base import BF16_AUTOCAST, UnsupportedError
-from feedrate.files import write_text
 
 LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"

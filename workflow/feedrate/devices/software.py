@@ -13,12 +13,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from feedrate import variables
-from feedrate.config.settings import RunSpec
-from feedrate.config.software import Software
+from feedrate.config.settings import RunSpec, Software
+from feedrate.core import variables
+from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import TRAINING_MODULE
-from feedrate.devices.leash import die_with_parent
 
 SOURCES = Path(__file__).resolve().parents[2]
 """The folder that holds the package, so that it need not be installed where processes run."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedrate.logs.values import number
+from feedrate.logs.text import number
 
 PATTERN = "events.out.tfevents.*"
 

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from feedrate.logs.values import number
-from feedrate.results.record import TrainerFigures
+from msgspec import Meta
+
+from feedrate.config.base import Strict
+from feedrate.logs.text import number
 
 TRAIN_FILES = ("train_results.json", "all_results.json")
 """In order of trust: the evaluation overwrites the memory figures of all_results.json."""
@@ -19,6 +21,19 @@ STATE_FILE = "trainer_state.json"
 
 _PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
 _OURS = {"validation": "eval_", "test": "predict_"}
+
+
+class TrainerFigures(Strict, kw_only=True):
+    """What the Trainer says of itself; kept beside our figures, never mixed with them."""
+
+    samples_per_s: float | None = None
+    steps_per_s: float | None = None
+    runtime_s: float | None = None
+    loss: float | None = None
+    total_flos: float | None = None
+    memory_gib: float | None = None
+    peak_memory_gib: float | None = None
+    library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
 
 
 def figures(metrics: Mapping[str, object], library: str = "") -> TrainerFigures:

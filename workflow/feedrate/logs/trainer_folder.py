@@ -4,8 +4,7 @@ from pathlib import Path
 
 from feedrate.logs.tensorboard_files import summary_metrics
 from feedrate.logs.text import printed_metrics, read_log
-from feedrate.logs.trainer_files import figures, train_metrics
-from feedrate.results.record import TrainerFigures
+from feedrate.logs.trainer_files import TrainerFigures, figures, train_metrics
 
 LOGS = ("*.log", "*.out", "*.txt")
 

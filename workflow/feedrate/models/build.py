@@ -96,7 +96,10 @@ def build_head(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, name: str
 ) -> tuple[Built, Head]:
     """The model with the head `name` (as `inference.head`), for inference; as `build` else."""
-    from feedrate.models.flops import forward_flops, one_pair  # imports torch
+    from feedrate.models.flops import (
+        forward_flops,
+        one_pair,  # imports torch
+    )
 
     heads: dict[str, Head] = getattr(_builder(settings), "HEADS", {})
     if name not in heads:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from feedrate import paths
 from feedrate.config.settings import ModelSettings
+from feedrate.core import paths
 from feedrate.models.build import ModelError
 
 

@@ -12,7 +12,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, Head
 from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
-from feedrate.models.statistics import CLIP
+from feedrate.models.layers import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}

@@ -1,7 +1,7 @@
 """What is done to any model: fused attention, checkpointing, half precision, no exchanges."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -121,3 +121,69 @@ def cast(model: torch.nn.Module, train: TrainSettings) -> torch.nn.Module:
     """The model with its weights, and so its gradients and states, in half precision if asked."""
     halves = {"bf16_full": torch.bfloat16, "fp16_full": torch.float16}
     return model.to(halves[train.precision]) if train.precision in halves else model
+
+
+# Matrix multiplications of a model's layers in 8-bit floating point, by torchao.
+
+MULTIPLE = 16
+"""Sides of a matrix that the fp8 kernels take are multiples of this."""
+
+Float8Kinds = tuple[type[torch.nn.Module], ...]
+
+
+def use_float8(model: torch.nn.Module, layers: Float8Kinds, **options: Any) -> int:
+    """Let the linear parts of `layers` multiply in float8, in place; how many they are.
+
+    What stands outside the layers (embeddings, heads) keeps its precision, as is usual. Weights,
+    gradients and states stay as they are: inputs, weights and gradients are scaled by their largest
+    value and cast at each multiplication. `options` are torchao's Float8LinearConfig's.
+    Raises ValueError where no part is of a size that the kernels take.
+    """
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    inside = [
+        part
+        for layer in model.modules()
+        if isinstance(layer, layers)
+        for part in layer.modules()
+        if _fits(part)
+    ]
+    if not inside:
+        raise ValueError(f"no linear part of the layers has sides that are multiples of {MULTIPLE}")
+    wanted = {id(part) for part in inside}
+    convert_to_float8_training(
+        model,
+        module_filter_fn=partial(_is_one_of, wanted),
+        # The sum over samples and tokens in a weight gradient is of any length.
+        config=Float8LinearConfig(pad_inner_dim=True, **options),
+    )
+    return len(wanted)
+
+
+def _fits(part: torch.nn.Module) -> bool:
+    return isinstance(part, torch.nn.Linear) and not (
+        part.in_features % MULTIPLE or part.out_features % MULTIPLE
+    )
+
+
+def _is_one_of(wanted: set[int], part: torch.nn.Module, _name: str) -> bool:
+    return id(part) in wanted
+
+
+# Pixel statistics that models were made for, by channel: mean and standard deviation.
+
+
+class PixelStatistics(NamedTuple):
+    """What images are normalised with."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+CLIP = PixelStatistics(
+    mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
+)
+"""CLIP's, which the image processors of BridgeTower and FLAVA use too."""
+
+IMAGENET = PixelStatistics(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+"""ImageNet-1K's, which recipes of image classification use."""

@@ -8,8 +8,8 @@ import pyarrow.parquet
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from feedrate.core.files import write_json
 from feedrate.data.manifest import SAMPLES, TOKENIZER
-from feedrate.files import write_json
 from feedrate.models.build import ModelError
 
 UNKNOWN = -100

@@ -18,7 +18,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
 from feedrate.models.checkpoint import load_config, load_part
 from feedrate.models.flops import flops_per_sample
-from feedrate.models.statistics import IMAGENET
+from feedrate.models.layers import IMAGENET
 from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
 
 PATCH_PX = 16

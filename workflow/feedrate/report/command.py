@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from feedrate.config.load import ConfigError
-from feedrate.endings import fail
+from feedrate.core.errors import fail
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import from_param
 

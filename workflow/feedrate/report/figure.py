@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from feedrate.files import write_text
+from feedrate.core.files import write_text
 from feedrate.report import command
 from feedrate.report.figures import (
     answer,

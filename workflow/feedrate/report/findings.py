@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedrate.config.base import level_text
-from feedrate.report import lessons, qualities, text
-from feedrate.report.alone import loaders_alone
-from feedrate.report.beside import beside_published
-from feedrate.report.cell import baseline_for
-from feedrate.report.climbs import elsewhere, ran_out, reached
+from feedrate.report import qualities, sentences, text
+from feedrate.report.gains import baseline_for, elsewhere, ran_out, reached
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
-from feedrate.report.latencies import quickest_and_busiest
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
+from feedrate.report.sentences import beside_published, loaders_alone, quickest_and_busiest
 from feedrate.report.settings import StudySettings
 from feedrate.results.settings import WORKERS
 
@@ -113,7 +110,7 @@ def points(
         found += _noise(settings, mine, where)
         beside = " ".join(beside_published(settings, mine, device))
         found += [Point(f"Beside the published devices{where}", beside)] if beside else []
-    learnt = [*lessons.taught(settings, fits), *lessons.checked(claims)]
+    learnt = [*sentences.taught(settings, fits), *sentences.checked(claims)]
     return found + [Point(*one) for one in learnt]
 
 

@@ -5,7 +5,79 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from feedrate.config.load import ConfigError
-from feedrate.report.style import STYLE
+
+# The look of tables and of the article; every rule stays inside `.feedrate`.
+
+STYLE = """
+.feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
+ max-width:68rem;margin:0 auto;padding:1rem 1.25rem 3rem;color:var(--ink);background:#fff;
+ font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
+ overflow-wrap:break-word}
+.feedrate *{box-sizing:border-box}
+.feedrate h1{font-size:1.75rem;line-height:1.2;font-weight:700;margin:.2rem 0 1rem}
+.feedrate h2{font-size:1.35rem;line-height:1.25;font-weight:700;margin:2.6rem 0 .6rem;
+ padding-top:.9rem;border-top:3px solid var(--ink)}
+.feedrate h3{font-size:1.08rem;line-height:1.3;font-weight:700;margin:2rem 0 .35rem}
+.feedrate p,.feedrate li{max-width:44rem}
+.feedrate p{margin:0 0 .7rem}
+.feedrate ul{margin:0 0 .9rem;padding-left:1.15rem;list-style:disc}
+.feedrate li{margin:.22rem 0;padding:0}
+.feedrate li::marker{color:inherit}
+.feedrate a{color:var(--blue);text-decoration:underline}
+.feedrate code{font:0.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
+ overflow-wrap:anywhere;background:#f4f4f4;padding:.05em .25em;border-radius:3px}
+.feedrate code::before,.feedrate code::after{content:none}
+.feedrate small{display:block;font-size:.88em;line-height:1.35;color:var(--soft);font-weight:400}
+.feedrate .kicker{margin:0;color:var(--soft);font-size:.9rem}
+.feedrate .answer{margin:1rem 0;padding:.9rem 1.1rem;border-left:6px solid var(--blue);
+ background:#eef5fa}
+.feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
+.feedrate .answer p:last-child{margin:.3rem 0 0}
+.feedrate .bad{border-left-color:var(--red);background:#fbf1ea}
+.feedrate .bad strong{font-size:1.1rem}
+.feedrate .answer ul{margin:.3rem 0 0}
+.feedrate .caption{color:var(--soft);font-size:.88rem;margin:.3rem 0 .6rem}
+.feedrate .caption p{margin:0 0 .3rem}
+.feedrate figure{margin:.6rem 0 1.6rem}
+.feedrate img{display:block;width:100%;max-width:44rem;height:auto;margin:0}
+.feedrate .scroll{overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%}
+.feedrate table{border-collapse:collapse;font-size:.88rem;line-height:1.4;width:auto;margin:0;
+ font-variant-numeric:tabular-nums}
+.feedrate th,.feedrate td{padding:.38rem .55rem;text-align:right;vertical-align:top;
+ border-bottom:1px solid var(--line);color:var(--ink)}
+.feedrate thead th{font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--ink)}
+.feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
+ position:sticky;left:0;background:#fff;min-width:7.5rem}
+.feedrate td{white-space:nowrap}
+.feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
+.feedrate .last-text thead th:last-child{text-align:left;white-space:normal}
+.feedrate .texts td{min-width:5.5rem}
+.feedrate .texts td:last-child,.feedrate .last-text td:last-child{min-width:13rem}
+.feedrate .texts td.text,.feedrate .last-text td.text{min-width:0}
+.feedrate .group th{text-align:left;font-weight:600;color:var(--soft);padding-top:.9rem}
+.feedrate .word{font-style:italic;color:var(--red)}
+.feedrate .use th,.feedrate .use td{background:#eef5fa;font-weight:600}
+.feedrate nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2rem 1.1rem}
+@media (max-width:40rem){
+ .feedrate{padding:.8rem .9rem 3rem;font-size:15px}
+ .feedrate h1{font-size:1.4rem}
+ .feedrate .answer strong{font-size:1.15rem}
+ .feedrate th,.feedrate td{padding:.32rem .5rem}
+ .feedrate th[scope=row],.feedrate thead th:first-child{min-width:5.8rem;max-width:9rem}
+}
+@media print{
+ .feedrate{max-width:none;padding:0;font-size:10pt}
+ .feedrate .scroll{overflow:visible}
+ .feedrate table{font-size:7.5pt}
+ .feedrate th,.feedrate td{padding:.2rem .35rem}
+ .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
+ .feedrate tr,.feedrate figure,.feedrate .answer,.feedrate .caption{break-inside:avoid}
+ .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
+ .feedrate img{width:auto;max-width:30rem;max-height:18cm}
+ .feedrate nav{display:none}
+}
+"""
+
 
 _OPEN, _CLOSE = '<main class="feedrate">', "</main>"
 

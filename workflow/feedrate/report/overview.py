@@ -7,18 +7,167 @@ captions (.rst).
 
 import base64
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from feedrate import paths
+from docutils.core import publish_parts
+
 from feedrate.config.study import Figure, Table
-from feedrate.files import write_text
-from feedrate.report import command, findings, provenance, text
-from feedrate.report.captions import read_captions
-from feedrate.report.markup import Markup, content_of, el, join, link, void
-from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.core import paths
+from feedrate.core.files import write_text
+from feedrate.report import command, findings, text
+from feedrate.report.markup import (
+    STYLE,
+    Markup,
+    content_of,
+    el,
+    join,
+    link,
+    row,
+    small,
+    table,
+    void,
+    wide_row,
+    word,
+)
+from feedrate.report.rows import ClaimRow, FitRow, Inputs, RunRow
 from feedrate.report.settings import OverviewSettings, StudySettings
-from feedrate.report.style import STYLE
+from feedrate.results.record import Provenance, Record, RecordError, read_record
+
+# Captions of the report's items, for the article: the same files that Snakemake shows.
+
+_SAFE = {
+    "raw_enabled": False,
+    "file_insertion_enabled": False,
+    "_disable_config": True,
+    "report_level": 5,
+}
+
+
+def read_captions(files: Iterable[Path]) -> dict[str, Markup]:
+    """The captions by name (the file's, without .rst), as HTML."""
+    return {file.stem: to_html(file.read_text(encoding="utf-8")) for file in files}
+
+
+def to_html(source: str) -> Markup:
+    """reStructuredText as HTML; directives that read files or pass HTML through are off."""
+    parts = publish_parts(source, writer="html", settings_overrides=_SAFE)
+    return Markup(parts["body"].strip())
+
+
+# Where the numbers come from: machine, software, commands, times, and every run's record.
+
+LISTED = 500
+"""Runs that the page names one by one."""
+_STEPS = {"training": "optimizer step", "inference": "request"}
+
+
+def machines(settings: StudySettings, runs: Sequence[RunRow]) -> Markup:
+    """A table for each device that was run on; what differs between its runs is all named."""
+    made = [run for run in runs if run.repeat is not None]
+    parts: list[str] = []
+    for device in dict.fromkeys(run.device for run in made):
+        mine = [run for run in made if run.device == device]
+        parts.append(el("h3", f"Machine and software: {settings.label(device)}"))
+        parts.append(_machine(settings, device, mine, _first_record(mine)))
+    return join(*parts) if parts else el("p", "No run has left a record.")
+
+
+def every_run(settings: StudySettings, runs: Sequence[RunRow]) -> Markup:
+    """Every run with its number and the file that it comes from."""
+    made = [run for run in runs if run.repeat is not None]
+    lines = [_run(settings, run) for run in made[:LISTED]]
+    rest = len(made) - len(lines)
+    more = el("p", f"And {text.count(rest, 'run')} more, in results.csv.") if rest > 0 else None
+    heads = ("Run", "samples/s", "Started (UTC)", "Took", "Attempt", "Record")
+    return join(table(heads, lines, "texts"), more)
+
+
+def _machine(
+    settings: StudySettings, device: str, runs: Sequence[RunRow], record: Record | None
+) -> Markup:
+    known = record.provenance if record else Provenance()
+    setup = settings.setups.get(device)
+    facts = {
+        "Device model": _distinct(run.device_model for run in runs),
+        "Driver": known.driver,
+        "CPU cores of a job": _cores(runs, known),
+        "Host": _distinct(run.host for run in runs),
+        "bf16 by": ", ".join(known.bf16_instructions),
+        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB"
+        if known.host_memory_gib
+        else "",
+        "Model": f"{setup.model} {setup.size}" if setup else "",
+        "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
+        "Batch": f"{setup.batch_size} a device, {setup.precision}" if setup else "",
+        "Protocol": f"{text.count(setup.steps, _STEPS[settings.task])}, the first "
+        f"{setup.warmup_steps} left out; {text.count(setup.repeats, 'repeat')}, interleaved"
+        if setup
+        else "",
+        "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
+        "Trainer": _distinct(run.library for run in runs),
+        "Python": " on ".join(filter(None, (known.python, known.platform))),
+        "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
+        "Commit": _distinct(run.commit for run in runs),
+        "Source digest": known.source_digest[:12],
+        "Machine before the run": ", ".join(
+            f"{name} {value}"
+            for name, value in known.machine_before.items()
+            if value not in ("", None)
+        ),
+        "Measured": _times(runs),
+    }
+    lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
+    if known.command:
+        lines.append(wide_row("Command", el("code", known.command), 2))
+    return table(("What", ""), lines, "texts")
+
+
+def _run(settings: StudySettings, run: RunRow) -> Markup:
+    name = f"{settings.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
+    rate = text.number(run.samples_per_s) if run.status == "ok" else None
+    state = word(text.STATUS_WORDS[run.status])
+    return row(
+        [
+            name,
+            rate or join(state, small(run.cause)),
+            run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
+            text.seconds(run.duration_s),
+            str(run.attempt or text.DASH),
+            el("code", run.record) if run.record else text.DASH,
+        ]
+    )
+
+
+def _first_record(runs: Sequence[RunRow]) -> Record | None:
+    """The record of the first good run, else of the first that can be read."""
+    for run in sorted(runs, key=lambda run: run.status != "ok"):
+        try:
+            return read_record(Path(run.record))
+        except (RecordError, OSError):
+            continue
+    return None
+
+
+def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
+    granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
+    host = f" of {known.cores_of_host} of the host" if granted and known.cores_of_host else ""
+    threads = f"; {text.count(known.intraop_threads or 0, 'thread')} a process"
+    return granted + host + (threads if known.intraop_threads else "")
+
+
+def _times(runs: Sequence[RunRow]) -> str:
+    times = sorted(run.started_at for run in runs if run.started_at)
+    if not times:
+        return ""
+    first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
+    return f"first run started {first}, last {last} (UTC)"
+
+
+def _distinct(values: Iterable[str]) -> str:
+    """The value, or all where runs differ."""
+    return "; ".join(dict.fromkeys(value for value in values if value))
+
 
 LEADING = ("answer", "gain")
 """Kinds of the picture beside a study's answer; the first that it has."""
@@ -135,9 +284,9 @@ def _details(study: StudySettings, inputs: Inputs, captions: dict[str, Markup]) 
     return join(
         *parts,
         el("h2", "Provenance", id=f"{study.study}-provenance"),
-        provenance.machines(study, runs),
+        machines(study, runs),
         el("h3", "Every run"),
-        provenance.every_run(study, runs),
+        every_run(study, runs),
     )
 
 

@@ -1,6 +1,7 @@
 """Result files as typed rows, with what pages need of them; read without pandas."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +10,9 @@ import msgspec
 from feedrate.config.base import BETWEEN_LEVELS, Level
 from feedrate.config.load import ConfigError
 from feedrate.config.published import parse_levels
+from feedrate.core import paths
+from feedrate.core.errors import LogError
+from feedrate.jobs.events import Step, read_events
 from feedrate.results import columns
 from feedrate.results.tables import read_rows
 
@@ -245,3 +249,28 @@ class Inputs:
     def has(self, name: str) -> bool:
         """Whether a file with this name was given."""
         return name in self._files
+
+
+# Per-step measurements of the runs, from their events.
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The steps of one run, as rank 0 saw them."""
+
+    run: RunRow
+    steps: list[Step]
+
+
+def traces(inputs: Inputs, study: str) -> list[Trace]:
+    """The runs that left steps, in the order of results.csv; a broken events file has none."""
+    found = []
+    for run in inputs.runs(study):
+        events = Path(run.record).with_name(Path(paths.EVENTS).name) if run.record else None
+        try:
+            steps = read_events(events, 0).steps if events else []
+        except (OSError, LogError):
+            continue
+        if steps:
+            found.append(Trace(run, steps))
+    return found

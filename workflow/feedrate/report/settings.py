@@ -10,17 +10,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from feedrate import paths
 from feedrate.config.base import Level, Name, Strict
-from feedrate.config.benchmark import BenchmarkScore
 from feedrate.config.inference import Task
 from feedrate.config.load import convert, convert_text
 from feedrate.config.plan import Plan, Project
-from feedrate.config.published import Published
+from feedrate.config.published import BenchmarkScore, Published
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Exclude, Factor, Figure, Source, Table
-from feedrate.config.winoground import GeneratedExamples, HubExamples, LocalExamples
-from feedrate.config.workflow import WorkflowConfig
+from feedrate.config.workflow import (
+    GeneratedExamples,
+    Hub,
+    HubExamples,
+    LocalExamples,
+    WorkflowConfig,
+)
+from feedrate.core import paths
+from feedrate.models.checkpoint import is_on_hub
 
 T = TypeVar("T")
 
@@ -246,3 +251,45 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {_map_texts(k, change): _map_texts(v, change) for k, v in value.items()}
     return value
+
+
+# What a model's card says beside its record and its scores: plain values for Snakemake.
+
+
+class CardSettings(Strict, kw_only=True):
+    """Settings of `python -m feedrate.report.card`."""
+
+    title: str
+    """The study's."""
+    device: str
+    """The device's name for people."""
+    base_model: str | None = None
+    """Where the weights came from, if that is a repository of the hub."""
+    dataset: str | None = None
+    """The hub's repository of the data, if they are from there."""
+    dataset_revision: str | None = None
+    repository: str | None = None
+    """Where the model is pushed."""
+    place: str
+    """The folder there."""
+
+
+def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
+    """The `--settings` of the card of a run's model."""
+    checkpoint = spec.settings.model.checkpoint
+    data = project.config.datasets[spec.dataset]
+    settings = CardSettings(
+        title=project.studies[spec.study].title,
+        device=project.devices[spec.device].label,
+        base_model=checkpoint if checkpoint and is_on_hub(checkpoint) else None,
+        dataset=data.name if isinstance(data, Hub) else None,
+        dataset_revision=data.revision if isinstance(data, Hub) else None,
+        repository=project.config.push_to_hub if spec.repeat == 1 else None,
+        place=place(spec),
+    )
+    return to_param(settings)
+
+
+def place(spec: RunSpec) -> str:
+    """The folder of a cell's model in a repository that holds those of all cells."""
+    return f"{spec.study}/{spec.device}/{spec.cell}"

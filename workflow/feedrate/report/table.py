@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from feedrate.files import write_text
+from feedrate.core.files import write_text
 from feedrate.report import command, markup
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.study import Claim
-from feedrate.endings import fail
+from feedrate.core.errors import fail
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.expression import (
     CellRef,

@@ -12,14 +12,13 @@ from typing import Any
 
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert, convert_text
-from feedrate.endings import fail
-from feedrate.files import atomic_path
+from feedrate.core.errors import fail
+from feedrate.core.files import atomic_path
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.columns import Column
 from feedrate.results.record import RecordError, read_record
-from feedrate.results.rows import run_columns, run_row, unsupported_row
 from feedrate.results.settings import CollectSettings
-from feedrate.results.tables import write_rows
+from feedrate.results.tables import run_columns, run_row, unsupported_row, write_rows
 
 Row = dict[str, Any]
 

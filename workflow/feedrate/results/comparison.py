@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from feedrate.config.base import BETWEEN_LEVELS
 from feedrate.config.published import parse_levels
 from feedrate.config.study import Thresholds
-from feedrate.paths import CELLS_CSV, RESULTS, RESULTS_CSV
+from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.cells import STATUSES, cause_of, rates_of, status_of
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
 from feedrate.results.differences import (

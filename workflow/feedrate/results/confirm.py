@@ -8,8 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from feedrate.endings import fail
-from feedrate.files import write_text
+from feedrate.core.errors import fail
+from feedrate.core.files import write_text
 from feedrate.results.columns import QUALITY, RUNS
 from feedrate.results.record import BAD
 from feedrate.results.tables import Row, read_rows

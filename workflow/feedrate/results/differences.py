@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.paths import RESULTS
+from feedrate.core.paths import RESULTS
 
 Row = dict[str, Any]
 Software = dict[str, str]

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.plan import cell_name
-from feedrate.endings import fail
+from feedrate.core.errors import fail
 from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
-from feedrate.results.rows import factor_kinds
 from feedrate.results.settings import FitSettings, PublishedStudy
-from feedrate.results.tables import read_rows, write_rows
+from feedrate.results.tables import factor_kinds, read_rows, write_rows
 
 HERE = "here"
 HOST_FACTOR = 1.5

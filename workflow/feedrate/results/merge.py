@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.endings import fail
+from feedrate.core.errors import fail
 from feedrate.results.collect import write_parquet
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 from feedrate.results.tables import Row, level_kind, read_rows, write_rows

@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from feedrate.config.base import Level, Strict
 from feedrate.config.settings import RunSpec
-from feedrate.files import write_json
+from feedrate.core.files import write_json
+from feedrate.logs.trainer_files import TrainerFigures
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
@@ -113,19 +114,6 @@ class PixelDistance(Strict, kw_only=True):
     psnr_db: Annotated[
         float | None, Meta(description="Peak signal-to-noise ratio; null: no difference at all.")
     ] = None
-
-
-class TrainerFigures(Strict, kw_only=True):
-    """What the Trainer says of itself; kept beside our figures, never mixed with them."""
-
-    samples_per_s: float | None = None
-    steps_per_s: float | None = None
-    runtime_s: float | None = None
-    loss: float | None = None
-    total_flos: float | None = None
-    memory_gib: float | None = None
-    peak_memory_gib: float | None = None
-    library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
 
 
 class Check(Strict, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.base import Count, Level, Name, Positive, Strict, level_text
-from feedrate.config.device import Device, Peak
+from feedrate.config.devices import Device, Peak
 from feedrate.config.plan import Plan, Project, Unsupported, study_settings
 from feedrate.config.study import Claim, Factor, Thresholds
 
@@ -123,7 +123,7 @@ class FitSettings(Strict, kw_only=True):
 
 
 def parse_settings(device: Device) -> dict[str, Any]:
-    """`--device` of feedrate.logs: a price or label is not part of it."""
+    """`--device` of feedrate.results.assemble: a price or label is not part of it."""
     facts = DeviceFacts(
         model_pattern=device.model_pattern, peaks=device.peaks, power_w=device.power_w
     )
@@ -191,7 +191,7 @@ def fit_settings(project: Project) -> dict[str, Any]:
 
 
 def prediction_settings(project: Project) -> dict[str, Any]:
-    """`--published` of feedrate.tuning.predictions: fit_settings of what has rates by workers."""
+    """`--published` of feedrate.cli.predictions: fit_settings of what has rates by workers."""
     settings = msgspec.convert(fit_settings(project), FitSettings)
     told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
     return msgspec.to_builtins(FitSettings(studies=told, labels=settings.labels))

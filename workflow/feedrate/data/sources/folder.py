@@ -6,12 +6,19 @@ from typing import Any
 
 from feedrate.config.load import ConfigError
 from feedrate.config.workflow import Folder
-from feedrate.data.raw import Fetched, LeftOut
-from feedrate.data.rows import OWN, plain_text
+from feedrate.data.manifest import Fetched, LeftOut
+from feedrate.data.rows import (
+    OWN,
+    TABLE,
+    TOO_LONG,
+    Table,
+    fill,
+    names,
+    plain_text,
+    read_table,
+    split_named,
+)
 from feedrate.data.sources.listed import ListedFiles, Unusable
-from feedrate.data.sources.tables import TOO_LONG, Table, read_table
-from feedrate.data.sources.template import TABLE, fill, names
-from feedrate.data.splits import split_named
 
 
 def fetch_folder(name: str, settings: Folder) -> Fetched:

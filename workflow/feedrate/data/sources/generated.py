@@ -8,13 +8,12 @@ from random import Random
 from typing import Any
 
 from feedrate.config.workflow import Generated
+from feedrate.core.files import digest_text
 from feedrate.data.cartoon import words
 from feedrate.data.cartoon.render import render
 from feedrate.data.cartoon.scene import Scene, invent
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import DataError
-from feedrate.data.raw import Fetched, RawFile
-from feedrate.files import digest_text
+from feedrate.data.manifest import DataError, Fetched, RawFile
 
 FIRST_CONTEST = 1
 LABELS = "ABCDE"

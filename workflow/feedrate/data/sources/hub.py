@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 
 from feedrate.config.load import ConfigError
 from feedrate.config.workflow import Hub
-from feedrate.data.manifest import DataError
-from feedrate.data.raw import Fetched, LeftOut
-from feedrate.data.rows import OWN, SCHEMA, first_line
-from feedrate.data.sources.embedded import EmbeddedImages
-from feedrate.data.sources.listed import ListedFiles
-from feedrate.data.splits import split_named
+from feedrate.data.manifest import DataError, Fetched, LeftOut
+from feedrate.data.rows import OWN, SCHEMA, first_line, split_named
+from feedrate.data.sources.listed import EmbeddedImages, ListedFiles
 
 TIMEOUT_S = 20.0
 """For the hub's first answer."""

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from feedrate.report import text
 from feedrate.report.figures import canvas
 from feedrate.report.grid import short_names
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, Trace, traces
 from feedrate.report.settings import FigureSettings
-from feedrate.report.steps import Trace, traces
 
 MANY = 12
 """With more cells than this the legend would hide the curves."""

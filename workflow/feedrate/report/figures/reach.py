@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from feedrate.config.base import Level, level_text
 from feedrate.report import text
-from feedrate.report.climbs import Climb, climbs
 from feedrate.report.figures import canvas
+from feedrate.report.gains import Climb, climbs
 from feedrate.report.grid import factor_label, main_factor
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings

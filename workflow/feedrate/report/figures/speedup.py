@@ -11,10 +11,10 @@ from matplotlib.patches import Rectangle
 from feedrate.config.base import level_text
 from feedrate.report import text
 from feedrate.report.figures import canvas
+from feedrate.report.gains import Gain, GainLine, gain_lines
 from feedrate.report.grid import factor_label, lacking_text, main_factor
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import FigureSettings
-from feedrate.report.speedups import Gain, GainLine, gain_lines
 
 COLORS = LinearSegmentedColormap.from_list("gain", [canvas.ORANGE, "#ffffff", canvas.SKY])
 """Orange is slower, blue is faster: told apart with any colour vision, and numbers stand on it."""

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from feedrate.report import text
 from feedrate.report.figures import canvas
 from feedrate.report.grid import short_names
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, Trace, traces
 from feedrate.report.settings import FigureSettings
-from feedrate.report.steps import Trace, traces
 
 PANELS = 8
 """Cells shown; the note says how many more there are."""

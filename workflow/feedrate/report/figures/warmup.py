@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from feedrate.logs.events import Step
+from feedrate.jobs.events import Step
 from feedrate.report.figures import canvas
 from feedrate.report.grid import short_names
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, traces
 from feedrate.report.settings import FigureSettings
-from feedrate.report.steps import traces
 
 LINES = 7
 """Cells shown: those in which the choice matters most."""

@@ -1,7 +1,7 @@
 """Training between its two ceilings: the loader with no model, and the model with no loader."""
 
 from feedrate.report import text
-from feedrate.report.cell import without_numbers
+from feedrate.report.gains import without_numbers
 from feedrate.report.grid import factor_label
 from feedrate.report.markup import Markup, el, group_row, join, row, small, table
 from feedrate.report.rows import CellRow, Inputs

@@ -1,7 +1,7 @@
 """Whether a faster setting teaches the model as much: loss at the end against the reference's."""
 
 from feedrate.report import text
-from feedrate.report.cell import baseline_for, loss_shift, speed, without_numbers
+from feedrate.report.gains import baseline_for, loss_shift, speed, without_numbers
 from feedrate.report.grid import factor_label
 from feedrate.report.markup import Markup, group_row, join, row, small, table
 from feedrate.report.rows import CellRow, Inputs

@@ -2,7 +2,7 @@
 
 from feedrate.config.base import level_text
 from feedrate.report import text
-from feedrate.report.climbs import Climb, climbs
+from feedrate.report.gains import Climb, climbs
 from feedrate.report.grid import Spot, factor_label, main_factor
 from feedrate.report.markup import Markup, group_row, join, row, small, table, word
 from feedrate.report.rows import Inputs

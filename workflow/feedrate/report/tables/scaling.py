@@ -7,7 +7,7 @@ from feedrate.report.grid import level_key
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.report.settings import TableSettings
-from feedrate.results.scaling import Scaling, scaling
+from feedrate.results.fitting import Scaling, scaling
 
 BEYOND = (2, 4, 8, 16, 32, 64, 128, 256)
 """Counts to predict for, beyond the largest that was measured."""

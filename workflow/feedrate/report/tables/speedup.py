@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from feedrate.config.base import level_text
 from feedrate.report import text
+from feedrate.report.gains import Gain, GainLine, device_lines, gain_lines
 from feedrate.report.grid import factor_label, main_factor
 from feedrate.report.markup import Markup, group_row, join, row, small, table, word
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import TableSettings
-from feedrate.report.speedups import Gain, GainLine, device_lines, gain_lines
 
 
 def render(settings: TableSettings, inputs: Inputs) -> Markup:

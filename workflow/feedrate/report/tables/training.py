@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from feedrate.report import text
-from feedrate.report.cell import COSTS, Extra, known, speed, without_numbers
+from feedrate.report.gains import COSTS, Extra, known, speed, without_numbers
 from feedrate.report.grid import factor_label, unsupported_groups
 from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row, word
 from feedrate.report.rows import CellRow, Inputs

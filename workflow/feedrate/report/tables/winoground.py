@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from feedrate.config.benchmark import BenchmarkScore
+from feedrate.config.published import BenchmarkScore
 from feedrate.report import text
 from feedrate.report.grid import factor_label
 from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row, word

@@ -1,0 +1,125 @@
+"""JSON schemas of all files that people or other programs read, made from the types.
+
+`python -m feedrate.cli.schemas` writes them; with `--check` it only says which are out of step.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config.plan import Devices
+from feedrate.config.published import BenchmarkScore, Published
+from feedrate.config.settings import RunSpec
+from feedrate.config.study import Study
+from feedrate.config.workflow import WorkflowConfig
+from feedrate.core.files import write_text
+from feedrate.results.record import Record  # the one look upwards: it is a contract like the others
+
+FOLDER = Path(__file__).resolve().parents[2] / "schemas"
+
+KINDS: dict[str, tuple[Any, str]] = {
+    "config": (WorkflowConfig, "config/config.yaml"),
+    "devices": (Devices, "config/devices.yaml"),
+    "study": (Study, "A file in config/studies/"),
+    "published": (Published, "A row of a CSV file in config/published/"),
+    "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
+    "spec": (RunSpec, "spec.json of a run"),
+    "record": (Record, "record.json of a run"),
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of one of `KINDS`."""
+    kind, title = KINDS[name]
+    made = msgspec.json.schema(kind)
+    if name == "study":
+        made["$defs"]["Study"]["properties"]["adapt"]["additionalProperties"] = {
+            "type": "object",
+            "properties": {
+                "settings": _partial("Settings", made["$defs"]),
+                "protocol": _partial("StudyProtocol", made["$defs"]),
+                "bundles": {
+                    "type": "object",
+                    "description": "Factor to level to the settings that it sets there instead.",
+                    "additionalProperties": made["$defs"]["Factor"]["properties"]["bundles"],
+                },
+            },
+            "additionalProperties": False,
+        }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return {**head, **_in_one_line(made)}
+
+
+def text(name: str) -> str:
+    """The schema's file, as text."""
+    return json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def path(name: str) -> Path:
+    """Where the schema's file lies."""
+    return FOLDER / f"{name}.schema.json"
+
+
+def stale() -> list[Path]:
+    """The files that are missing or differ from what the types say."""
+    files = {path(name): text(name) for name in KINDS}
+    return [
+        file
+        for file, wanted in files.items()
+        if not file.is_file() or file.read_text(encoding="utf-8") != wanted
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check the schemas; the exit code is 1 where a check finds one out of step."""
+    parser = argparse.ArgumentParser(prog="python -m feedrate.cli.schemas", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if out of step")
+    if parser.parse_args(arguments).check:
+        wrong = stale()
+        for file in wrong:
+            print(f"{file}: not what the types say; run python -m feedrate.cli.schemas")
+        return 1 if wrong else 0
+    for name in KINDS:
+        write_text(path(name), text(name))
+    return 0
+
+
+def _in_one_line(value: Any) -> Any:
+    """Descriptions without line breaks: Python 3.13 indents docstrings otherwise than 3.11."""
+    if isinstance(value, list):
+        return [_in_one_line(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: " ".join(inner.split())
+        if key == "description" and isinstance(inner, str)
+        else _in_one_line(inner)
+        for key, inner in value.items()
+    }
+
+
+def _partial(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A reference to the type with every key optional and without defaults: a part of it."""
+    partial = f"Partial{name}"
+    if partial not in definitions:
+        source = definitions[name]
+        definitions[partial] = {"title": partial, "type": "object", "additionalProperties": False}
+        definitions[partial]["properties"] = {
+            key: _partial_of(value, definitions) for key, value in source["properties"].items()
+        }
+    return {"$ref": f"#/$defs/{partial}"}
+
+
+def _partial_of(value: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    reference = value.get("$ref")
+    if reference:
+        return _partial(reference.rsplit("/", 1)[-1], definitions)
+    return {key: inner for key, inner in value.items() if key != "default"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""What a cluster's scheduler knows of jobs."""

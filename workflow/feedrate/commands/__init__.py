@@ -1,1 +1,0 @@
-"""What `python -m feedrate` can be told to do, a file each."""

@@ -1,0 +1,100 @@
+"""Files that are never seen half-written, and the digests that name their contents."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path in the same folder; on success it is renamed to `path` in one step.
+
+    A crash inside the block leaves `path` as it was.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write `text` as UTF-8 so that readers see the old file or the whole new one."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys, atomically."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling per value: sorted keys, no white space; NaN and infinity are refused."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def digest_text(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_value(value: Any) -> str:
+    """SHA-256 of the canonical JSON of `value`."""
+    return digest_text(canonical_json(value))
+
+
+def digest_file(path: Path | str) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# A folder that is replaced as a whole or not at all.
+
+
+@contextmanager
+def replaced_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target`; on success it takes the place of `target`.
+
+    An error or a crash at any point leaves `target` as it was; what a crash left beside it is
+    cleared by the next call.
+    """
+    part = target.with_name(f".{target.name}.part")
+    old = target.with_name(f".{target.name}.old")
+    _settle(target, part, old)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+    finally:
+        _settle(target, part, old)
+
+
+def _settle(target: Path, part: Path, old: Path) -> None:
+    """Bring back the old folder where the new one did not come, and clear the rest."""
+    if old.exists() and not target.exists():
+        old.rename(target)
+    for leftover in (part, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)

@@ -1,1 +1,0 @@
-"""The measured data path: from JPEG files and captions to batches."""

@@ -1,0 +1,122 @@
+"""The store of the level `cache`: pictures decoded and resized once, captions tokenised once.
+
+A folder with `pixels.npy` (uint8, one picture after the other, one channel where it is grey), for
+each split `<split>.npy` (int32: picture, token numbers, attention mask of each row), and
+`index.json`, which says what all this was made from and how it is checked.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from feedrate.config.base import Strict
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.core.files import digest_file, digest_value
+from feedrate.data.manifest import MANIFEST, DataError, check_file
+
+# What a store of decoded pictures is made for: the plan names its folder by this.
+
+STORE_SCHEMA = 1
+"""Version of the files; raise it when they change."""
+
+
+class StoreSpec(Strict, kw_only=True):
+    """All that a store depends on beside its data; another one is made when this changes."""
+
+    schema: int = STORE_SCHEMA
+    model: Annotated[
+        ModelSettings, Meta(description="What its size of image and its tokenizer follow from.")
+    ]
+    max_tokens: int
+    label: Annotated[str, Meta(description="Column with the classes, for a classifier.")]
+    scaled_decode: bool
+    whole: Annotated[
+        bool,
+        Meta(description="Whole pictures, larger than the crop, so that it can be a random one."),
+    ]
+
+    @property
+    def key(self) -> str:
+        """The store's name among those of a dataset."""
+        return digest_value(msgspec.to_builtins(self))[:12]
+
+
+def store_spec(settings: Settings) -> StoreSpec | None:
+    """The store that a run with these settings needs; None: none."""
+    loader = settings.loader
+    if loader.decode != "cache":
+        return None
+    model = settings.model
+    return StoreSpec(
+        # The rest (attention, layout, …) changes neither pixels nor tokens.
+        model=ModelSettings(
+            name=model.name,
+            size=model.size,
+            checkpoint=model.checkpoint,
+            revision=model.revision,
+            image_px=model.image_px,
+        ),
+        max_tokens=loader.max_tokens,
+        label=loader.label,
+        scaled_decode=loader.scaled_decode,
+        whole=loader.random_crop > 0,
+    )
+
+
+INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
+"""What lies in a store. pictures.npy (int64) has a row for each picture: where it starts in
+pixels.npy, its channels, height and width there, and height and width in its file."""
+
+
+def store_folder(settings: Settings, prepared: Path) -> Path | None:
+    """Where the store of these settings lies, for a prepared dataset; None: they need none."""
+    spec = store_spec(settings)
+    return prepared.parent / "store" / spec.key if spec else None
+
+
+class StoreIndex(Strict, kw_only=True):
+    """index.json."""
+
+    spec: StoreSpec
+    manifest: Annotated[str, Meta(description="SHA-256 of the prepared data's manifest.")]
+    image_px: int
+    pictures: int
+    size_bytes: Annotated[int, Meta(description="Of pixels.npy.")]
+    files: Annotated[dict[str, str], Meta(description="SHA-256 of each file.")]
+
+
+def read_index(folder: Path) -> StoreIndex:
+    """Read a store's index. Raises DataError where it is missing or of another version."""
+    try:
+        value = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        return msgspec.convert(value, StoreIndex)
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder / INDEX}: no such file; decode: cache needs the store that the rule "
+            "store_dataset makes"
+        ) from None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise DataError(f"{folder / INDEX}: not a store of this version ({error})") from None
+
+
+def index_of(folder: Path) -> StoreIndex:
+    """The index of a store that lies beside the prepared data which it was made from.
+
+    Raises DataError where it is missing, of another version, or of other data.
+    """
+    index = read_index(folder)
+    if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
+        raise DataError(f"{folder} was made from other data; delete it and run again")
+    return index
+
+
+def check_store(folder: Path) -> None:
+    """Hold every file of a store against its index.
+
+    Raises DataError that names the first file that differs and says what to do.
+    """
+    for name, sha256 in index_of(folder).files.items():
+        check_file(folder, name, sha256)

@@ -1,0 +1,244 @@
+"""The plan as the Snakefile asks for it: targets, params, and what makes a job run again.
+
+Every params dict holds the settings that a job uses and the digest of its code, and nothing else:
+the job runs again when, and only when, one of these or an input has changed.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.config.devices import Device
+from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
+from feedrate.config.settings import RunSpec
+from feedrate.config.study import Figure, Table
+from feedrate.config.workflow import Folder, LocalExamples
+from feedrate.core import paths, variables
+from feedrate.core.files import write_text
+from feedrate.flow import digests, inputs
+from feedrate.flow.inputs import Inputs
+from feedrate.flow.runs import Attempts, Resources, Scored
+from feedrate.report import settings as report
+from feedrate.report.settings import card_settings, place
+from feedrate.results import settings as results
+
+KEPT = Path(".snakemake/feedrate")
+"""What a plan keeps for the next one, and for jobs; never needed by a result."""
+
+Params = dict[str, Any]
+
+
+class PlanView:
+    """Answers of plain strings, numbers, lists and dicts, so that Snakemake can compare params."""
+
+    def __init__(self, project: Project, root: Path) -> None:
+        self.project = project
+        self._root = root
+        self._cache = digests.DigestCache(KEPT / "digests.json")
+        self._plan = make_plan(project)
+        self._order = {key: number for number, key in enumerate(self._plan.runs)}
+        self.inputs = Inputs(self._plan, self._cache)
+        self.resources = Resources(project)
+        self._attempts = Attempts()
+        self._sources: dict[str, str] = {}
+        self.scored = Scored(project, self._plan, self._attempts, self._params)
+
+    # Targets
+
+    def devices(self) -> list[tuple[str, Device]]:
+        """The devices that are trained on, with their registry entries."""
+        return [(name, self.project.devices[name]) for name in self.project.config.devices]
+
+    def records(self, study: str) -> list[str]:
+        """The record files of a study, in measuring order."""
+        return [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
+
+    def pages(self, study: str) -> list[str]:
+        """All tables and figures of a study."""
+        entry = self.project.studies[study]
+        return [paths.TABLE.format(study=study, table=t.name) for t in entry.tables] + [
+            paths.FIGURE.format(study=study, figure=f.name) for f in entry.figures
+        ]
+
+    def captions(self, part: str) -> list[tuple[str, str]]:
+        """Captions of the `tables` or `figures` of all studies, each with a regular expression of
+        the names that bear it."""
+        names: dict[str, dict[str, None]] = {}
+        for study in self.project.studies.values():
+            for page in getattr(study, part):
+                names.setdefault(page.caption, {})[re.escape(page.name)] = None
+        return [(caption, "|".join(found)) for caption, found in names.items()]
+
+    def inputs_of(self, study: str, page: Table | Figure) -> list[str]:
+        """The files that a table or figure is made from."""
+        return report.inputs_of(page.kind, study, self.project.config.dataset)
+
+    def table(self, study: str, name: str) -> Table:
+        """A table of a study, by name."""
+        return next(t for t in self.project.studies[study].tables if t.name == name)
+
+    def figure(self, study: str, name: str) -> Figure:
+        """A figure of a study, by name."""
+        return next(f for f in self.project.studies[study].figures if f.name == name)
+
+    # Params of data and training
+
+    def fetching(self, name: str) -> Params:
+        """A dataset's settings, and for a folder the state of its files."""
+        entry = self.project.config.datasets[name]
+        state = ""
+        if isinstance(entry, Folder):
+            state = inputs.folder_state(self._root / entry.path, self._cache)
+            self._cache.save()
+        return {**self._params(msgspec.to_builtins(entry), "fetched"), "state": state}
+
+    def fetching_winoground(self, name: str) -> Params:
+        """Where a copy of Winoground comes from, and for a local one the state of its files."""
+        entry = self.project.config.winoground_sets[name]
+        state = ""
+        if isinstance(entry, LocalExamples):
+            state = inputs.folder_state(self._root / entry.path, self._cache)
+            self._cache.save()
+        return {**self._params(msgspec.to_builtins(entry), "winoground"), "state": state}
+
+    def preparing(self, name: str) -> Params:
+        """A dataset's settings, and which fetched files were edited since."""
+        edited = inputs.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
+        self._cache.save()
+        settings = msgspec.to_builtins(self.project.config.datasets[name])
+        return {**self._params(settings, "prepared"), "edited": edited}
+
+    def fetching_checkpoint(self, key: str) -> Params:
+        """A hub checkpoint's name and revision."""
+        name, revision = self.inputs.checkpoint(key)
+        return self._params({"name": name, "revision": revision}, "weights")
+
+    def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """All that makes a run be done again, but its data, which is an input."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        code = "inferred" if spec.task == "inference" else "measured"
+        params = self._params(msgspec.to_builtins(spec), code)
+        attempt = self._attempts.of_run(spec, params["source"])
+        return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
+
+    def storing(self, key: str) -> Params:
+        """What a store is made for."""
+        spec = self.inputs.store(key)
+        return self._params(msgspec.to_builtins(spec), "stored") | self.inputs.weights(spec.model)
+
+    def tuning(self, device: str) -> Params:
+        """A run of a device whose loader is to be chosen; who asks by the command wants it anew."""
+        spec = self.inputs.first_run(device)
+        params = self._params(msgspec.to_builtins(spec), "tuned")
+        asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
+        return params | self.inputs.weights(spec.settings.model) | asked
+
+    def predictions(self) -> Params:
+        """Published rates that tell of loading, of all studies, whichever are asked for."""
+        published = results.prediction_settings(with_all_studies(self._root, self.project))
+        return self._params(published, "predicted")
+
+    def order(self, study: str, device: str, cell: str, repeat: str) -> int:
+        """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
+        return -1 - self._order[study, device, cell, int(repeat)]
+
+    # Params of kept models
+
+    def kept(self, study: str) -> list[str]:
+        """The card of each model that a study's runs keep, and of those that go to the hub (repeat
+        1, where a repository is named) what tells that they did."""
+        config = self.project.config
+        specs = [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
+        pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
+        return [_of_run(paths.CARD, spec) for spec in specs] + [
+            _of_run(paths.PUSHED, spec) for spec in pushed
+        ]
+
+    def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """What a model's card says beside its record and its scores."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        return {
+            **self._params(card_settings(self.project, spec), "card"),
+            "model": _of_run(paths.MODEL, spec),
+        }
+
+    def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """Where a model is pushed."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        settings = {"repository": self.project.config.push_to_hub, "place": place(spec)}
+        return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
+
+    # Params of results
+
+    def parsing(self, device: str) -> Params:
+        """What a record needs of the device registry."""
+        return self._params(results.parse_settings(self.project.devices[device]), "parsed")
+
+    def collecting(self, study: str) -> Params:
+        """What turns records into rows and cells, beside the records."""
+        runs = {key: spec for key, spec in self._plan.runs.items() if key[0] == study}
+        lacking = [cell for cell in self._plan.unsupported if cell.study == study]
+        plan = Plan(runs=runs, unsupported=lacking)
+        return self._params(results.collect_settings(self._only(study), plan), "collected")
+
+    def collect_arguments(self, study: str) -> str:
+        """A file with the arguments that are longer than a command line may be."""
+        settings = self.collecting(study)["settings"]
+        records = self._keep(f"{study}.records", "\n".join(self.records(study)))
+        text = f"--records-list\n{records}\n--settings\n{settings}"
+        return self._keep(f"{study}.collect", text)
+
+    def quality_arguments(self, study: str) -> str:
+        """The same for the table of scores."""
+        settings = self.scored.collecting(study)["settings"]
+        return self._keep(f"{study}.qualities", f"--settings\n{settings}")
+
+    def claims(self, study: str) -> Params:
+        """A study's claims and published numbers."""
+        return self._params(results.claim_settings(self._only(study)), "claimed")
+
+    def fit(self, study: str) -> Params:
+        """A study's published numbers, for the loader model."""
+        return self._params(results.fit_settings(self._only(study)), "fitted")
+
+    def merging(self) -> Params:
+        """Only the code: all that is merged are inputs."""
+        return self._params({}, "merged")
+
+    # Params of the report
+
+    def tabulating(self, study: str, table: str) -> Params:
+        """What a table shows beside results."""
+        return self._params(report.table_settings(self.project, study, table), "table")
+
+    def plotting(self, study: str, figure: str) -> Params:
+        """What a figure shows beside results."""
+        return self._params(report.figure_settings(self.project, study, figure), "figure")
+
+    def overview(self) -> Params:
+        """What the first page shows beside results."""
+        return self._params(report.overview_settings(self.project, self._plan), "overview")
+
+    def _params(self, settings: dict[str, Any], code: str) -> Params:
+        if code not in self._sources:
+            self._sources[code] = digests.source_digest(self._cache, digests.CODE[code])
+            self._cache.save()
+        return {"settings": settings, "source": self._sources[code]}
+
+    def _only(self, study: str) -> Project:
+        """The project as if this were its only study."""
+        return msgspec.structs.replace(self.project, studies={study: self.project.studies[study]})
+
+    def _keep(self, name: str, text: str) -> str:
+        path = KEPT / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+        return str(path)
+
+
+def _of_run(path: str, spec: RunSpec) -> str:
+    """A run's file."""
+    return path.format(study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat)

@@ -1,1 +1,0 @@
-"""The inference job: forward passes alone, timed one by one."""

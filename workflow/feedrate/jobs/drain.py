@@ -1,0 +1,181 @@
+"""`python -m feedrate.jobs.drain`: one rank drains every loader alone, one after the other.
+
+All ranks of a job run this at the same time, so that they share the host as in training.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from time import sleep
+from typing import Any, NamedTuple
+
+import msgspec
+
+from feedrate.config.load import convert
+from feedrate.config.settings import Decode, RunSpec
+from feedrate.core.errors import tell
+from feedrate.core.files import write_json, write_text
+from feedrate.core.paths import SPEC_NAME
+from feedrate.devices.base import prepare_process
+from feedrate.devices.launch import rank_from_environment
+from feedrate.devices.placement import bind_rank
+from feedrate.loading.hang import ends_the_process
+
+DRAIN_S = 2.0
+LOOK_S = 0.01
+"""How often a rank looks for the others."""
+WORKERS = (0, 1, 2, 4, 8)
+
+
+Meet = Callable[..., list[str]]
+"""`meet_ranks` of a rank: a place where ranks meet, and what one says there."""
+
+
+class Loader(msgspec.Struct, frozen=True):
+    """A loader that was drained alone, all ranks at the same time."""
+
+    decode: Decode
+    workers: int
+    samples_per_s: float
+    """Of all ranks together."""
+    startup_s: float
+    cpu_s: float = 0.0
+    """CPU seconds that a sample costs, in all processes; 0: not known."""
+    scaled: bool = False
+    psnr_db: float | None = None
+    """How near its pixels are to the reference's; None: equal."""
+
+    @property
+    def name(self) -> str:
+        """As it is set."""
+        scaled = ", scaled_decode: true" if self.scaled else ""
+        return f"decode: {self.decode}{scaled}, workers: {self.workers}"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A level that cannot be had here, or not with as many workers."""
+
+    decode: Decode
+    why: str
+    scaled: bool = False
+    workers: int = 0
+    """With so many it was tried, and with more it was not."""
+
+
+class Candidate(NamedTuple):
+    """A loader to try."""
+
+    decode: Decode
+    workers: int
+    scaled: bool = False
+
+
+def answer_file(folder: Path, rank: int) -> Path:
+    """Where a rank leaves its rates."""
+    return folder / f"loaders.rank{rank}.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="feedrate.jobs.drain")
+    parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
+    options = parser.parse_args(arguments)
+    ends_the_process(lambda error: tell(parser.prog, error))
+    origin = options.run / SPEC_NAME
+    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
+    rank, _, local_rank, local_ranks = rank_from_environment()
+    placement = bind_rank(spec.kind, local_rank, local_ranks)
+    prepare_process(spec, options.run)
+    cores = placement.cores_of_rank(local_ranks)
+    meet = partial(meet_ranks, options.run, rank, spec.count)
+    found = list(drains(spec, options.data, local_rank, local_ranks, cores, meet))
+    loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
+    refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
+    answer = {"loaders": loaders, "refused": refused, "cores": cores}
+    write_json(answer_file(options.run, rank), answer)
+    return 0
+
+
+def meet_ranks(folder: Path, rank: int, ranks: int, what: str, said: str = "") -> list[str]:
+    """Wait until all ranks have come to `what`, so that they go on at the same time; what each has
+    said there. Who started the ranks ends them where one never comes."""
+    files = [folder / f"{what}.rank{one}" for one in range(ranks)]
+    write_text(files[rank], said)
+    while not all(file.exists() for file in files):
+        sleep(LOOK_S)
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def candidates(cores: int) -> Iterator[Candidate]:
+    """Levels and workers to try on so many cores of a rank: no more workers than cores."""
+    workers = [n for n in WORKERS if n <= cores]
+    yield from (Candidate("reference", n) for n in workers)
+    yield from (Candidate("host", n) for n in workers)
+    yield from (Candidate("host", n, scaled=True) for n in workers)
+    yield from (Candidate("cache", n) for n in workers if n <= 2)
+    yield Candidate("device", min(2, max(workers)))
+
+
+def drains(
+    spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
+) -> Iterator[Loader | Refused]:
+    """The rate of each loader, or, once a level, why it cannot be had. All ranks try the same ones,
+    those that the rank with the fewest cores can have, each at the same time."""
+    # Heavy, and only for a process that is where it stays.
+    from feedrate.devices.base import adapter
+    from feedrate.jobs.failure import classify
+    from feedrate.models.build import build_bare
+
+    device = adapter(spec.kind, local_rank, local_ranks)
+    built = build_bare(spec.settings.model, spec.settings.loader, prepared)
+    refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
+    fewest = min(int(said) for said in meet("cores", str(cores)))
+    for number, one in enumerate(candidates(fewest)):
+        level = one.decode, one.scaled
+        meet(f"loader{number}")
+        if level in refused:
+            continue
+        try:
+            measured = _measure(
+                spec, prepared, built, device, one, with_pixels=level not in psnr_db
+            )
+        except Exception as error:  # whatever ails a level, the others are measured
+            refused.add(level)
+            yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
+        else:
+            psnr_db.setdefault(level, measured.get("psnr_db"))
+            samples, startup_s = measured["samples"], measured["startup_s"]
+            rate, cpu_s = samples / measured["wall_s"], measured["cpu_s"] / samples
+            facts = (rate, startup_s, cpu_s, one.scaled, psnr_db[level])
+            yield Loader(one.decode, one.workers, *facts)
+
+
+def _measure(
+    spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
+) -> dict[str, Any]:
+    """What `ceilings.drain` says of a loader; `with_pixels` also `psnr_db` to the reference."""
+    from feedrate.jobs.ceilings import drain
+    from feedrate.jobs.opening import make_dataset
+    from feedrate.loading.registry import distance, open_path
+
+    changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
+    path = open_path(device, changed.settings.loader)
+    dataset = make_dataset(changed, prepared, built, "train")
+    size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
+    pixels = {"psnr_db": distance(dataset, path).psnr_db} if with_pixels else {}
+    return drain(path, dataset, size, seed, DRAIN_S, device) | pixels
+
+
+def with_loader(spec: RunSpec, **values: Any) -> RunSpec:
+    """The same run with other loader settings."""
+    loader = msgspec.structs.replace(spec.settings.loader, **values)
+    settings = msgspec.structs.replace(spec.settings, loader=loader)
+    return msgspec.structs.replace(spec, settings=settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""`python -m feedrate.jobs.store`: the store of decoded pictures that `decode: cache` reads.
+
+It is made for a model's size of image and its tokenizer, so the model's builder is asked.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+from PIL import Image
+
+from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.settings import LoaderSettings
+from feedrate.core.files import digest_file, replaced_folder, write_json
+from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest, run_command
+from feedrate.data.store import INDEX, PICTURES, PIXELS, StoreIndex, StoreSpec
+from feedrate.loading.dataset import Tokenizer, read_split, tokenise
+from feedrate.loading.pixels import crop_centre, read_levels, resize_to, resized_size
+from feedrate.models.build import ModelError, build_bare
+
+# Makes the store of the level `cache` (data/stored.py) from a prepared dataset.
+
+MARGIN = 8 / 7
+"""Whole pictures are stored so much larger than the crop (256 for 224 px), for crops of a part."""
+_CHUNK = 64
+_KEPT_FREE = 0.05
+"""Share of the disk that a store leaves free."""
+
+
+def write_store(
+    prepared: Path,
+    spec: StoreSpec,
+    tokenizer: Tokenizer,
+    image_px: int,
+    out: Path,
+    workers: int,
+    *,
+    column: str = CAPTION,
+) -> StoreIndex:
+    """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
+    all. The tokenizer reads `column`. The store's size is printed to stderr before it is written.
+
+    Raises DataError where a picture cannot be decoded, the disk has not the space, or a process
+    that decodes is killed.
+    """
+    manifest = read_manifest(prepared / MANIFEST)
+    filled = (name for name, count in manifest.splits.items() if count.rows)
+    splits = {name: read_split(prepared, name, column) for name in filled}
+    names = sorted({name for images, _ in splits.values() for name in images})
+    side_px = round(image_px * MARGIN) if spec.whole else image_px
+    paths = [prepared / name for name in names]
+    with replaced_folder(out.parent) as folder:
+        pictures = _write_pixels(folder, paths, spec, side_px, workers)
+        position = {name: number for number, name in enumerate(names)}
+        for split, (images, texts) in splits.items():
+            ids, mask = tokenise(tokenizer, texts, spec.max_tokens)
+            of_row = np.array([[position[name]] for name in images])
+            rows = np.concatenate([of_row, ids.numpy(), mask.numpy()], axis=1).astype(np.int32)
+            np.save(folder / f"{split}.npy", rows)
+        index = StoreIndex(
+            spec=spec,
+            manifest=digest_file(prepared / MANIFEST),
+            image_px=image_px,
+            pictures=len(names),
+            size_bytes=_total(pictures),
+            files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
+        )
+        write_json(folder / INDEX, msgspec.to_builtins(index))
+    return index
+
+
+def _write_pixels(
+    folder: Path, paths: Sequence[Path], spec: StoreSpec, side_px: int, workers: int
+) -> NDArray[np.int64]:
+    """Write both files of pictures; the table of them."""
+    pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
+    pictures[1:, 0] = np.cumsum(np.prod(pictures[:, 1:4], axis=1))[:-1]
+    size = _total(pictures)
+    _hold_space(folder, size)
+    print(f"store of {len(paths)} pictures: {size / 1e6:.1f} MB", file=sys.stderr, flush=True)
+    open_memmap(folder / PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
+    np.save(folder / PICTURES, pictures)
+    work = partial(_write_some, folder / PIXELS, spec.scaled_decode, side_px)
+    starts = range(0, len(paths), _CHUNK)
+    chunks = [(paths[i : i + _CHUNK], pictures[i : i + _CHUNK]) for i in starts]
+    try:
+        with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
+            for _ in pool.map(work, chunks):
+                pass
+    except BrokenProcessPool as error:
+        raise DataError(
+            f"{folder.parent}: a process that decodes pictures for the store was killed; often the "
+            "host had no memory left for it"
+        ) from error
+    return pictures
+
+
+def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
+    """A row of the table by the file's header alone; its place comes later."""
+    try:
+        with Image.open(path) as image:
+            (width, height), mode = image.size, image.mode
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
+    stored = resized_size(height, width, side_px) if whole else [side_px, side_px]
+    return [0, 1 if mode == "L" else 3, *stored, height, width]
+
+
+def _write_some(
+    pixels_path: Path, scaled: bool, side_px: int, chunk: tuple[Sequence[Path], NDArray[np.int64]]
+) -> None:
+    """Decode some pictures into their places; in a process of its own."""
+    torch.set_num_threads(1)
+    pixels = open_memmap(pixels_path, mode="r+")
+    for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
+        levels, _ = read_levels(path, side_px if scaled else None)
+        levels = resize_to(levels, resized_size(size[0], size[1], side_px))
+        if levels.shape[1:] != (height, width):
+            levels = crop_centre(levels, side_px)
+        room = pixels[start : start + channels * height * width].reshape(channels, height, width)
+        room[:] = levels.numpy()
+
+
+def _total(pictures: NDArray[np.int64]) -> int:
+    """Bytes of all pictures."""
+    return int(np.prod(pictures[:, 1:4], axis=1).sum())
+
+
+def _hold_space(folder: Path, size: int) -> None:
+    """Raise DataError where the disk is too small."""
+    disk = os.statvfs(folder)
+    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    if size > free - _KEPT_FREE * total:
+        raise DataError(
+            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB of "
+            f"{total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="feedrate.jobs.store", description=__doc__)
+    parser.add_argument("--data", required=True, type=Path, help="prepared/manifest.json")
+    parser.add_argument("--settings", required=True, help="a StoreSpec, as a Python literal")
+    parser.add_argument("--out", required=True, type=Path, help="the store's index.json")
+    options = parser.parse_args(arguments)
+
+    def work() -> str:
+        spec = convert_text(options.settings, StoreSpec, f"settings of {options.out}")
+        prepared: Path = options.data.parent
+        try:
+            loader = LoaderSettings(max_tokens=spec.max_tokens, label=spec.label)
+            built = build_bare(spec.model, loader, prepared)
+        except ModelError as error:
+            raise ConfigError(str(error)) from None
+        workers = len(os.sched_getaffinity(0))
+        tokenizer, side_px = built.tokenizer, built.image_px
+        index = write_store(
+            prepared, spec, tokenizer, side_px, options.out, workers, column=built.column
+        )
+        size_mb = index.size_bytes / 1e6
+        return f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB"
+
+    return run_command(parser.prog, work, options.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Winoground: whether a model tells which caption belongs to which image.
+
+The three scores are those of its paper (Thrush et al. 2022, arXiv 2204.03162, section 3), of which
+an example gets 0 or 1 each. With s[c, i] the model's score of caption c and image i:
+
+- text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
+- image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
+- group: both.
+
+Equal scores are wrong: a model that cannot tell does not know.
+"""
+
+import importlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.data.winoground import Example, read_winoground
+from feedrate.jobs.scores import mean_interval
+from feedrate.loading.dataset import tokenise
+from feedrate.loading.pixels import Finish, crop_centre, decode, resize
+from feedrate.models.build import BUILDERS, Built
+from feedrate.models.checkpoint import load_config, load_part
+
+# How well captions match images, by the heads that a model has: one score a pair, larger is
+# better.
+
+Batch = dict[str, torch.Tensor]
+
+
+class NoHeadError(Exception):
+    """A head that cannot be scored; the message says why."""
+
+
+def heads_of(model: str) -> tuple[str, ...]:
+    """A model's heads, as its module has them for inference: `matching` reads image and caption
+    together, `contrastive` compares the embeddings of each."""
+    return tuple(getattr(importlib.import_module(BUILDERS[model]), "HEADS", ()))
+
+
+def matching_head(settings: ModelSettings) -> torch.nn.Module:
+    """The image-text matching head of the checkpoint that a BridgeTower starts from, in fp32.
+
+    It is the checkpoint's own before and after contrastive training, which does not touch it.
+    Raises NoHeadError where no trained one is to be had: random weights would score noise.
+    """
+    from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
+    from transformers.models.bridgetower.modeling_bridgetower import (
+        BridgeTowerForImageAndTextRetrieval,
+    )
+
+    if settings.checkpoint is None:
+        raise NoHeadError("training starts from random weights, and does not train this head")
+    model, found = load_part(
+        BridgeTowerForImageAndTextRetrieval,
+        settings,
+        config=load_config(BridgeTowerConfig, settings),
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if any(name.startswith("itm_score.") for name in found["missing_keys"]):
+        raise NoHeadError("the checkpoint has no weights of this head (itm_score)")
+    head: torch.nn.Module = model.itm_score
+    return head.float().eval()
+
+
+def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.Tensor:
+    """Cosine similarity of the embeddings, (n, captions, images) in fp32.
+
+    `pixels` is (n, images, 3, px, px); `texts` holds input_ids and attention_mask, each
+    (n, captions, tokens), with as many captions as images.
+    """
+    n, images = pixels.shape[:2]
+    outputs = model(
+        pixel_values=pixels.flatten(0, 1),
+        **{name: tokens.flatten(0, 1) for name, tokens in texts.items()},
+        return_loss=False,
+    )
+    text = outputs.text_embeds.float().unflatten(0, (n, images))
+    image = outputs.image_embeds.float().unflatten(0, (n, images))
+    with _in_fp32(pixels):
+        return torch.einsum("ncd,nid->nci", text, image)
+
+
+def matching_scores(
+    trunk: Any, head: torch.nn.Module, pixels: torch.Tensor, texts: Batch
+) -> torch.Tensor:
+    """The head's logit for "they match", (n, captions, images) in fp32; shapes as above.
+
+    The library's own example ranks by this logit alone. `trunk` is a
+    BridgeTowerModel; each pair passes through it.
+    """
+    n, images = pixels.shape[:2]
+    captions = texts["input_ids"].shape[1]
+    outputs = trunk(
+        pixel_values=pixels.repeat(1, captions, 1, 1, 1).flatten(0, 1),
+        **{
+            name: tokens.repeat_interleave(images, dim=1).flatten(0, 1)
+            for name, tokens in texts.items()
+        },
+    )
+    with _in_fp32(pixels):
+        logits: torch.Tensor = head(outputs.pooler_output.float())[:, 1]
+    return logits.view(n, captions, images)
+
+
+def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
+    """What is computed last, whatever the precision before it: rounded scores would tie."""
+    return torch.autocast(inputs.device.type, enabled=False)
+
+
+CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+"""What scores drawn by chance give: of the 24 orders of four scores, 6, 6 and 4 are right."""
+
+Hits = NDArray[np.bool_]
+Scorer = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+class WinogroundScore(NamedTuple):
+    """One score of one head; None, with the reason in `note`, where there is none."""
+
+    head: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    chance: float
+    seconds: float
+    """Of the head's forward passes, over all examples."""
+    note: str
+
+
+def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
+    """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
+    own = scores[:, (0, 1), (0, 1)]
+    # Of image 0 the other caption is 1, of image 1 it is 0; of captions and images likewise.
+    text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
+    image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
+    return {"text_score": text, "image_score": image, "group_score": text & image}
+
+
+def winoground_quality(
+    examples: Path,
+    built: Built,
+    settings: Settings,
+    device: torch.device,
+    *,
+    autocast: Context = nullcontext,
+    batch_size: int = 16,
+) -> list[WinogroundScore]:
+    """The scores of every head that a model has, three each.
+
+    `examples` is examples.json; `built` holds the model as it is to be scored, on `device`, and
+    `settings` what it was made with: the matching head is that of their checkpoint, whose trunk the
+    model has trained further. Pictures are read as in the published script, whatever the run's
+    loader did. Raises DataError where they are not as they were fetched.
+    """
+    found = read_winoground(examples).examples
+    scorers, lacking = _scorers(built, settings)
+    seconds = dict.fromkeys(scorers, 0.0)
+    scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
+    built.model.eval()
+    dtype = next(built.model.parameters()).dtype
+    for start in range(0, len(found), batch_size) if scorers else ():
+        batch = found[start : start + batch_size]
+        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
+        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
+        for head, score in scorers.items():
+            began = time.perf_counter()
+            with torch.inference_mode(), autocast():
+                scored[head].append(score(pixels, texts).cpu().numpy())
+            seconds[head] += time.perf_counter() - began
+    return [
+        *(
+            result
+            for head, parts in scored.items()
+            for result in _results(head, np.concatenate(parts), seconds[head])
+        ),
+        *(_without(head, metric, reason) for head, reason in lacking.items() for metric in CHANCE),
+    ]
+
+
+def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
+    """What scores a batch, by head; and why a head does not."""
+    scorers: dict[str, Scorer] = {}
+    lacking: dict[str, str] = {}
+    for head in heads_of(settings.model.name):
+        try:
+            if head == "matching":
+                device = next(built.model.parameters()).device
+                layer = matching_head(settings.model).to(device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
+        except NoHeadError as reason:
+            lacking[head] = str(reason)
+    return scorers, lacking
+
+
+def _results(head: str, scores: NDArray[np.float32], seconds: float) -> list[WinogroundScore]:
+    if not np.isfinite(scores).all():
+        return [_without(head, metric, "some scores are not finite") for metric in CHANCE]
+    note = "the checkpoint's own head" if head == "matching" else ""
+    return [
+        WinogroundScore(
+            head, metric, *mean_interval(right), len(right), CHANCE[metric], seconds, note
+        )
+        for metric, right in hits(scores).items()
+    ]
+
+
+def _without(head: str, metric: str, reason: str) -> WinogroundScore:
+    return WinogroundScore(head, metric, None, None, None, 0, CHANCE[metric], 0.0, reason)
+
+
+def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
+    """(n, 2, 3, px, px), normalised fp32."""
+    side = built.image_px
+    crops = [
+        crop_centre(resize(decode(folder / image), side), side)
+        for example in batch
+        for image in example.images
+    ]
+    pixels = Finish(built.mean, built.std).pixels(torch.stack(crops))
+    return pixels.unflatten(0, (len(batch), 2))
+
+
+def _texts(batch: list[Example], built: Built, settings: Settings) -> dict[str, torch.Tensor]:
+    """input_ids and attention_mask, each (n, 2, tokens)."""
+    captions = [caption for example in batch for caption in example.captions]
+    tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)
+    names = ("input_ids", "attention_mask")
+    return {n: t.unflatten(0, (len(batch), 2)) for n, t in zip(names, tokens, strict=True)}

@@ -1,0 +1,265 @@
+"""Decoding on Gaudi: batches of the media pipeline (`media_pipe.py`) as the Trainer wants them.
+
+Prepared images are baseline JPEG files, greyscale or RGB, whatever was fetched: all that the
+pipeline takes.
+"""
+
+import operator
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import Adapter, UnsupportedError
+from feedrate.loading.augment import Box, Draw
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.device import DevicePath
+from feedrate.loading.path import Batch
+from feedrate.loading.pixels import Finish, Statistics
+
+# What Gaudi's media pipeline reads: files, tokens, and how each picture is to be changed.
+
+ENDLESS = 2**30
+"""Batches that an order without an end is said to have."""
+MIN_CROP_PX = 48
+"""Sides of a part that the decoder takes, as in the vendor's own ResNet pipeline; the second where
+one side is to shrink and the other to grow, which takes it two stages."""
+MIN_CROP_TWO_STAGES_PX = 76
+
+Floats = NDArray[np.float32]
+Read = tuple[list[str], NDArray[np.uint32], NDArray[np.uint32], *tuple[Floats, ...]]
+"""Paths of a batch's images; its token numbers and attention mask, (batch, max_tokens); with an
+augmentation, whether each picture is flipped (0 or 1) and its factors of brightness, contrast and
+saturation, (batch, 4); with random crops, the part of each, (batch, 4): left, top, width and height
+as shares of the picture's."""
+
+
+class Feed:
+    """What the pipeline reads: the epoch's batches, each of the full size."""
+
+    def __init__(self, dataset: PairDataset, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.max_tokens = dataset.input_ids.shape[1]
+        self.changes = bool(dataset.augmentation)
+        """Whether a batch tells flips and colours."""
+        self.crops = bool(dataset.augmentation.min_area)
+        """Whether it tells the part of each picture; else the centre is taken."""
+        self._dataset = dataset
+        self._sizes = np.zeros((len(dataset), 2), dtype=np.int32)
+        self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
+        self._attention_mask = dataset.attention_mask.numpy().astype(np.uint32)
+        self.begin([])
+
+    def begin(self, order: Iterable[list[int]]) -> deque[int]:
+        """Read `order` from now on. In the answer appears each batch's true size once it is read,
+        which may be in another thread, and ahead of its use."""
+        self._order, self._true = order, deque[int]()
+        return self._true
+
+    def __len__(self) -> int:
+        """Batches of the epoch."""
+        return operator.length_hint(self._order, ENDLESS)
+
+    def __iter__(self) -> Iterator[Read]:
+        """The epoch's batches; a smaller one is filled up with its last sample."""
+        return self._read(self._order, self._true)
+
+    def paths(self) -> set[str]:
+        """All images of the dataset."""
+        return {str(path) for path in self._dataset.paths}
+
+    def _read(self, order: Iterable[list[int]], true: deque[int]) -> Iterator[Read]:
+        data = self._dataset
+        for numbers in order:
+            filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
+            rows = [number % len(data) for number in filled]
+            draws = [data.augmentation.draw(*divmod(number, len(data))) for number in filled]
+            more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
+            more += [_floats(map(self._part, rows, draws))] if self.crops else []
+            true.append(len(numbers))
+            paths = [str(data.paths[row]) for row in rows]
+            yield paths, self._input_ids[rows], self._attention_mask[rows], *more
+
+    def _part(self, row: int, draw: Draw) -> tuple[float, float, float, float]:
+        """The part of a row's picture that its draw wants."""
+        height, width = self._size(row)
+        box = draw.box(height, width)
+        assert box is not None
+        return share(box, (height, width), self._dataset.image_px)
+
+    def _size(self, row: int) -> tuple[int, int]:
+        """Height and width of a row's picture, px, read from its file once.
+
+        Raises DataError naming a file that is no picture.
+        """
+        if not self._sizes[row].any():
+            path = self._dataset.paths[row]
+            try:
+                with Image.open(path) as image:
+                    self._sizes[row] = image.height, image.width
+            except (OSError, ValueError, Image.DecompressionBombError) as error:
+                raise DataError(
+                    f"{path}: cannot be decoded ({error}); prepare the data again"
+                ) from error
+        height, width = self._sizes[row].tolist()
+        return height, width
+
+
+def _floats(values: Iterable[Iterable[float]]) -> Floats:
+    return np.array([tuple(row) for row in values], dtype=np.float32)
+
+
+def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:
+    """Left, top, width and height of a box as shares of its picture (height, width) `full`.
+
+    A part that is too small to be resized to `side_px` by the decoder grows around its middle.
+    """
+    high, wide = (max(side, MIN_CROP_PX) for side in (box.height, box.width))
+    if min(high, wide) < side_px < max(high, wide):
+        high, wide = (max(side, MIN_CROP_TWO_STAGES_PX) for side in (high, wide))
+    top, height = _shares(*_grown(box.top, box.height, high, full[0]), full[0])
+    left, width = _shares(*_grown(box.left, box.width, wide, full[1]), full[1])
+    return left, top, width, height
+
+
+def _grown(start: int, length: int, wanted: int, full: int) -> tuple[int, int]:
+    """Start and length of a stretch made `wanted` long, within 0 to `full`."""
+    length, grown = min(wanted, full), min(wanted, full) - length
+    return max(0, min(start - grown // 2, full - length)), length
+
+
+def _shares(start: int, length: int, full: int) -> tuple[float, float]:
+    """Start and length as shares whose sum in float32 is never beyond the end."""
+    first, long = np.float32(start / full), np.float32(length / full)
+    while first + long > 1:
+        long = np.nextafter(long, np.float32(0))
+    return float(first), float(long)
+
+
+READY_BATCHES = 3
+"""Batches that the pipeline prepares ahead, as in optimum-habana's example."""
+LEFT_AS_THEY_ARE: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+"""Mean and standard deviation that leave pixels in 0 to 1."""
+FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
+"""The only generation without media decoders."""
+
+
+class MediaError(Exception):
+    """The media pipeline did something else than it was asked for."""
+
+
+def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
+    """The path through the media pipeline; `loader.workers` (at least one) are its host threads.
+
+    Raises UnsupportedError on first-generation Gaudi, and where the pipeline's package is missing.
+    """
+    model = device.device_model()
+    if FIRST_GENERATION.fullmatch(model):
+        raise UnsupportedError(
+            f"loader.decode: device: {model}, the first generation, has no media decoders; use host"
+        )
+    try:
+        import habana_frameworks.mediapipe.mediapipe  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise UnsupportedError(
+            "loader.decode: device: the package habana-media-loader of the Gaudi software cannot "
+            f"be imported ({error}); install it where the training processes run, or use host"
+        ) from error
+    threads = max(1, loader.workers)
+
+    def make_decoder(dataset: PairDataset, batch_size: int) -> MediaDecoder:
+        return MediaDecoder(device, dataset, batch_size, threads)
+
+    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
+
+
+class MediaDecoder:
+    """One media pipeline, kept over the epochs."""
+
+    def __init__(
+        self, device: Adapter, dataset: PairDataset, batch_size: int, threads: int
+    ) -> None:
+        """Raise UnsupportedError for a size of images that the decoder cannot give."""
+        if dataset.image_px % 2:
+            raise UnsupportedError(
+                "loader.decode: device: Gaudi decodes to even sizes, and the model takes "
+                f"{dataset.image_px} px; use host"
+            )
+        self._device = device
+        self._dataset = dataset
+        self._threads = threads
+        self._feed = Feed(dataset, batch_size)
+        self._finish = Finish(dataset.mean, dataset.std)  # its own: it keeps tensors on the device
+        self._pipeline: Any = None
+        self._count = 0
+
+    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """One epoch of batches on the device.
+
+        Raises UnsupportedError where the pipeline does not start, and MediaError where it ends
+        before it has given all that it read.
+        """
+        true = self._feed.begin(order)
+        # A pipeline may have asked for the length once only: another one needs a new pipeline.
+        if self._pipeline is None or len(self._feed) != self._count:
+            self._pipeline = None  # first give up the old one
+            self._pipeline, self._count = self._start(), len(self._feed)
+        for given in self._pipeline:
+            if not true:
+                raise MediaError("the media pipeline gave a batch that it was not asked for")
+            yield self._own(true.popleft(), *given)
+        if true:
+            raise MediaError(f"the media pipeline ended with {len(true)} batches outstanding")
+
+    def _start(self) -> Any:
+        data = self._dataset
+        # Colours are changed before pixels are normalised, so then the pipeline must not.
+        mean, std = LEFT_AS_THEY_ARE if data.augmentation else (data.mean, data.std)
+        try:
+            from feedrate.loading.decoders.gaudi_pipe import start_pipeline
+
+            return start_pipeline(
+                self._feed, READY_BATCHES, self._threads, data.image_px, mean, std
+            )
+        except Exception as error:
+            raise UnsupportedError(
+                "loader.decode: device: the Gaudi media pipeline did not start "
+                f"({type(error).__name__}: {error}); use host"
+            ) from error
+
+    def _own(
+        self,
+        rows: int,
+        pixels: torch.Tensor,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        changes: torch.Tensor | None = None,
+    ) -> Batch:
+        """A batch in memory of its own, in the types of the host's batches.
+
+        The pipeline may use its buffers again, and the Trainer asks for the next batch before it
+        uses this one: so the copies (50 MB at batch 48 and 294 px) are handed to the device now.
+        """
+        own = pixels[:rows].clone()
+        batch = {
+            "pixel_values": own if changes is None else self._changed(own, changes[:rows]),
+            "input_ids": input_ids[:rows].to(torch.int64, copy=True),
+            "attention_mask": attention_mask[:rows].to(torch.int64, copy=True),
+            "return_loss": True,
+        }
+        self._device.end_of_step()
+        return batch
+
+    def _changed(self, pixels: torch.Tensor, changes: torch.Tensor) -> torch.Tensor:
+        """Pixels (n, 3, h, w) in 0 to 1 and what `Read` says of them, to normalised ones."""
+        flipped = changes[:, 0].view(-1, 1, 1, 1) > 0
+        pixels = torch.where(flipped, pixels.flip(-1), pixels)
+        colour = changes[:, 1:] if self._dataset.augmentation.jitter else None
+        return self._finish.pixels(pixels, colour)

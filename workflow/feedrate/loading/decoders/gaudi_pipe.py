@@ -1,0 +1,148 @@
+"""The media pipeline on Gaudi: files in, batches of normalised pixels and tokens out.
+
+Imported only where a run decodes on a Gaudi: `habana_frameworks.mediapipe` comes with the Gaudi
+software (package habana-media-loader). Names, arguments and shapes (fastest dimension first) are
+those of its documentation and of optimum-habana's examples.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from habana_frameworks.mediapipe import fn
+from habana_frameworks.mediapipe.media_types import (
+    dtype,
+    ftype,
+    imgtype,
+    randomCropType,
+    readerOutType,
+)
+from habana_frameworks.mediapipe.mediapipe import MediaPipe
+from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
+    media_ext_reader_op_impl,
+    media_ext_reader_op_tensor_info,
+)
+from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
+
+from feedrate.loading.decoders.gaudi import Feed, Read
+from feedrate.loading.pixels import LEVELS, Statistics
+
+MODE = "legacy"
+"""A reader in Python together with device operators; optimum-habana's examples still use it."""
+CENTRE = 0.5
+
+_numbers = itertools.count()
+
+
+class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
+    """Hands a feed's batches to the pipeline, which makes the object and calls it in a thread."""
+
+    feed: Feed
+    """Set on a subclass for each pipeline: parameters given to a reader may reach it as a copy."""
+
+    def __init__(self, params: Any, fw_params: Any = None) -> None:
+        """The pipeline's own parameters say nothing that the feed does not."""
+
+    def __iter__(self) -> "Reader":
+        """An epoch begins."""
+        self._batches: Iterator[Read] = iter(self.feed)
+        return self
+
+    def __next__(self) -> Read:
+        """One batch."""
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return len(self.feed)
+
+    def gen_output_info(self) -> list[Any]:
+        """Types and shapes of what `__next__` gives; see `Read`."""
+        files = np.array([self.feed.batch_size], dtype=np.uint32)
+        tokens = np.array([self.feed.max_tokens, self.feed.batch_size], dtype=np.uint32)
+        floats = np.array([4, self.feed.batch_size], dtype=np.uint32)
+        outputs = [(dtype.NDT, files), (dtype.UINT32, tokens), (dtype.UINT32, tokens)]
+        outputs += [(dtype.FLOAT32, floats)] * (self.feed.changes + self.feed.crops)
+        return [media_ext_reader_op_tensor_info(kind, shape, "") for kind, shape in outputs]
+
+    def get_media_output_type(self) -> Any:
+        """Files, not their contents."""
+        return readerOutType.FILE_LIST
+
+    def get_largest_file(self) -> str:
+        """The pipeline sizes its buffers by this one."""
+        return max(self.feed.paths(), key=lambda path: Path(path).stat().st_size)
+
+
+class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
+    """Read, decode, crop, resize and normalise; tokens pass through beside."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        ready_batches: int,
+        threads: int,
+        image_px: int,
+        mean: Statistics,
+        std: Statistics,
+    ) -> None:
+        super().__init__(
+            device=MODE,
+            prefetch_depth=ready_batches,
+            batch_size=feed.batch_size,
+            num_threads=threads,
+            pipe_name=f"{type(self).__name__}:{next(_numbers)}",
+        )
+        reader = type("FeedReader", (Reader,), {"feed": feed})
+        self._crops = feed.crops
+        outputs = 3 + feed.changes + feed.crops
+        self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
+        # The part that the reader tells, or the largest square in the middle, at once in the
+        # model's size: the same picture as the host's, which resizes before it crops the centre.
+        crop_type = randomCropType.NO_RANDOM_CROP if feed.crops else randomCropType.CENTER_CROP
+        self._decode = fn.ImageDecoder(
+            device="hpu",
+            output_format=imgtype.RGB_P,
+            random_crop_type=crop_type,
+            resize=[image_px, image_px],
+            resampling_mode=ftype.BICUBIC,
+        )
+        scaled_mean = np.array(mean, dtype=np.float32) * LEVELS
+        inverse_std = 1 / (np.array(std, dtype=np.float32) * LEVELS)
+        self._mean = fn.MediaConst(data=scaled_mean, shape=[1, 1, 3], dtype=dtype.FLOAT32)
+        self._inverse_std = fn.MediaConst(data=inverse_std, shape=[1, 1, 3], dtype=dtype.FLOAT32)
+        self._normalise = fn.CropMirrorNorm(
+            crop_w=image_px,
+            crop_h=image_px,
+            crop_pos_x=CENTRE,
+            crop_pos_y=CENTRE,
+            crop_d=0,
+            dtype=dtype.FLOAT32,
+        )
+
+    def definegraph(self) -> tuple[Any, ...]:
+        """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
+        an augmentation, flips and colours (batch, 4) as they were read."""
+        files, *passed_on = self._read()
+        images = self._decode(files, *([passed_on.pop()] if self._crops else []))
+        pixels = self._normalise(images, self._mean(), self._inverse_std())
+        return pixels, *passed_on
+
+
+def start_pipeline(
+    feed: Feed,
+    ready_batches: int,
+    threads: int,
+    image_px: int,
+    mean: Statistics,
+    std: Statistics,
+) -> Any:
+    """A running pipeline: each `iter` of it is an epoch of the tensors of `definegraph`.
+
+    `ready_batches` are prepared ahead, by so many host threads. Raises what the vendor's library
+    raises.
+    """
+    pipe = ImageTextPipe(feed, ready_batches, threads, image_px, mean, std)
+    return HPUGenericPytorchIterator(mediapipe=pipe)

@@ -1,0 +1,176 @@
+"""`decode: device` on NVIDIA: encoded bytes go to the GPU, which decodes, resizes and normalises.
+
+torchvision's decode_jpeg hands a whole batch to nvJPEG, which uses the GPU's JPEG engines where it
+has them (A100 and later). All of it runs on a stream of its own, beside the training step.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import Adapter, UnsupportedError
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.device import DevicePath
+from feedrate.loading.path import Batch
+from feedrate.loading.pixels import LEVELS, Finish
+from feedrate.loading.readers import crop
+
+READY_BATCHES = 2
+"""Batches that are decoded ahead: one that is made while one waits."""
+
+DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+"""JPEG files (uint8, on the host) to uint8 (3, h, w) on the device; RuntimeError for a bad one."""
+
+
+def open_nvjpeg(device: Adapter, loader: LoaderSettings) -> DevicePath:
+    """The path through nvJPEG; `loader.workers` (at least one) threads read the files.
+
+    Raises UnsupportedError where torchvision is missing or cannot use the GPU.
+    """
+    try:
+        from torchvision.io import ImageReadMode, decode_jpeg
+    except (ImportError, OSError, RuntimeError) as error:
+        raise UnsupportedError(
+            f"loader.decode: device: torchvision cannot be imported ({error}); install the version "
+            "that belongs to this torch, or use host or cache"
+        ) from error
+
+    def decode_all(files: list[torch.Tensor]) -> list[torch.Tensor]:
+        decoded: list[torch.Tensor] = decode_jpeg(
+            files, mode=ImageReadMode.RGB, device=device.device
+        )
+        return decoded
+
+    threads = max(1, loader.workers)
+
+    def make_decoder(dataset: PairDataset, batch_size: int) -> GpuDecoder:  # noqa: ARG001
+        return GpuDecoder(device.device, dataset, decode_all, threads)
+
+    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
+
+
+class SideStream:
+    """A stream beside that of the training step; on the CPU, which has none, nothing."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __call__(self) -> AbstractContextManager[Any]:
+        """Within it, work goes to the side."""
+        return torch.cuda.stream(self._stream) if self._stream else nullcontext()
+
+    def mark(self) -> Any:
+        """The end of what was given to the side so far."""
+        return self._stream.record_event() if self._stream else None
+
+    def hand_over(self, tensors: Iterable[torch.Tensor], mark: Any) -> None:
+        """From now on the caller's stream uses `tensors`, once `mark` is reached."""
+        if self._stream is None:
+            return
+        current = torch.cuda.current_stream(self._stream.device)
+        current.wait_event(mark)
+        for tensor in tensors:
+            tensor.record_stream(current)  # so that their memory is not given away too early
+
+
+class GpuDecoder:
+    """Files are read by threads, batches are decoded by one more, `READY_BATCHES` ahead."""
+
+    def __init__(
+        self, device: torch.device, dataset: PairDataset, decode_all: DecodeAll, threads: int
+    ) -> None:
+        self._device = device
+        self._dataset = dataset
+        self._decode_all = decode_all
+        self._threads = threads
+        self._finish = Finish(dataset.mean, dataset.std)  # its own: it keeps tensors on the device
+        self._stream = SideStream(device)
+
+    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """One epoch of batches on the device. Raises DataError naming a file that it cannot use."""
+        readers = ThreadPoolExecutor(self._threads, "read")
+        decoder = ThreadPoolExecutor(1, "decode")
+        waiting: deque[Future[tuple[Batch, Any]]] = deque()
+        left = iter(order)
+        try:
+            while True:
+                for numbers in itertools.islice(left, READY_BATCHES - len(waiting)):
+                    rows = [number % len(self._dataset) for number in numbers]
+                    files = [readers.submit(self._read, row) for row in rows]
+                    waiting.append(decoder.submit(self._make, numbers, files))
+                if not waiting:
+                    return
+                batch, mark = waiting.popleft().result()
+                tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
+                self._stream.hand_over(tensors, mark)
+                yield batch
+        finally:
+            for pool in (readers, decoder):
+                pool.shutdown(cancel_futures=True)
+
+    def _read(self, row: int) -> torch.Tensor:
+        """A file's bytes."""
+        path = self._dataset.paths[row]
+        try:
+            return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
+        except OSError as error:
+            raise self._unreadable(row, error) from error
+
+    def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> tuple[Batch, Any]:
+        """A batch, and the mark on the side stream that tells when it is there."""
+        data = self._dataset
+        rows = [number % len(data) for number in numbers]
+        draws = [data.augmentation.draw(*divmod(number, len(data))) for number in numbers]
+        encoded = [file.result() for file in files]
+        with self._stream(), torch.no_grad():
+            crops = []
+            for levels, draw in zip(self._decode(rows, encoded), draws, strict=True):
+                picture = crop(levels.to(torch.float32).div_(LEVELS), data.image_px, draw)
+                crops.append(picture.flip(-1) if draw.flip else picture)
+            colour = None
+            if data.augmentation.jitter:
+                colour = torch.tensor([draw.colour for draw in draws], device=self._device)
+            batch = {
+                "pixel_values": self._finish.pixels(torch.stack(crops), colour),
+                "input_ids": data.input_ids[rows].to(self._device),
+                "attention_mask": data.attention_mask[rows].to(self._device),
+                "return_loss": True,
+            }
+            return batch, self._stream.mark()
+
+    def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
+        """All files at once; where that fails one by one, to name the one that is at fault.
+
+        An error of the device is no file's: after one, all that follows fails too.
+        """
+        try:
+            return self._decode_all(encoded)
+        except RuntimeError as error:
+            if of_device(error):
+                raise
+            for row, file in zip(rows, encoded, strict=True):
+                try:
+                    self._decode_all([file])
+                except RuntimeError as alone:
+                    if of_device(alone):
+                        raise
+                    raise self._unreadable(row, alone) from alone
+            raise
+
+    def _unreadable(self, row: int, error: Exception) -> DataError:
+        path = self._dataset.paths[row]
+        return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
+
+
+def of_device(error: RuntimeError) -> bool:
+    """Whether an error is the device's, such as want of memory, whatever it was given."""
+    kinds = (torch.OutOfMemoryError, torch.AcceleratorError)
+    return isinstance(error, kinds) or "out of memory" in str(error).lower()

@@ -1,0 +1,96 @@
+"""How a loader's workers are started, watched, and given memory."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import get_worker_info
+
+from feedrate.config.settings import LoaderSettings, loader_faults
+from feedrate.core.processes import die_with_parent
+from feedrate.devices.base import UnsupportedError
+from feedrate.devices.host import cores_granted
+from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots, fetch_of
+
+
+class WorkerStart:
+    """`worker_init_fn` of the loaders: few threads a worker, and no worker outlives its rank."""
+
+    def __init__(
+        self,
+        then: Callable[[int], None] | None = None,
+        threads: int = 1,
+        slots: Slots | None = None,
+    ) -> None:
+        """`then` is called last: the Trainer's own seeding. Batches go to `slots`."""
+        self._then = then
+        self._threads = threads
+        self.slots = slots
+
+    def __call__(self, worker: int) -> None:
+        """Prepare the worker process."""
+        die_with_parent()
+        # More threads would fight for the rank's cores, and a pool forked after use can hang.
+        torch.set_num_threads(self._threads)
+        info = get_worker_info()
+        if info is not None and isinstance(info.dataset, PairDataset):
+            info.dataset.slots = self.slots
+        if self._then is not None:
+            self._then(worker)
+
+
+def check_workers(settings: LoaderSettings, cores: int) -> None:
+    """Raise UnsupportedError for settings that do not go together, and for more worker processes
+    than a rank has `cores`, unless they are wanted all the same. A device's decoder has threads
+    that wait for files instead."""
+    for fault in loader_faults(settings):
+        raise UnsupportedError(fault)
+    processes = 0 if settings.decode == "device" else settings.workers
+    if processes > max(1, cores) and not settings.oversubscribe:
+        raise UnsupportedError(
+            f"loader.workers: {processes} workers, but each rank has {cores} "
+            f"core{'s' * (cores != 1)}; ask for fewer, give the job more cores, or set "
+            "loader.oversubscribe: true"
+        )
+
+
+def worker_threads(settings: LoaderSettings, cores: int) -> int:
+    """Threads of a worker: as asked for, but all workers together have no more than the cores."""
+    return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
+
+
+def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
+    """A loader, the Trainer's or another, with our start of its workers and memory for batches.
+
+    `held`: batches that the rank has in use at a time.
+    """
+    inner = getattr(loader, "base_dataloader", loader)  # accelerate's wraps the one that iterates
+    slots = None
+    batch_sampler = inner.batch_sampler
+    dataset, size = inner.dataset, getattr(batch_sampler, "batch_size", None)
+    if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
+        slots = make_slots(dataset, size, settings, held)
+    if settings.workers:
+        threads = worker_threads(settings, cores_granted())
+        inner.worker_init_fn = WorkerStart(inner.worker_init_fn, threads, slots)
+        inner.timeout = settings.timeout_s
+        inner.multiprocessing_context = settings.start_method
+    elif slots is not None:
+        dataset.slots = slots
+    return loader
+
+
+def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
+    """As many slots as batches can be on their way or in use at a time."""
+    workers = settings.workers
+    each = settings.prefetch_factor + 1 if workers else 0
+    each += math.ceil(held / max(1, workers))
+    try:
+        return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
+    except SharedMemoryError as error:
+        raise UnsupportedError(
+            f"loader.workers: batches of {workers} workers need {error} of shared memory, which "
+            "/dev/shm has not; give the container more (docker: --shm-size), or use fewer workers "
+            "or a smaller loader.prefetch_factor"
+        ) from error

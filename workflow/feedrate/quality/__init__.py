@@ -1,1 +1,0 @@
-"""Quality: what a model scores before and after it was trained."""

@@ -1,1 +1,0 @@
-"""The one job entry of all devices, and the meter."""
