@@ -151,7 +151,7 @@ def test_without_jobs_there_is_nothing_to_cancel(root, capsys):
 
 
 def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):
-    hold = "from feedrate import driver; driver.hold(); print('held', flush=True); input()"
+    hold = "from feedrate.flow import driver; driver.hold(); print('held', flush=True); input()"
     other = subprocess.Popen(
         [sys.executable, "-c", hold],
         stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ VARIABLE = re.compile(r"FEEDRATE_[A-Z_]+[A-Z]")
 CODE = [file for end in ("*.py", "*.smk") for file in [*(ROOT / "workflow").rglob(end)]] + [
     ROOT / "Snakefile"
 ]
-HOLDER = ROOT / "workflow/feedrate/variables.py"
+HOLDER = ROOT / "workflow/feedrate/core/variables.py"
 
 
 def test_environment_variables_are_documented_and_nothing_else_is():

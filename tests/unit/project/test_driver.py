@@ -15,7 +15,9 @@ from feedrate.flow import driver
 
 ROOT = Path(__file__).resolve().parents[3]
 
-HOLD = "import sys, time; from feedrate import driver; driver.hold(); print('held', flush=True); "
+HOLD = (
+    "import sys, time; from feedrate.flow import driver; driver.hold(); print('held', flush=True); "
+)
 
 
 @pytest.fixture

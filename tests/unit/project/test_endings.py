@@ -14,9 +14,9 @@ PROGRAMS = {
     "data.fetch": ("--name", "x", *NO_MAPPING),
     "data.fetch_winoground": ("--name", "x", *NO_MAPPING),
     "data.prepare": ("--index", ABSENT, *NO_MAPPING),
-    "logs.__main__": ("--run", ABSENT, "--device", "["),
-    "quality.__main__": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
-    "quality.push": (
+    "results.assemble": ("--run", ABSENT, "--device", "["),
+    "jobs.score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
+    "report.push": (
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
     ),
     "report.card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
@@ -24,10 +24,10 @@ PROGRAMS = {
     "results.confirm": ("--results", ABSENT),
     "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
     "results.merge": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
-    "results.qualities": NO_MAPPING,
-    "train.store": ("--data", ABSENT, *NO_MAPPING),
-    "tuning.__main__": ("--spec", "[", "--data", ABSENT),
-    "tuning.predictions": ("--published", "["),
+    "results.quality": NO_MAPPING,
+    "jobs.store": ("--data", ABSENT, *NO_MAPPING),
+    "cli.tune": ("--spec", "[", "--data", ABSENT),
+    "cli.predictions": ("--published", "["),
 }
 """Modules, and arguments that each refuses."""
 

@@ -138,7 +138,7 @@ def test_the_rest_is_made_here_with_the_same_configuration(folder, calls, caplog
     assert "--until" not in text
     told = json.loads((folder / options["env"][variables.LOST]).read_text())
     assert told == {OUTCOME: "Slurm job 9 ended as NODE_FAIL: its node was lost",
-                    "b": lost.job_errors.UNKNOWN}  # fmt: skip
+                    "b": lost.UNKNOWN}  # fmt: skip
     config = command[command.index("--configfile") + 1]
     assert json.loads((folder / config).read_text()) == {"devices": ["h100"]}
     assert [record.getMessage() for record in caplog.records] == [

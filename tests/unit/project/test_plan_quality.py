@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from feedrate.config.plan import load_project
-from feedrate.flow.digests import CODE
+from feedrate.flow.digests import CODE, DigestCache, source_digest
 from feedrate.flow.runs import Attempts
 from feedrate.flow.view import PlanView
 
@@ -48,10 +48,14 @@ def test_params_hold_the_runs_settings_and_plain_values(view):
     assert json.loads(json.dumps(params)) == params
 
 
-def test_scoring_is_no_part_of_what_makes_training_run_again():
-    assert "quality" not in CODE["measured"].rooms
-    assert "quality" in CODE["scored"].rooms
-    assert "train" not in CODE["scored"].rooms
+def test_scoring_is_no_part_of_what_makes_training_run_again(tmp_path):
+    seen = {}
+    for name in ("measured", "scored"):
+        cache = DigestCache(tmp_path / name)
+        source_digest(cache, CODE[name])
+        seen[name] = {Path(file).name for file in cache._known if Path(file).parent.name == "jobs"}
+    assert {"score.py", "score_model.py", "winoground.py"} <= seen["scored"] - seen["measured"]
+    assert {"train.py", "trainer.py", "meter.py"} <= seen["measured"] - seen["scored"]
 
 
 @pytest.mark.parametrize(

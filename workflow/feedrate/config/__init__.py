@@ -1,1 +1,5 @@
-"""Typed, strict configuration: studies, devices, datasets, numbers, and their plan."""
+"""The typed configuration: settings, studies, devices, published data; and the plan, which turns
+studies and devices into cells and runs.
+
+Knows no room but `core`.
+"""

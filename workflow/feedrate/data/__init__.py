@@ -1,1 +1,4 @@
-"""Datasets: fetching, verifying and preparing them, and loading them in a training job."""
+"""Datasets before training: fetch, verify, prepare, store.
+
+Does not know how a training job loads them, nor models.
+"""

@@ -1,1 +1,5 @@
-"""Device adapters: all that differs between cpu, cuda and hpu, and what the host is."""
+"""Everything about a kind of device: detection, launch variables, refusals, memory, energy,
+synchronisation; launchers, placement on cores, software, host.
+
+Does not know what runs on a device.
+"""

@@ -1,1 +1,4 @@
-"""Readers of what a training job leaves behind: events, Trainer files, TensorBoard, plain text."""
+"""Readers of raw logs that others write, one file per format.
+
+Does not know what becomes of the figures that it reads.
+"""

@@ -1,1 +1,4 @@
-"""Models by name: their sizes, weights, tokenizers and work a sample."""
+"""The models: one file each with its builder, sizes, offers and heads; layers, checkpoints, FLOPs.
+
+Does not know loaders or jobs.
+"""

@@ -1,1 +1,4 @@
-"""What people read: tables, figures and the article of the report."""
+"""Tables, figures, sentences and pages, made from result files.
+
+Owns how numbers are shown. Does not know how a number was measured.
+"""

@@ -265,9 +265,6 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     return Provenance(**told)
 
 
-# `python -m feedrate.results.assemble --run RUN_DIR --device "{…}" --out RUN_DIR/record.json`: parse_log.
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Write the record of one run; 0 whatever became of the run, 1 where none can be made."""
     parser = argparse.ArgumentParser(
