@@ -1,0 +1,46 @@
+"""Plug-ins are found by their files, and declarations are read without importing them."""
+
+import sys
+
+import pytest
+
+from feedrate.core import plugins
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "shapes_for_tests"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "square.py").write_text('import nothing_like_this\nORDER: int = 2\nSIZES = ("a",)\n')
+    (folder / "circle.py").write_text("ORDER = 1\nLATER = len('ab')\ndef area(r): return 3 * r\n")
+    (folder / "_helper.py").write_text("ORDER = 9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "shapes_for_tests"
+    for name in [name for name in sys.modules if name.startswith("shapes_for_tests")]:
+        del sys.modules[name]
+
+
+def test_declarations_are_read_without_importing(package):
+    assert plugins.names(package) == ("circle", "square")
+    assert plugins.declared(package, "ORDER") == {"circle": 1, "square": 2}
+    assert plugins.declared(package, "SIZES") == {"square": ("a",)}
+    assert plugins.declared(package, "LATER") == {}
+
+
+def test_a_plugin_is_imported_by_name_only_when_it_is_known(package):
+    assert plugins.load(package, "circle").area(2) == 6
+    with pytest.raises(KeyError, match="'hexagon'.*circle, square"):
+        plugins.load(package, "hexagon")
+
+
+def test_a_folder_added_to_the_package_adds_its_plugins(package, tmp_path, monkeypatch):
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "line.py").write_text("ORDER = 3\n")
+    module = __import__(package)
+    monkeypatch.setattr(module, "__path__", [*module.__path__, str(extra)])
+    assert plugins.names(package) == ("circle", "line", "square")
+    assert plugins.load(package, "line").ORDER == 3
+    (extra / "line.py").write_text("ORDER = 40\n")
+    assert plugins.declared(package, "ORDER")["line"] == 40
