@@ -30,7 +30,7 @@ def test_declarations_are_read_without_importing(package):
 
 def test_a_plugin_is_imported_by_name_only_when_it_is_known(package):
     assert plugins.load(package, "circle").area(2) == 6
-    with pytest.raises(KeyError, match="'hexagon'.*circle, square"):
+    with pytest.raises(KeyError, match=r"'hexagon'.*circle, square"):
         plugins.load(package, "hexagon")
 
 
