@@ -67,8 +67,8 @@ clean: ## Remove results, data and report (the environment stays)
 	rm -rf results resources logs report.html .snakemake
 
 $(RUN_READY): requirements/run.lock pyproject.toml Makefile
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "feedrate needs Python 3.11 or newer: make run PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
+		{ echo "feedrate needs Python 3.11, 3.12 or 3.13: make run PYTHON=/path/to/python3.12"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
 		"sudo apt install python3-venv"; exit 1; }
