@@ -40,3 +40,8 @@ def test_every_link_leads_somewhere(document):
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+def test_every_page_of_the_documentation_can_be_reached_from_the_readme():
+    linked = {link.partition("#")[0] for link in LINK.findall(prose(ROOT / "README.md"))}
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
