@@ -31,7 +31,7 @@ include: "workflow/rules/report.smk"
 CAUSES = lost.Causes()
 
 
-# In the driver alone, and never in a dry-run; its options are not known before.
+# Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
     preflight.check(workflow)
     preflight.check_token(PROJECT.config)
@@ -55,7 +55,7 @@ rule all:
         [path for study in STUDIES for path in VIEW.scored.table(study)],
 
 
-# Each study is a target of its own name: its runs, results, claims, tables and figures alone.
+# Each study is a target with its own name: only its runs, results, claims, tables and figures.
 for study in STUDIES:
 
     rule:
@@ -69,9 +69,9 @@ for study in STUDIES:
 
 
 rule plan:
-    """What would run where, for how long and at what cost, as `python -m feedrate plan` shows it."""
+    """Show what would run where, for how long and at what cost, as `python -m feedrate plan` does."""
     handover: True
-    # Or Snakemake grants all that there is, which on a cluster is no number.
+    # Otherwise Snakemake grants all there is, which is not a number on a cluster.
     resources:
         mem_mb=1000,
     params:

@@ -1,4 +1,4 @@
-"""What all rules share: the checked configuration, the plan, and what belongs to one driver."""
+"""Shared by all rules: the checked configuration, the plan, and the state of this driver."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ try:
 except load.ConfigError as error:
     raise WorkflowError(str(error)) from None
 STUDIES = list(PROJECT.studies)
-# All cores of the machine; on a cluster a profile's `cpus_per_task` says how many.
+# All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
 SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
 DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver

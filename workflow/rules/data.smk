@@ -1,8 +1,8 @@
-"""Datasets: fetched, then verified and prepared; and weights to start from."""
+"""Data: fetch and prepare datasets, fetch Winoground and the weights to start from."""
 
 
 rule fetch_dataset:
-    """Bring a dataset's images and rows, with a checksum for every file."""
+    """Fetch a dataset's images and rows, with a checksum for every file."""
     output:
         paths.RAW_INDEX,
     log:
@@ -20,7 +20,7 @@ rule fetch_dataset:
 
 
 rule fetch_winoground:
-    """Bring a copy of Winoground, or draw its stand-in, with a checksum for every image."""
+    """Fetch a copy of Winoground, or draw its stand-in, with a checksum for every image."""
     output:
         paths.WINOGROUND,
     log:
@@ -38,7 +38,7 @@ rule fetch_winoground:
 
 
 rule fetch_checkpoint:
-    """Bring a hub checkpoint's weights and tokenizer, with a checksum for every file."""
+    """Fetch a hub checkpoint's weights and tokenizer, with a checksum for every file."""
     output:
         paths.CHECKPOINT,
     log:
@@ -56,7 +56,7 @@ rule fetch_checkpoint:
 
 
 rule preprocess_dataset:
-    """Verify every image, convert what can be converted, list what is left out, count the rest."""
+    """Verify every image; convert those that can be converted, and list those left out."""
     input:
         paths.RAW_INDEX,
     output:
@@ -77,7 +77,7 @@ rule preprocess_dataset:
 
 
 rule store_dataset:
-    """Decode, resize and tokenise once what runs with `loader.decode: cache` read."""
+    """Decode, resize and tokenise the data once, for runs with `loader.decode: cache`."""
     input:
         data=paths.MANIFEST,
         weights=lambda wc: VIEW.inputs.checkpoints_of_store(wc.store),

@@ -1,8 +1,8 @@
-"""Measuring: logs become records; records become results, claims and fits."""
+"""Measurement: logs become records; records become results, claims and fits."""
 
 
 rule parse_log:
-    """Turn what a training job left behind into its record, and check the numbers."""
+    """Make a run's record from its logs, and check the numbers."""
     input:
         paths.OUTCOME,
     output:
@@ -20,7 +20,7 @@ rule parse_log:
 
 
 rule collect_results:
-    """Put the runs of a study into one tidy table, and their repeats together into cells."""
+    """Collect a study's runs into one table, and summarise their repeats as cells."""
     input:
         lambda wc: VIEW.records(wc.study),
     output:
@@ -41,7 +41,7 @@ rule collect_results:
 
 
 rule check_claims:
-    """Hold what the source claims against its own numbers and against ours."""
+    """Check the source's claims against its own numbers and against ours."""
     input:
         paths.RESULTS_CSV,
     output:
@@ -59,7 +59,7 @@ rule check_claims:
 
 
 rule fit_loader_model:
-    """Fit the loader model to the published rows and to ours, and say how well it explains them."""
+    """Fit the loader model to the published numbers and to ours, and report its error."""
     input:
         paths.CELLS_CSV,
     output:
@@ -77,7 +77,7 @@ rule fit_loader_model:
 
 
 rule merge_results:
-    """Put the studies' results together."""
+    """Merge the results of all studies."""
     input:
         runs=expand(paths.RESULTS_CSV, study=STUDIES),
         cells=expand(paths.CELLS_CSV, study=STUDIES),

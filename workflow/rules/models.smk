@@ -1,8 +1,8 @@
-"""Kept models: each gets a card, and where `push_to_hub` asks for it, goes to the hub."""
+"""Kept models: write their cards and, with `push_to_hub`, upload them to the hub."""
 
 
 rule write_card:
-    """Tell of a kept model what it is, how it was trained, how fast, and what it scores."""
+    """Describe a kept model: its origin, training, throughput and scores."""
     input:
         record=paths.RECORD,
         quality=paths.QUALITY,

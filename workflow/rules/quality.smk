@@ -1,4 +1,4 @@
-"""Quality: every model that a run keeps is scored, as it was built and as training left it."""
+"""Quality: score every model that a run keeps, before and after training."""
 
 WINOGROUND = PROJECT.config.winoground
 EXAMPLES = paths.WINOGROUND.format(winoground=WINOGROUND) if WINOGROUND else []
@@ -19,7 +19,7 @@ for device, entry in VIEW.devices():
             f"{paths.RUN}/quality.log".replace("{device}", device),
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
-        # All cores: no training job is measured while a model is scored.
+        # All cores, so that no training job is measured while a model is scored.
         threads: entry.threads or CORES
         resources:
             **VIEW.resources.training(device),
@@ -36,7 +36,7 @@ for device, entry in VIEW.devices():
 
 
 rule collect_quality:
-    """Put what the models of a study score into one tidy table."""
+    """Collect the scores of a study's models into one table."""
     input:
         lambda wc: VIEW.scored.files(wc.study),
     output:

@@ -1,6 +1,6 @@
-"""Report: tables, figures, and the first page that answers the question.
+"""Report: tables, figures, and the first page, which answers the question.
 
-One rule per kind of table and figure, since a rule has one caption.
+There is one rule for each kind of table and figure, because a rule has one caption.
 """
 
 CAPTIONS = "../../report/captions"
@@ -64,7 +64,7 @@ for caption, names in VIEW.captions("figures"):
 
 
 rule write_overview:
-    """Write the first page: the question answered in words and one picture, then all the rest."""
+    """Write the first page: the answer in words and one picture, then the details."""
     input:
         results=[
             paths.of_all_studies(path)
@@ -98,7 +98,7 @@ rule write_overview:
 
 
 rule confirm_results:
-    """End with an error, and a short list, where a run failed: last, so the report is there."""
+    """Fail with a short list if a run failed; runs last, so that the report exists."""
     input:
         results=paths.of_all_studies(paths.RESULTS_CSV),
         quality=[page for study in STUDIES for page in VIEW.scored.table(study)],
@@ -107,7 +107,7 @@ rule confirm_results:
         paths.CONFIRMED,
     log:
         f"{paths.LOGS}/confirm_results.log",
-    # What failed is known by now: a profile's retries would only tell it again.
+    # A profile's retries would only print the list again.
     retries: 0
     localrule: SHORT_IS_LOCAL
     conda:

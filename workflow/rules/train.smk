@@ -12,7 +12,7 @@ for device, entry in VIEW.devices():
             weights=VIEW.inputs.checkpoints(device),
             store=VIEW.inputs.stores(device),
         output:
-            # Its last file alone stands for the run's folder: thousands of runs plan faster so.
+            # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
         log:
             paths.TRAIN_LOG.replace("{device}", device),
@@ -21,7 +21,7 @@ for device, entry in VIEW.devices():
         priority: lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat)
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
-        # All cores: a training job is never measured while another job runs beside it.
+        # All cores, so that no other job runs while a training job is measured.
         threads: entry.threads or CORES
         resources:
             **VIEW.resources.training(device),

@@ -1,16 +1,16 @@
-"""The advice: which loader settings to use on this machine, why, and what to expect."""
+"""Tuning: which loader settings to use on this machine, why, and what to expect."""
 
 
-# Asked for by name alone, as `snakemake --profile local tune` or `python -m feedrate tune`.
+# Runs only when named: `snakemake --profile local tune`, or `python -m feedrate tune`.
 rule tune:
-    """Which loader settings to use on each device of config/config.yaml."""
+    """Recommend loader settings for each device of config/config.yaml."""
     input:
         expand(paths.ADVICE, device=PROJECT.config.devices),
         paths.PREDICTIONS,
 
 
 rule predict_published:
-    """What the model of published rates says where nobody printed a number."""
+    """Predict throughput where nobody published a number, from the published rates."""
     output:
         paths.PREDICTIONS,
     log:

@@ -1,7 +1,6 @@
 """The locks, the conda files and what is installed say the same."""
 
 import re
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -74,8 +73,3 @@ def test_torch_is_pinned_and_torchvision_is_absent():
     assert "torchvision" not in pins("run.lock")
     with pytest.raises(metadata.PackageNotFoundError):
         metadata.version("torchvision")
-
-
-def test_package_finds_its_version():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["requires-python"] == ">=3.11"
