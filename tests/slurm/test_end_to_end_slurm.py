@@ -31,7 +31,7 @@ ONE = {"count": 1, "launcher": "single", "capabilities": ["fp32", "bf16", "ddp"]
 TWO_NODES = {"count": 2, "nodes": 2, "launcher": "srun", "capabilities": ["fp32", "bf16", "ddp"]}
 DEVICES = ("gaudi2", "h100", "a100-80gb")
 SHORT = {
-    *("parse_log", "collect_results", "check_claims", "fit_loader_model", "merge_results"),
+    *("parse_logs", "collect_results", "check_claims", "fit_loader_model", "merge_results"),
     *("tabulate_cells", "plot_answer", "write_overview", "confirm_results"),
 }
 
@@ -72,7 +72,7 @@ def test_every_rule_is_one_job_of_slurm_but_the_short_ones(cluster, done, jobs):
     assert len(cluster.jobs(done.root)) == len(jobs)
     assert {job["JobState"] for job in jobs.values()} == {"COMPLETED"}
     output = (done.root / "output").read_text()
-    for rule in SHORT - {"parse_log", "confirm_results"}:
+    for rule in SHORT - {"parse_logs", "confirm_results"}:
         assert f"{rule} 1/1" in output
 
 

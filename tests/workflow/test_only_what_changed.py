@@ -30,7 +30,7 @@ def test_figure_code_redraws_the_figure(edited):
     edited.edit("workflow/feedrate/report/figures/answer.py", "\n\n\n", "\n\nANSWER = 42\n\n\n")
     planned = edited.planned()
     assert planned["plot_answer"] == 1
-    assert "parse_log" not in planned
+    assert "parse_logs" not in planned
 
 
 def test_a_peak_parses_again_and_trains_nothing(edited):
@@ -41,7 +41,7 @@ def test_a_peak_parses_again_and_trains_nothing(edited):
     peak = "peaks: [{precision: fp32, datasheet_tflops: 1.0, source: a guess}]"
     devices.write_text(head + "\ncpu:" + tail.replace("peaks: []", peak, 1))
     planned = edited.planned()
-    assert planned["parse_log"] == 2
+    assert planned["parse_logs"] == 2
     assert TRAIN not in planned
 
 
@@ -82,7 +82,7 @@ def test_a_published_number_or_a_claim_trains_nothing(edited):
     planned = edited.planned()
     assert planned["check_claims"] == 1
     assert TRAIN not in planned
-    assert "parse_log" not in planned
+    assert "parse_logs" not in planned
 
 
 def test_one_data_image_prepares_and_trains_all(edited):

@@ -58,7 +58,7 @@ def test_on_a_cluster_each_rule_has_its_place_and_what_it_asks_for(project):
     jobs = rows(text, "Jobs")
     assert jobs["train_gaudi2"][:3] == ["train_gaudi2", "gaudi2", "4"]
     assert "gres=gaudi:8" in text
-    assert jobs["parse_log"][1] == "here"
+    assert jobs["parse_logs"][1] == "here"
 
 
 def test_it_is_a_target_too_with_the_same_profile(project):

@@ -43,7 +43,7 @@ TOOLS = {
 """What a server with eight cards says of itself."""
 
 DOWNLOADS = {"fetch_dataset", "fetch_checkpoint"}
-SHORT = {"parse_log", "collect_results", "write_overview"}
+SHORT = {"parse_logs", "collect_results", "write_overview"}
 
 GPU_FORMS = {
     "registry": ([], "--gres=gpu:8"),

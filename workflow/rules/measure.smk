@@ -1,28 +1,30 @@
 """Measurement: logs become records; records become results, claims and fits."""
 
 
-rule parse_log:
-    """Make a run's record from its logs, and check the numbers."""
+rule parse_logs:
+    """Turn the raw logs of runs that are new, or whose parser changed, into checked records."""
     input:
-        paths.OUTCOME,
+        lambda wc: VIEW.outcomes(wc.study, wc.device),
     output:
-        paths.RECORD,
+        paths.RECORDS,
     log:
-        f"{paths.RUN}/parse.log",
+        f"{paths.LOGS}/parse_logs/{{study}}.{{device}}.log",
     localrule: SHORT_IS_LOCAL
     conda:
         "../../envs/report.yaml"
     params:
         parse=lambda wc: VIEW.parsing(wc.device),
+        runs=lambda wc: VIEW.run_list(wc.study, wc.device),
     shell:
-        "python -m feedrate.results.assemble --run $(dirname {input:q}) "
-        "--device {params.parse[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate.results.assemble --runs-list {params.runs:q} "
+        "--device {params.parse[settings]:q} --parser {params.parse[source]} --out {output:q} "
+        "2> >(tee {log:q} >&2)"
 
 
 rule collect_results:
     """Collect a study's runs into one table, and summarise their repeats as cells."""
     input:
-        lambda wc: VIEW.records(wc.study),
+        lambda wc: VIEW.parsed(wc.study),
     output:
         runs=paths.RESULTS_CSV,
         parquet=paths.RESULTS_PARQUET,

@@ -4,7 +4,9 @@
 rule write_card:
     """Describe a kept model: its origin, training, throughput and scores."""
     input:
-        record=paths.RECORD,
+        outcome=paths.OUTCOME,
+        # Other runs of the device are parsed with it: their records change no card.
+        parsed=ancient(paths.RECORDS),
         quality=paths.QUALITY,
     output:
         paths.CARD,
@@ -17,7 +19,7 @@ rule write_card:
         card=lambda wc: VIEW.card(wc.study, wc.device, wc.cell, wc.repeat),
     shell:
         "python -m feedrate.report.card --settings {params.card[settings]:q} "
-        "--record {input.record:q} --quality {input.quality:q} --model {params.card[model]:q} "
+        "--record {params.card[record]:q} --quality {input.quality:q} --model {params.card[model]:q} "
         "--out {output:q} 2> >(tee {log:q} >&2)"
 
 

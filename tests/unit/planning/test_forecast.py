@@ -40,7 +40,7 @@ def outcome(spec):
     )
 
 
-RULES = ["fetch_dataset", "train_h100", "train_gaudi2", "parse_log", "tabulate_cells"]
+RULES = ["fetch_dataset", "train_h100", "train_gaudi2", "parse_logs", "tabulate_cells"]
 RULES += ["plot_answer", "plot_fit", "all"]
 
 
@@ -49,7 +49,7 @@ def dry_run(jobs, executor="slurm", placed=("train_h100", "train_gaudi2")):
         config={},
         executor=executor,
         rules=RULES,
-        local_rules=["parse_log", "all"],
+        local_rules=["parse_logs", "all"],
         set_resources=list(placed),
     )
     return DryRun(told, list(jobs))
@@ -123,7 +123,7 @@ def test_jobs_alike_are_one_row_with_their_place(known):
         yield from (training(r, slurm_partition="h100", gres="gpu:8", runtime=60) for r in runs[:3])
         yield training(runs[3], slurm_partition="h100", gres="gpu:8", runtime=120)
         yield training(runs[4])
-        for rule in ("parse_log", "plot_answer", "plot_fit", "tabulate_cells"):
+        for rule in ("parse_logs", "plot_answer", "plot_fit", "tabulate_cells"):
             yield Job(rule=rule, output=[rule], threads=1, resources={})
 
     rows = {(row.rule, row.place, row.count) for row in made(jobs, devices=["h100"]).jobs}
@@ -131,7 +131,7 @@ def test_jobs_alike_are_one_row_with_their_place(known):
         ("train_h100", "h100", 3),
         ("train_h100", "h100", 1),
         ("train_h100", "default partition", 1),
-        ("parse_log", "here", 1),
+        ("parse_logs", "here", 1),
         ("plot_*", "default partition", 2),
         ("tabulate_*", "default partition", 1),
     }
@@ -205,12 +205,12 @@ def test_what_nobody_asks_for_has_no_column(known, capsys):
 
 def test_rows_stand_in_the_order_of_the_snakefile(known):
     def jobs(runs):
-        for rule in ("plot_fit", "parse_log", "tabulate_cells", "fetch_dataset", "plot_answer"):
+        for rule in ("plot_fit", "parse_logs", "tabulate_cells", "fetch_dataset", "plot_answer"):
             yield Job(rule=rule, output=[rule], threads=1, resources={})
         yield training(runs[0])
 
     rules = [row.rule for row in made(jobs, devices=["h100"]).jobs]
-    assert rules == ["fetch_dataset", "train_h100", "parse_log", "tabulate_*", "plot_*"]
+    assert rules == ["fetch_dataset", "train_h100", "parse_logs", "tabulate_*", "plot_*"]
 
 
 def test_each_basis_is_explained(known, capsys):

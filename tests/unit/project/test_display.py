@@ -38,7 +38,7 @@ def picture(progress):
 
 
 def test_each_rule_has_its_bar_and_each_training_its_line(progress, start):
-    progress.update("run_info", {"stats": {"fetch_dataset": 1, "train_cpu": 4, "parse_log": 4}})
+    progress.update("run_info", {"stats": {"fetch_dataset": 1, "train_cpu": 4, "parse_logs": 4}})
     start(1, "fetch_dataset", dataset="d")
     progress.update("job_finished", {"job_id": 1})
     start(2, "train_cpu", cell="w=0", repeat=1)
@@ -47,7 +47,7 @@ def test_each_rule_has_its_bar_and_each_training_its_line(progress, start):
     start(4, "train_cpu", cell="w=2", repeat=1)
     train, parse, first, second, clock = picture(progress)
     assert train.split() == ["train_cpu", "━" * 24, "1/4"]
-    assert parse.split() == ["parse_log", "━" * 24, "0/4"], "what is done needs no bar"
+    assert parse.split() == ["parse_logs", "━" * 24, "0/4"], "what is done needs no bar"
     assert first == "cpu w=1, repeat 1: step 7, 16.0 samples/s a rank"
     assert second == "cpu w=2, repeat 1: starting"
     assert clock.startswith("0 s so far")

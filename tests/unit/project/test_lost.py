@@ -45,7 +45,7 @@ def test_scoring_that_left_nothing_is_lost_too():
 
 
 def test_jobs_in_groups_count_too():
-    parse = job("parse_log", "record.json")
+    parse = job("parse_logs", "record.json")
     assert lost.find_lost(scheduler(group(job(), job(output="b")))) == {OUTCOME, "b"}
     assert lost.find_lost(scheduler(group(job(), parse))) == set()
 

@@ -18,8 +18,8 @@ def test_counts_by_rule_and_says_what_is_left(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: clock[0])
     progress = Progress()
-    progress.update("run_info", record(stats={"train_cpu": 4, "parse_log": 4, "total": 8}))
-    assert progress.latest == "8 jobs: train_cpu 4, parse_log 4"
+    progress.update("run_info", record(stats={"train_cpu": 4, "parse_logs": 4, "total": 8}))
+    assert progress.latest == "8 jobs: train_cpu 4, parse_logs 4"
     assert progress.left_s() is None
     started(progress, 1, "train_cpu", cell="workers=0", repeat="1")
     clock[0] = 10.0
@@ -74,12 +74,12 @@ def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     monkeypatch.setattr("feedrate.cli.display.time.monotonic", lambda: clock[0])
     progress = Progress(started_s=0.0)
     progress.update("resources_info", record(nodes=20))
-    progress.update("run_info", record(stats={"train_h100": 4, "parse_log": 4, "total": 8}))
+    progress.update("run_info", record(stats={"train_h100": 4, "parse_logs": 4, "total": 8}))
     for job_id in (1, 2, 3, 4):
         started(progress, job_id, "train_h100", cell=f"workers={job_id}", repeat="1")
     progress.sent(3, "812")
     assert progress.latest == "train_h100  workers=3, repeat 1: submitted (Slurm job 812)"
-    started(progress, 9, "parse_log", cell="c", repeat="1")
+    started(progress, 9, "parse_logs", cell="c", repeat="1")
     progress.sent(9, "813")
     progress.sent(77, "814")
     assert progress.latest == ""

@@ -21,8 +21,8 @@ from feedrate.core.paths import TRAIN_RULE
 
 SPEAKS_FOR_ITSELF = {"plan"}
 """A rule that prints what it is there for."""
-NOT_TOLD = SPEAKS_FOR_ITSELF | {"parse_log", "write_card"}
-"""Rules whose jobs end without a line: one for each training job, and it says nothing new."""
+NOT_TOLD = SPEAKS_FOR_ITSELF | {"write_card"}
+"""Rules whose jobs end without a line: one for each kept model, and it says nothing new."""
 
 _TAIL_BYTES = 4096
 

@@ -52,6 +52,8 @@ PUSHED = f"{RUN}/pushed.json"
 
 STUDY = f"{RESULTS}/{{study}}"
 """The results of one study; files of the same names in RESULTS hold all studies together."""
+RECORDS = f"{STUDY}/{{device}}/records.json"
+"""A digest of the record of each run on a device: written once all of them are parsed."""
 RESULTS_CSV = f"{STUDY}/results.csv"
 """One row a run."""
 RESULTS_PARQUET = f"{STUDY}/results.parquet"

@@ -52,9 +52,14 @@ class PlanView:
         """The devices that are trained on, with their registry entries."""
         return [(name, self.project.devices[name]) for name in self.project.config.devices]
 
-    def records(self, study: str) -> list[str]:
-        """The record files of a study, in measuring order."""
-        return [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
+    def outcomes(self, study: str, device: str) -> list[str]:
+        """The outcomes of all runs of a study on a device."""
+        return [_of_run(paths.OUTCOME, spec) for spec in self._runs(study, device)]
+
+    def parsed(self, study: str) -> list[str]:
+        """A file for each device of a study that is there once its runs are parsed."""
+        devices = dict.fromkeys(spec.device for spec in self._plan.of_study(study))
+        return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
@@ -163,6 +168,8 @@ class PlanView:
         return {
             **self._params(card_settings(self.project, spec), "card"),
             "model": _of_run(paths.MODEL, spec),
+            "record": _of_run(paths.RECORD, spec),
+            "parser": self.parsing(device)["source"],
         }
 
     def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
@@ -177,6 +184,11 @@ class PlanView:
         """What a record needs of the device registry."""
         return self._params(results.parse_settings(self.project.devices[device]), "parsed")
 
+    def run_list(self, study: str, device: str) -> str:
+        """A file that lists the folders of a study's runs on a device."""
+        folders = [_of_run(paths.RUN, spec) for spec in self._runs(study, device)]
+        return self._keep(f"{study}.{device}.runs", "\n".join(folders))
+
     def collecting(self, study: str) -> Params:
         """What turns records into rows and cells, beside the records."""
         runs = {key: spec for key, spec in self._plan.runs.items() if key[0] == study}
@@ -187,7 +199,8 @@ class PlanView:
     def collect_arguments(self, study: str) -> str:
         """A file with the arguments that are longer than a command line may be."""
         settings = self.collecting(study)["settings"]
-        records = self._keep(f"{study}.records", "\n".join(self.records(study)))
+        files = [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
+        records = self._keep(f"{study}.records", "\n".join(files))
         text = f"--records-list\n{records}\n--settings\n{settings}"
         return self._keep(f"{study}.collect", text)
 
@@ -227,6 +240,9 @@ class PlanView:
             self._sources[code] = digests.source_digest(self._cache, digests.CODE[code])
             self._cache.save()
         return {"settings": settings, "source": self._sources[code]}
+
+    def _runs(self, study: str, device: str) -> list[RunSpec]:
+        return [spec for spec in self._plan.of_study(study) if spec.device == device]
 
     def _only(self, study: str) -> Project:
         """The project as if this were its only study."""
