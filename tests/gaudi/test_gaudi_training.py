@@ -7,9 +7,9 @@ import shutil
 import pytest
 from gaudi_software import Job, failed_checks, make_spec
 
-from feedrate.logs.tensorboard_files import summary_metrics
-from feedrate.logs.text import printed_metrics
-from feedrate.logs.trainer_folder import read_trainer_folder
+from feedrate.logs.formats import tensorboard
+from feedrate.logs.formats.printed_text import printed_metrics
+from feedrate.logs.trainer import read_trainer
 
 
 def test_a_job_ends_in_a_valid_record(full_job):
@@ -87,16 +87,16 @@ def test_every_kind_of_output_is_read_alike(full_job, tmp_path):
     """JSON files, TensorBoard and printed text of optimum-habana, each where it is alone."""
     told = full_job.record().trainer
     shutil.copytree(full_job.out / "trainer/runs", tmp_path / "board/runs")
-    board = read_trainer_folder(tmp_path / "board")
+    board = read_trainer(tmp_path / "board")
     (tmp_path / "text").mkdir()
     (tmp_path / "text/train.log").write_text(full_job.log)
-    text = read_trainer_folder(tmp_path / "text")
-    files = read_trainer_folder(full_job.out / "trainer")
+    text = read_trainer(tmp_path / "text")
+    files = read_trainer(full_job.out / "trainer")
     for found in (board, text, files):
         for name in ("samples_per_s", "steps_per_s", "runtime_s", "loss", "peak_memory_gib"):
             assert getattr(found, name) == pytest.approx(getattr(told, name), rel=1e-4), name
     assert "total_memory_available (GB)" in printed_metrics(full_job.log)
-    board_metrics = summary_metrics(full_job.out / "trainer/runs")
+    board_metrics = tensorboard.metrics(full_job.out / "trainer/runs")
     assert board_metrics["total_memory_available (GB)"] == 96
 
 

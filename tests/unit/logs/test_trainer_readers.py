@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.logs.tensorboard_files import read_scalars, summary_metrics
-from feedrate.logs.text import LIMIT_BYTES, fallback_reason, number, printed_metrics, read_log
-from feedrate.logs.trainer_files import (
+from feedrate.logs.formats import tensorboard, trainer_json
+from feedrate.logs.formats.printed_text import printed_metrics
+from feedrate.logs.formats.tensorboard import read_scalars
+from feedrate.logs.text import LIMIT_BYTES, fallback_reason, number, read_log
+from feedrate.logs.trainer import (
     evaluation_figures,
     figures,
     read_evaluations,
-    read_json,
-    train_metrics,
+    read_trainer,
 )
-from feedrate.logs.trainer_folder import read_trainer_folder
 
 GAUDI = {
     "epoch": 5.0,
@@ -89,7 +89,7 @@ def test_figures_keep_the_trainers_own_words():
 @pytest.mark.parametrize("name", ["train_results.json", "all_results.json"])
 def test_figures_from_the_json_files(tmp_path, name):
     (tmp_path / name).write_text(json.dumps(GAUDI))
-    assert read_trainer_folder(tmp_path).samples_per_s == 847.7
+    assert read_trainer(tmp_path).samples_per_s == 847.7
 
 
 def test_train_results_go_before_what_the_evaluation_overwrote(tmp_path):
@@ -97,7 +97,7 @@ def test_train_results_go_before_what_the_evaluation_overwrote(tmp_path):
     (tmp_path / "all_results.json").write_text(
         json.dumps(GAUDI | {"max_memory_allocated (GB)": 80.0, "eval_loss": 0.1})
     )
-    assert read_trainer_folder(tmp_path).peak_memory_gib == 63.55
+    assert read_trainer(tmp_path).peak_memory_gib == 63.55
 
 
 def test_figures_from_the_state_alone(tmp_path):
@@ -105,14 +105,14 @@ def test_figures_from_the_state_alone(tmp_path):
     (tmp_path / "trainer_state.json").write_text(
         json.dumps({"log_history": history, "total_flos": 1.0})
     )
-    found = read_trainer_folder(tmp_path)
+    found = read_trainer(tmp_path)
     assert (found.samples_per_s, found.total_flos) == (847.7, 2.0)
 
 
 @pytest.mark.parametrize("state", [{"log_history": 3}, {"log_history": [1, None]}, {}])
 def test_a_state_of_another_shape_gives_nothing(tmp_path, state):
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
-    assert train_metrics(tmp_path) == {}
+    assert trainer_json.metrics(tmp_path) == {}
 
 
 @settings(max_examples=40, deadline=None)
@@ -121,7 +121,7 @@ def test_arbitrary_json_files_never_crash(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("trainer")
     for name in ("trainer_state.json", "all_results.json", "eval_results.json"):
         (folder / name).write_bytes(content)
-    assert isinstance(train_metrics(folder), dict)
+    assert isinstance(trainer_json.metrics(folder), dict)
     assert isinstance(read_evaluations(folder), dict)
 
 
@@ -129,8 +129,8 @@ def test_json_that_is_no_object_gives_an_empty_one(tmp_path):
     for number_, content in enumerate(("[1]", "{", "")):
         path = tmp_path / f"{number_}.json"
         path.write_text(content)
-        assert read_json(path) == {}
-    assert read_json(tmp_path / "absent.json") == {}
+        assert trainer_json.read_json(path) == {}
+    assert trainer_json.read_json(tmp_path / "absent.json") == {}
 
 
 def test_evaluations_of_all_spellings(tmp_path):
@@ -242,8 +242,8 @@ def test_scalars_of_tensorboard(event_file):
 
 def test_a_published_run_with_tensorboard_alone(event_file):
     folder = event_file.parent.parent
-    assert summary_metrics(folder)["eval_loss"] == 1.5
-    assert read_trainer_folder(folder).samples_per_s == 40.25
+    assert tensorboard.metrics(folder)["eval_loss"] == 1.5
+    assert read_trainer(folder).samples_per_s == 40.25
 
 
 def test_a_truncated_event_file_gives_what_is_whole(event_file):
@@ -267,16 +267,16 @@ def test_arbitrary_event_files_never_crash(tmp_path_factory, content):
 
 def test_a_published_run_with_its_printed_log_alone(tmp_path):
     (tmp_path / "stdout.log").write_text(PRINTED_5)
-    assert read_trainer_folder(tmp_path).samples_per_s == 40.25
-    assert read_trainer_folder(tmp_path).library == ""
+    assert read_trainer(tmp_path).samples_per_s == 40.25
+    assert read_trainer(tmp_path).library == ""
 
 
 def test_json_files_go_before_a_printed_log(tmp_path):
     (tmp_path / "a.log").write_text(PRINTED_4)
     (tmp_path / "train_results.json").write_text(json.dumps(GAUDI))
-    assert read_trainer_folder(tmp_path).samples_per_s == 847.7
+    assert read_trainer(tmp_path).samples_per_s == 847.7
 
 
 def test_an_empty_folder_gives_empty_figures(tmp_path):
-    found = read_trainer_folder(tmp_path)
+    found = read_trainer(tmp_path)
     assert (found.samples_per_s, found.runtime_s, found.loss) == (None, None, None)

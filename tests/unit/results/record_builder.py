@@ -7,7 +7,7 @@ from typing import Any
 from feedrate.config.plan import Unsupported, cell_name
 from feedrate.config.settings import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
-from feedrate.logs.trainer_files import TrainerFigures
+from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.record import Ceilings, Measurement, Provenance, Record, write_record
 from feedrate.results.settings import (
     ClaimStudy,

@@ -56,7 +56,7 @@ CODE = {
     ),
     "predicted": Code(("cli/predictions.py",)),
     "qualities": Code(("results/quality.py",)),
-    "parsed": Code(("results/assemble.py",)),
+    "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),

@@ -1,4 +1,4 @@
-"""Readers of raw logs that others write, one file per format.
+"""Readers of raw logs that other programs write: what a Trainer reports and what is printed.
 
-Does not know what becomes of the figures that it reads.
+One file per format in `formats/`. Does not know what becomes of the figures that it reads.
 """

@@ -1,79 +1,160 @@
-"""parse_log: a run's folder in, its record out."""
+"""Raw logs to records: `parse_logs` reads the runs of one study and device that need it.
+
+A record names what it was made from. It is made again where it is missing or damaged, where the run
+was done again, and where the parser or the facts about the device have changed.
+"""
 
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from feedrate.config.base import BETWEEN_LEVELS
 from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.published import parse_levels
 from feedrate.config.settings import RunSpec
 from feedrate.core.errors import LogError, fail
-from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
+from feedrate.core.files import digest_file, digest_value, write_json
+from feedrate.core.paths import (
+    ANY_EVENTS,
+    LOG_NAME,
+    OUTCOME_NAME,
+    RECORD_NAME,
+    SPEC_NAME,
+    TRAINER_NAME,
+)
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.logs.text import fallback_reason, one_line, read_log
-from feedrate.logs.trainer_files import (
+from feedrate.logs.text import one_line, read_log
+from feedrate.logs.trainer import (
     TrainerFigures,
     evaluation_figures,
-    figures,
     read_evaluations,
-    train_metrics,
+    read_trainer,
 )
-from feedrate.logs.trainer_folder import read_trainer_folder
-from feedrate.results.checks import Evidence, Observed, check_run
+from feedrate.logs.trainer import files as trainer_files
+from feedrate.results.checks import Evidence, check_run
 from feedrate.results.measurement import (
+    Outcome,
     ceilings,
-    first_step,
     flops_per_sample,
-    losses_of,
     measure,
-    step_sum,
+    observe,
+    read_outcome,
 )
 from feedrate.results.record import (
+    BAD,
     Check,
+    MadeFrom,
     Measurement,
     PixelDistance,
     Provenance,
     Record,
+    RecordError,
     Status,
+    read_record,
     write_record,
 )
 from feedrate.results.settings import DeviceFacts
 
-# outcome.json: how the supervisor of a job saw it end.
+UNCHANGED = "logs_unchanged"
+"""Name of the check that a run fails whose logs changed after its record was made from them."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of docs/architecture.md; what is not named here is passed over."""
+def parse_logs(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
+    """Bring the records of `runs` up to date; the runs whose record was written.
 
-    schema: Literal[1] = 1
-    status: Literal["ok", "out_of_memory", "failed"]
-    infrastructure: bool = False
-    cause: str | None = ""
-    exit_code: int | None = None
-    attempt: int | None = 1
-    command: str | list[str] | None = ""
-    commit: str | None = ""
-    source_digest: str | None = ""
-    data_digest: str | None = ""
-    spec_digest: str | None = ""
-    started_at: str | None = ""
-    ended_at: str | None = ""
-    duration_s: float | None = None
-    machine_before: dict[str, Any] | None = {}
-    host_peak_memory_gib: float | None = None
+    `parser` is the digest of the code that reads logs. A run that cannot be read gets a record with
+    status `failed`, whose cause names the file and the line. Raises OSError where a record cannot
+    be written.
+    """
+    made = MadeFrom(parser=parser, device=digest_value(msgspec.to_builtins(device)))
+    return [run for run in runs if current_record(run, device, made)[1]]
 
 
-def read_outcome(path: Path) -> Outcome | None:
-    """Read outcome.json; None where the supervisor did not live to write it. Raises LogError."""
+def current_record(
+    run: Path, device: DeviceFacts, wanted: MadeFrom | None = None
+) -> tuple[Record, bool]:
+    """The record of a run, and whether it was written now.
+
+    `wanted` gives the parser and the device that it must have been made with; None: any will do.
+    Where logs have changed although the outcome, which a job writes last, is the same, the record
+    keeps its numbers and fails the check `logs_unchanged`.
+    """
+    path = run / RECORD_NAME
+    files = log_digests(run)
     try:
-        return msgspec.convert(json.loads(path.read_bytes()), Outcome)
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
-        raise LogError(f"{path}: not an outcome: {error}") from None
+        earlier = read_record(path)
+    except RecordError:
+        earlier = None
+    if earlier and (known := earlier.made_from.files):
+        flagged = any(check.name == UNCHANGED for check in earlier.checks)
+        same_job = known.get(OUTCOME_NAME) == files.get(OUTCOME_NAME) is not None
+        changed = sorted(n for n in known.keys() | files.keys() if known.get(n) != files.get(n))
+        if changed and same_job:
+            record = earlier if flagged else _with_changed_logs(earlier, changed)
+            if not flagged:
+                write_record(path, record)
+            return record, not flagged
+        made_as_wanted = wanted is None or replace(earlier.made_from, files={}) == wanted
+        if not changed and not flagged and made_as_wanted:
+            return earlier, False
+    elif earlier and wanted is None:
+        return earlier, False  # an earlier version of feedrate wrote it, and noted no digests
+    record = replace(_built(run, device), made_from=replace(wanted or MadeFrom(), files=files))
+    write_record(path, record)
+    return record, True
+
+
+def read_list(name: str) -> list[str]:
+    """The lines of a file, or of standard input for `-`."""
+    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def log_digests(run: Path) -> dict[str, str]:
+    """SHA-256 of each file that a record is made from, by its path in the run's folder."""
+    names = (SPEC_NAME, OUTCOME_NAME, LOG_NAME)
+    files = [run / name for name in names] + [
+        *run.glob(ANY_EVENTS),
+        *trainer_files(run / TRAINER_NAME),
+    ]
+    return {str(f.relative_to(run)): digest_file(f) for f in sorted(files) if f.is_file()}
+
+
+def _built(run: Path, device: DeviceFacts) -> Record:
+    """The record of a run; a failed one where its logs break the reader."""
+    try:
+        return build_record(run, device)
+    except Exception as error:  # one bad run must not cost the others their records
+        cause = str(error) if isinstance(error, LogError) else f"{type(error).__name__}: {error}"
+        study, device_name, cell, repeat = run.parts[-4:]
+        return Record(
+            study=study,
+            device=device_name,
+            cell=cell,
+            levels=parse_levels(cell, BETWEEN_LEVELS),
+            repeat=int(repeat.removeprefix("rep")),
+            status="failed",
+            cause=one_line(f"{run}: the logs cannot be read: {cause}"),
+        )
+
+
+def _with_changed_logs(record: Record, names: Sequence[str]) -> Record:
+    detail = (
+        f"{', '.join(names)} changed after the record was made: restore what was there, or remove "
+        "the run's folder and make the run again."
+    )
+    return replace(
+        record,
+        status="invalid" if record.status == "ok" else record.status,
+        cause=record.cause if record.status in BAD else detail,
+        checks=[*record.checks, Check(name=UNCHANGED, passed=False, detail=detail)],
+    )
 
 
 def build_record(run_dir: Path, device: DeviceFacts) -> Record:
@@ -97,7 +178,7 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
     )
     checks = [Check(name="logs_readable", passed=not faults, detail=faults[0])] if faults else []
     if measurement:
-        observed = _observed(ranks, outcome, log)
+        observed = observe(ranks, outcome, log)
         checks += check_run(Evidence(spec, measurement, observed, device))
     status, cause = _status(outcome, ranks, measurement, checks)
     first = ranks.get(0, RankEvents())
@@ -169,77 +250,15 @@ def _without_outcome(ranks: dict[int, RankEvents]) -> tuple[Status, str]:
     return "out_of_memory" if memory else "failed", said
 
 
-def _observed(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -> Observed:
-    first = ranks.get(0, RankEvents())
-    windows = {rank: events.window for rank, events in ranks.items() if events.window}
-    reference = windows[min(windows)] if windows else None
-    same = all(
-        reference and (w.first_step, w.last_step) == (reference.first_step, reference.last_step)
-        for w in windows.values()
-    )
-    starts = [events.start for events in ranks.values() if events.start]
-    return Observed(
-        ranks=list(windows),
-        world_sizes=[start.world_size for start in starts],
-        device_models=[start.device_model for start in starts if start.device_model],
-        decode=first.data.decode if first.data else None,
-        attention=first.model.attention if first.model else None,
-        fallback=fallback_reason(log),
-        data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
-        data_digest_asked=(outcome.data_digest if outcome else "") or "",
-        losses=losses_of(ranks),
-        answers_finite=_answers(ranks),
-        rank_samples=[window.samples for window in windows.values()],
-        job_first_step=first_step(ranks),
-        first_step=reference.first_step if reference and same else None,
-        last_step=reference.last_step if reference and same else None,
-        step_sum_s=step_sum(ranks),
-        **_strategy(first),
-        other_training_jobs=_other_jobs(outcome),
-    )
-
-
-def _answers(ranks: dict[int, RankEvents]) -> list[bool]:
-    """Of each forward pass that told it, whether its answer was finite."""
-    steps = (step for events in ranks.values() for step in events.steps)
-    return [step.finite for step in steps if step.finite is not None]
-
-
-def _strategy(first: RankEvents) -> dict[str, Any]:
-    """What the first rank told of how the work was shared; nothing where it told nothing."""
-    told = first.strategy
-    if told is None:
-        return {}
-    return {
-        "strategy": told.name,
-        "layers": told.layers,
-        "sharded_layers": told.sharded_layers,
-        "offloaded_layers": told.offloaded_layers,
-        "checkpointed_layers": told.checkpointed_layers,
-        "ddp": told.ddp,
-        "fp32": told.fp32,
-    }
-
-
-def _other_jobs(outcome: Outcome | None) -> int | None:
-    """A count or a list of them, as the supervisor wrote it."""
-    value = ((outcome.machine_before if outcome else None) or {}).get("other_training_jobs")
-    if isinstance(value, list):
-        return len(value)
-    return value if isinstance(value, int) else None
-
-
 def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
-    """From the event where there is one, else from the files and the log that were left.
+    """From the event where there is one, else from the files and the log.
 
-    Of optimum-habana's metrics only the files keep `total_flos`.
+    Only the files keep optimum-habana's `total_flos`.
     """
-    if first.trainer and first.trainer.metrics:
-        metrics = train_metrics(run_dir / TRAINER_NAME) | first.trainer.metrics
-        return figures(metrics, first.trainer.library)
     library = first.trainer.library if first.trainer else ""
-    found = read_trainer_folder(run_dir / TRAINER_NAME, library)
-    return found if found.runtime_s is not None else read_trainer_folder(run_dir, library)
+    known = first.trainer.metrics if first.trainer else {}
+    found = read_trainer(run_dir / TRAINER_NAME, library, known)
+    return found if known or found.runtime_s is not None else read_trainer(run_dir, library)
 
 
 def _evaluation(first: RankEvents, folder: Path) -> dict[str, float]:
@@ -266,17 +285,23 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the record of one run; 0 whatever became of the run, 1 where none can be made."""
-    parser = argparse.ArgumentParser(
-        prog="feedrate.results.assemble", description="Logs of a run to a record."
-    )
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run")
+    """0 where the records are up to date, whatever became of the runs; 1 where one cannot be."""
+    parser = argparse.ArgumentParser(prog="feedrate.results.assemble", description=__doc__)
+    parser.add_argument("--run", type=Path, help="folder of one run; --out is then its record")
+    parser.add_argument("--runs-list", help="file with a run's folder a line; - for stdin")
     parser.add_argument("--device", required=True, help="its registry entry, a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="the record.json to write")
+    parser.add_argument("--parser", default="", help="digest of the code that reads logs")
+    parser.add_argument("--out", type=Path, required=True, help="written last: digests of records")
     options = parser.parse_args(arguments)
     try:
         device = convert_text(options.device, DeviceFacts, "--device")
-        write_record(options.out, build_record(options.run, device))
+        if options.run:
+            write_record(options.out, build_record(options.run, device))
+            return 0
+        runs = [Path(line) for line in read_list(options.runs_list)]
+        parsed = parse_logs(runs, device, options.parser)
+        print(f"{len(parsed)} of {len(runs)} runs were parsed")
+        write_json(options.out, {str(run): digest_file(run / RECORD_NAME) for run in runs})
     except (ConfigError, LogError, OSError) as error:
         return fail(parser.prog, error)
     return 0

@@ -14,6 +14,7 @@ from feedrate.config.base import level_text
 from feedrate.config.load import ConfigError, convert, convert_text
 from feedrate.core.errors import fail
 from feedrate.core.files import atomic_path
+from feedrate.results.assemble import read_list
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.columns import Column
 from feedrate.results.record import RecordError, read_record
@@ -90,12 +91,6 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
 
 def _as_kind(value: Any, kind: str) -> Any:
     return value if value is None or kind != "text" else level_text(value)
-
-
-def read_list(name: str) -> list[str]:
-    """The lines of a file, or of standard input for `-`."""
-    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def main(arguments: list[str] | None = None) -> int:

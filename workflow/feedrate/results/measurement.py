@@ -1,14 +1,53 @@
 """From the events of all ranks to one measurement. Samples are summed, the slowest rank counts."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
 
 from feedrate.config.devices import Peak
 from feedrate.config.settings import RunSpec
+from feedrate.core.errors import LogError
 from feedrate.jobs.events import RankEvents, Step, Window
+from feedrate.logs.text import fallback_reason
+from feedrate.results.checks import Observed
 from feedrate.results.record import Ceilings, Measurement
 
 Ranks = dict[int, RankEvents]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of docs/architecture.md; what is not named here is passed over."""
+
+    schema: Literal[1] = 1
+    status: Literal["ok", "out_of_memory", "failed"]
+    infrastructure: bool = False
+    cause: str | None = ""
+    exit_code: int | None = None
+    attempt: int | None = 1
+    command: str | list[str] | None = ""
+    commit: str | None = ""
+    source_digest: str | None = ""
+    data_digest: str | None = ""
+    spec_digest: str | None = ""
+    started_at: str | None = ""
+    ended_at: str | None = ""
+    duration_s: float | None = None
+    machine_before: dict[str, Any] | None = {}
+    host_peak_memory_gib: float | None = None
+
+
+def read_outcome(path: Path) -> Outcome | None:
+    """Read outcome.json; None where the supervisor did not live to write it. Raises LogError."""
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), Outcome)
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise LogError(f"{path}: not an outcome: {error}") from None
 
 
 def measure(
@@ -177,3 +216,64 @@ def _whole(parts: Sequence[float | None]) -> float | None:
 def _total(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def observe(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -> Observed:
+    """What a run showed of itself, for the checks."""
+    first = ranks.get(0, RankEvents())
+    windows = {rank: events.window for rank, events in ranks.items() if events.window}
+    reference = windows[min(windows)] if windows else None
+    same = all(
+        reference and (w.first_step, w.last_step) == (reference.first_step, reference.last_step)
+        for w in windows.values()
+    )
+    starts = [events.start for events in ranks.values() if events.start]
+    return Observed(
+        ranks=list(windows),
+        world_sizes=[start.world_size for start in starts],
+        device_models=[start.device_model for start in starts if start.device_model],
+        decode=first.data.decode if first.data else None,
+        attention=first.model.attention if first.model else None,
+        fallback=fallback_reason(log),
+        data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
+        data_digest_asked=(outcome.data_digest if outcome else "") or "",
+        losses=losses_of(ranks),
+        answers_finite=_answers(ranks),
+        rank_samples=[window.samples for window in windows.values()],
+        job_first_step=first_step(ranks),
+        first_step=reference.first_step if reference and same else None,
+        last_step=reference.last_step if reference and same else None,
+        step_sum_s=step_sum(ranks),
+        **_strategy(first),
+        other_training_jobs=_other_jobs(outcome),
+    )
+
+
+def _answers(ranks: dict[int, RankEvents]) -> list[bool]:
+    """Of each forward pass that told it, whether its answer was finite."""
+    steps = (step for events in ranks.values() for step in events.steps)
+    return [step.finite for step in steps if step.finite is not None]
+
+
+def _strategy(first: RankEvents) -> dict[str, Any]:
+    """What the first rank told of how the work was shared; nothing where it told nothing."""
+    told = first.strategy
+    if told is None:
+        return {}
+    return {
+        "strategy": told.name,
+        "layers": told.layers,
+        "sharded_layers": told.sharded_layers,
+        "offloaded_layers": told.offloaded_layers,
+        "checkpointed_layers": told.checkpointed_layers,
+        "ddp": told.ddp,
+        "fp32": told.fp32,
+    }
+
+
+def _other_jobs(outcome: Outcome | None) -> int | None:
+    """A count or a list of them, as the supervisor wrote it."""
+    value = ((outcome.machine_before if outcome else None) or {}).get("other_training_jobs")
+    if isinstance(value, list):
+        return len(value)
+    return value if isinstance(value, int) else None

@@ -10,7 +10,7 @@ from msgspec import Meta
 from feedrate.config.base import Level, Strict
 from feedrate.config.settings import RunSpec
 from feedrate.core.files import write_json
-from feedrate.logs.trainer_files import TrainerFigures
+from feedrate.logs.trainer import TrainerFigures
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
@@ -157,6 +157,16 @@ class Provenance(Strict, kw_only=True):
     platform: str = ""
 
 
+class MadeFrom(Strict, kw_only=True):
+    """What a record was made from; where this has changed, the record is made again."""
+
+    parser: Annotated[str, Meta(description="Digest of the code that read the logs.")] = ""
+    device: Annotated[str, Meta(description="Digest of the registry's facts on the device.")] = ""
+    files: Annotated[
+        dict[str, str], Meta(description="SHA-256 of each log, by its path in the run's folder.")
+    ] = {}
+
+
 class Record(Strict, kw_only=True):
     """results/<study>/<device>/<cell>/rep<k>/record.json."""
 
@@ -184,6 +194,7 @@ class Record(Strict, kw_only=True):
     evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
     checks: list[Check] = []
     provenance: Provenance = Provenance()
+    made_from: MadeFrom = MadeFrom()
 
 
 def write_record(path: Path, record: Record) -> None:

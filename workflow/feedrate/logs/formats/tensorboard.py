@@ -1,16 +1,31 @@
-"""TensorBoard event files, by way of the tensorboard package (slow to import: only when asked)."""
+"""TensorBoard event files, read with the tensorboard package (slow to import: only when needed)."""
 
 from pathlib import Path
 
 from feedrate.logs.text import number
 
-PATTERN = "events.out.tfevents.*"
+ORDER = 2
+FILES = ("**/events.out.tfevents.*",)
+
+
+def metrics(folder: Path) -> dict[str, float]:
+    """The last value of each scalar below `folder`, under the Trainer's own keys.
+
+    The Trainer's callback writes `train_runtime` as `train/train_runtime` and `eval_loss` as
+    `eval/loss`.
+    """
+    values: dict[str, float] = {}
+    for path in sorted(folder.glob(FILES[0])):
+        for tag, points in read_scalars(path).items():
+            group, _, key = tag.partition("/")
+            values[key if group == "train" else f"{group}_{key}"] = points[-1][1]
+    return values
 
 
 def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """(step, value) pairs of each tag in one file, in file order, finite values only.
+    """Pairs of step and value for each tag in one file, in file order; finite values only.
 
-    A file that was cut off or damaged gives what stands before the damage.
+    A truncated or damaged file gives what precedes the damage.
     """
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
@@ -27,17 +42,3 @@ def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
     except (DecodeError, ValueError, TypeError, OSError):
         return scalars
     return scalars
-
-
-def summary_metrics(folder: Path) -> dict[str, float]:
-    """The last value of each scalar under `folder`, by the Trainer's own keys.
-
-    The Trainer's callback writes `train_runtime` as `train/train_runtime` and `eval_loss` as
-    `eval/loss`.
-    """
-    metrics: dict[str, float] = {}
-    for path in sorted(folder.rglob(PATTERN)):
-        for tag, points in read_scalars(path).items():
-            group, _, key = tag.partition("/")
-            metrics[key if group == "train" else f"{group}_{key}"] = points[-1][1]
-    return metrics

@@ -1,0 +1,193 @@
+"""Run folders that an earlier version wrote give the same records, tables and pages now."""
+
+import csv
+import html
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from feedrate.config.plan import load_project
+from feedrate.core.paths import RECORD_NAME
+from feedrate.flow.view import PlanView
+from feedrate.report import overview, table
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
+from feedrate.report.settings import OverviewSettings, TableSettings, from_param
+from feedrate.results import assemble, claims, collect, loader_model, merge, quality
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+STUDIES = ("bridgetower-dataloading", "bridgetower-learning")
+RECORDS = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob(RECORD_NAME))
+TABLES = sorted(str(p.relative_to(GOLDEN)) for p in (GOLDEN / "results").rglob("*.csv"))
+PAGES = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("tables/*.html"))
+PROSE = {"cause", "why", "recommendation", "reading", "across_devices", "statement", "note"}
+PROSE |= {"detail", "description"}
+"""Columns and keys that hold sentences. Only the numbers in them are compared."""
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def numbers(text: str) -> Counter[str]:
+    return Counter(NUMBER.findall(text))
+
+
+def view_of(root: Path) -> PlanView:
+    config = yaml.safe_load((root / "config/config.yaml").read_text(encoding="utf-8"))
+    return PlanView(load_project(root, config), root)
+
+
+def make_results(root: Path) -> PlanView:
+    """All result files and pages below `root`, from its run folders, by the programs of the rules.
+    The working directory is `root`."""
+    view = view_of(root)
+    device = repr(view.parsing("cpu")["settings"])
+    for record in RECORDS:
+        run = str(Path(record).parent)
+        assert assemble.main(["--run", run, "--device", device, "--out", record]) == 0
+    for study in STUDIES:
+        folder = f"results/{study}"
+        outs = ["--out-csv", f"{folder}/results.csv", "--out-parquet", f"{folder}/results.parquet"]
+        given = [f"@{view.collect_arguments(study)}", "--cells", f"{folder}/cells.csv"]
+        assert collect.main([*given, *outs]) == 0
+        for program, source, name, settings in (
+            (claims, ["--results", f"{folder}/results.csv"], "claims", view.claims(study)),
+            (loader_model, ["--cells", f"{folder}/cells.csv"], "fit", view.fit(study)),
+        ):
+            given = [*source, "--settings", repr(settings["settings"])]
+            assert program.main([*given, "--out", f"{folder}/{name}.csv"]) == 0
+    given = [f"@{view.quality_arguments(STUDIES[1])}"]
+    assert quality.main([*given, "--out", f"results/{STUDIES[1]}/quality.csv"]) == 0
+    merged = [
+        word
+        for option, name in zip(("runs", "cells", "claims", "fit"), merge_names(), strict=True)
+        for word in (f"--{option}", *(f"results/{study}/{name}.csv" for study in STUDIES))
+    ]
+    assert merge.main([*merged, "--out", "results"]) == 0
+    return view
+
+
+def merge_names() -> tuple[str, ...]:
+    return "results", "cells", "claims", "fit"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory):
+    root = tmp_path_factory.mktemp("golden") / "project"
+    shutil.copytree(GOLDEN, root)
+    derived = [*RECORDS, *TABLES, *PAGES, "results/overview.html"]
+    for name in derived:
+        (root / name).unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        yield root, make_results(root)
+
+
+def inputs_of(root: Path, view: PlanView, study: str, kind) -> Inputs:
+    return Inputs(root / name for name in view.inputs_of(study, kind))
+
+
+def assert_same(old, new, where=""):
+    """All that `old` holds is in `new`, which may say more."""
+    key = where.rpartition(".")[2]
+    if isinstance(old, dict):
+        assert old.keys() <= new.keys(), where
+        for name, value in old.items():
+            assert_same(value, new[name], f"{where}.{name}")
+    elif isinstance(old, list):
+        assert len(old) == len(new), where
+        for one, other in zip(old, new, strict=True):
+            assert_same(one, other, where)
+    elif key in PROSE:
+        assert numbers(old) == numbers(new), f"{where}: {old!r}, now {new!r}"
+    else:
+        assert old == new, where
+        assert type(old) is type(new), where
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_records_are_the_same(made, name):
+    old, new = (json.loads((root / name).read_text()) for root in (GOLDEN, made[0]))
+    assert_same(old, new)
+
+
+def read_text(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_result_files_are_the_same(made, name):
+    files = [root / name for root in (GOLDEN, made[0])]
+    assert_same(*map(read_text, files))
+    old, new = (file.read_text(encoding="utf-8").splitlines()[0].split(",") for file in files)
+    assert old == [column for column in new if column in old]
+
+
+def test_parquet_is_the_same(made):
+    name = f"results/{STUDIES[0]}/results.parquet"
+    old, new = (pq.read_table(root / name) for root in (GOLDEN, made[0]))
+    for field in old.schema:
+        other = new.schema.field(field.name)
+        assert other.type == field.type
+        assert other.metadata[b"unit"] == field.metadata[b"unit"]
+    assert_same(old.to_pylist(), new.select(old.column_names).to_pylist())
+
+
+def words_of(page: str) -> str:
+    """The visible text of a page, its captions left out: they come from files of their own."""
+    page = re.sub(r"<style>.*?</style>|<title>.*?</title>", "", page, flags=re.DOTALL)
+    page = re.sub(r'<div class="caption">.*?</div>', "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]*>", "\n", page))
+
+
+def assert_holds(old: str, new: str):
+    """Every number that the old page shows is on the new one as often."""
+    assert numbers(words_of(old)) - numbers(words_of(new)) == Counter()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_tables_show_the_same_numbers(made, name):
+    root, view = made
+    study, _, file = Path(name).parts[1:]
+    page = view.table(study, Path(file).stem)
+    settings = from_param(repr(view.tabulating(study, page.name)["settings"]), TableSettings)
+    new = table.render(settings, inputs_of(root, view, study, page))
+    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), new)
+
+
+def test_the_overview_says_the_same_numbers(made):
+    root, view = made
+    settings = from_param(repr(view.overview()["settings"]), OverviewSettings)
+    files = [GOLDEN / name for name in PAGES]
+    files += [root / f"results/{name}.csv" for name in merge_names()]
+    files.append(root / f"results/{STUDIES[1]}/quality.csv")
+    for study in STUDIES:
+        for figure in view.project.studies[study].figures:
+            picture = root / f"results/{study}/figures/{figure.name}.svg"
+            picture.parent.mkdir(exist_ok=True)
+            picture.write_text("<svg/>")
+            files.append(picture)
+    old = (GOLDEN / "results/overview.html").read_text(encoding="utf-8")
+    assert_holds(old, overview.render(settings, Inputs(files)))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cells.csv", CellRow),
+        ("results.csv", RunRow),
+        ("claims.csv", ClaimRow),
+        ("fit.csv", FitRow),
+        ("quality.csv", QualityRow),
+    ],
+)
+@pytest.mark.parametrize("study", STUDIES)
+def test_old_files_can_be_read(name, kind, study):
+    file = GOLDEN / "results" / study / name
+    if file.exists():
+        rows = read_text(file)
+        assert len(Inputs([file]).rows(name, kind, study)) == len(rows)
