@@ -9,6 +9,7 @@ from feedrate.config import load, plan
 from feedrate.core import paths
 from feedrate.devices import detect
 from feedrate.flow import driver
+from feedrate.flow.runs import signed
 from feedrate.flow.view import PlanView
 from feedrate.results.expression import check_claims
 

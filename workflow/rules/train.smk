@@ -9,8 +9,7 @@ for device, entry in VIEW.devices():
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
-            weights=VIEW.inputs.checkpoints(device),
-            store=VIEW.inputs.stores(device),
+            **VIEW.inputs.of_training(device),
         output:
             # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
@@ -18,7 +17,7 @@ for device, entry in VIEW.devices():
             paths.TRAIN_LOG.replace("{device}", device),
         benchmark:
             paths.RUN_BENCHMARK.replace("{device}", device)
-        priority: lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat)
+        priority: signed(lambda wc, device=device: VIEW.order(wc.study, device, wc.cell, wc.repeat))
         conda:
             f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
         # All cores, so that no other job runs while a training job is measured.
@@ -26,8 +25,10 @@ for device, entry in VIEW.devices():
         resources:
             **VIEW.resources.training(device),
         params:
-            train=lambda wc, device=device: VIEW.training(
-                wc.study, device, wc.cell, wc.repeat
+            train=signed(
+                lambda wc, device=device: VIEW.training(
+                    wc.study, device, wc.cell, wc.repeat
+                )
             ),
         shell:
             "python -m feedrate.jobs.supervisor --spec {params.train[settings]:q} --data {input.data:q} "

@@ -133,18 +133,24 @@ class Inputs:
                 self._stored(spec)
         return self._stores[key]
 
+    def of_training(self, device: str) -> dict[str, Asked]:
+        """The inputs that training on a device needs beside its data: `weights` and `store`.
+
+        An input that no run of the device needs is left out, because each costs time in a plan.
+        """
+        needed: dict[str, Asked] = {}
+        if self._checkpoints:
+            needed["weights"] = self.checkpoints(device)
+        specs = (spec for spec in self._runs.values() if spec.device == device)
+        if any(spec.settings.loader.decode == "cache" for spec in specs):
+            needed["store"] = lambda wildcards: self._stored(self._run(device, wildcards))
+        return needed
+
     def checkpoints(self, device: str) -> Asked:
-        """What was fetched of the hub checkpoints that runs on a device start from."""
+        """The fetched hub checkpoints that runs on a device start from."""
         if not self._checkpoints:
             return []
         return lambda wildcards: self._fetched(self._run(device, wildcards).settings.model)
-
-    def stores(self, device: str) -> Asked:
-        """The stores of decoded pictures that runs on a device read, if their loaders want one."""
-        specs = (spec for spec in self._runs.values() if spec.device == device)
-        if not any(spec.settings.loader.decode == "cache" for spec in specs):
-            return []
-        return lambda wildcards: self._stored(self._run(device, wildcards))
 
     def checkpoints_of_store(self, key: str) -> list[str]:
         """What was fetched of the checkpoint whose tokenizer a store needs."""

@@ -1,10 +1,11 @@
 """What is scored: the models that runs keep, and the table of what they score."""
 
+import inspect
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +18,18 @@ from feedrate.jobs.ladder import NOT_TRIED, Made, still_pruned
 from feedrate.results.quality import QualitySettings, ScoredRun
 
 # Which try a job is: what failed is tried again by the next call, since its number has changed.
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def signed(function: Function) -> Function:
+    """The function with its signature kept on it.
+
+    Snakemake asks `inspect.signature` about ten times per job; for 10,000 jobs this takes seconds.
+    """
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return function
 
 
 class Attempts:
@@ -41,14 +54,14 @@ class Attempts:
         """The same for a run that the code of the digest `source` makes: one that was not tried is
         tried when no ladder leaves it out any more, or what it was left out for is no result now.
         """
-        run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
 
         def stands(cause: str) -> bool:
             if not cause.startswith(NOT_TRIED):
                 return True
+            run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
             return still_pruned(cause, spec, Made(source, self._digest_of(spec.dataset)), run)
 
-        return self.next(str(run / paths.OUTCOME_NAME), stands=stands)
+        return self.next(_of_run(paths.OUTCOME, spec), stands=stands)
 
     def _digest_of(self, dataset: str) -> str:
         """Of the prepared data, as it is when the plan is made."""
@@ -156,8 +169,10 @@ class Resources:
         The time limit is what the protocol allows and a start, and after a fault twice that.
         """
         return {
-            "tries": lambda _, attempt: attempt,
-            "runtime": lambda wc, attempt: self._minutes[wc.study, device] * min(attempt, 2),
+            "tries": signed(lambda _, attempt: attempt),
+            "runtime": signed(
+                lambda wildcards, attempt: self._minutes[wildcards.study, device] * min(attempt, 2)
+            ),
             **_of_device(self._devices[device]),
         }
 
