@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
-from feedrate.devices.hpu_mode import BF16_OPS, FP32_OPS
+from feedrate.devices.kinds.hpu import BF16_OPS, FP32_OPS
 
 CHANGES = {
     "mode": [{"mode": "eager"}, {"mode": "compile"}],

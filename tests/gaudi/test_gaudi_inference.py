@@ -41,7 +41,7 @@ def test_another_execution_than_hpu_mode_is_refused(prepared, tmp_path):
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0
     assert job.record().status == "failed"
-    assert "execution: compiled is not for hpu devices" in job.record().cause
+    assert "train.execution: compiled is not available on hpu" in job.record().cause
 
 
 def test_clip_computes_on_gaudi_what_it_computes_elsewhere():

@@ -4,6 +4,7 @@ import pytest
 from gaudi_software import PYTHON, failed_checks, make_spec, run_inside
 
 from feedrate.devices import launch
+from feedrate.devices.launchers import mpirun
 from feedrate.devices.placement import Cpu
 
 HOSTS = [(2, 32, 8), (2, 40, 8), (2, 26, 4), (1, 64, 8), (2, 56, 2), (8, 1, 8), (16, 1, 8)]
@@ -34,7 +35,7 @@ def cpus(sockets: int, cores: int) -> list[Cpu]:
 @pytest.mark.parametrize("host", HOSTS)
 def test_mpirun_is_called_as_the_library_calls_it(theirs, host, monkeypatch):
     sockets, cores, ranks = host
-    monkeypatch.setattr(launch, "read_topology", lambda _cpus: cpus(sockets, cores))
+    monkeypatch.setattr(mpirun, "read_topology", lambda _cpus: cpus(sockets, cores))
     spec = make_spec(count=ranks, launcher="mpirun")
     assert launch.launch_command(spec, MODULE) == [*theirs[host]["command"], "-m", *MODULE]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from feedrate.config import load, plan
-from feedrate.core import paths
+from feedrate.core import paths, plugins
 from feedrate.devices import detect
 from feedrate.flow import driver
 from feedrate.flow.runs import signed

@@ -1,6 +1,6 @@
 """Training: one rule per device, so that a profile can send each to its own partition."""
 
-ENVIRONMENTS = {"cpu": "cpu", "cuda": "cuda", "hpu": "gaudi"}
+ENVIRONMENTS = plugins.declared("feedrate.devices.kinds", "ENVIRONMENT")
 
 for device, entry in VIEW.devices():
 

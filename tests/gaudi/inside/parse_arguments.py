@@ -10,7 +10,8 @@ from tempfile import mkdtemp
 import msgspec
 
 from feedrate.config.settings import RunSpec
-from feedrate.devices import hpu_mode
+from feedrate.devices.base import prepare_process
+from feedrate.devices.kinds import hpu
 
 FOLDER = Path(mkdtemp())
 
@@ -18,7 +19,7 @@ FOLDER = Path(mkdtemp())
 def main() -> None:
     """Write one list: arguments, GaudiConfig and environment of each spec, or the refusal."""
     specs = [msgspec.convert(json.loads(line), RunSpec) for line in sys.stdin]
-    hpu_mode.prepare(specs[0], FOLDER)
+    prepare_process(specs[0], FOLDER)
     from feedrate.devices.base import adapter
 
     device = adapter("hpu", 0, 1)
@@ -31,10 +32,10 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
 
     from feedrate.jobs.trainer import shared_arguments
 
-    for variable in (hpu_mode.BF16_OPS, hpu_mode.FP32_OPS):
+    for variable in (hpu.BF16_OPS, hpu.FP32_OPS):
         os.environ.pop(variable, None)
     try:
-        hpu_mode.prepare(spec, FOLDER)
+        prepare_process(spec, FOLDER)
         arguments = device.training_arguments(
             shared_arguments(spec, FOLDER), spec.settings, spec.protocol.warmup_steps
         )
@@ -42,7 +43,7 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
         return {"refused": f"{type(error).__name__}: {error}"}
     lists = {
         variable: Path(os.environ[variable]).read_text().split()
-        for variable in (hpu_mode.BF16_OPS, hpu_mode.FP32_OPS)
+        for variable in (hpu.BF16_OPS, hpu.FP32_OPS)
         if variable in os.environ
     }
     return {
@@ -50,7 +51,7 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
         "device": str(arguments.device),
         "config": vars(GaudiConfig.from_pretrained(arguments.gaudi_config_name)),
         "lists": lists,
-        "lazy": os.environ[hpu_mode.LAZY_MODE],
+        "lazy": os.environ[hpu.LAZY_MODE],
     }
 
 

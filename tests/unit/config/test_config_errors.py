@@ -122,7 +122,7 @@ CASES = {
     ),
     "device: one process for eight": (
         "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),
-        DEVICES + "h100.launcher: 'single' starts one process, but count is 8",
+        DEVICES + "h100.launcher: 'single' starts at most 1 process, but count is 8",
     ),
     "study: unknown setting": (
         STUDY, ("sets: loader.workers", "sets: loader.worker"),

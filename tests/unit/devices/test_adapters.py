@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
-from feedrate.devices import cpu, cuda, hpu
-from feedrate.devices.base import DeviceError, UnsupportedError, adapter
+from feedrate.devices import host
+from feedrate.devices.base import DeviceError, adapter
+from feedrate.devices.kinds import cpu, cuda, hpu
 
 
 def settings(**train) -> Settings:
@@ -63,15 +64,6 @@ def test_cpu_arguments_keep_to_the_cpu(tmp_path):
     assert not arguments.bf16
     assert not arguments.dataloader_pin_memory
     assert adapter("cpu").training_arguments(common, settings(precision="bf16"), 1).bf16
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_fast_ddp_is_refused_off_hpu(kind):
-    asked = settings(strategy="fast_ddp")
-    module = {"cpu": cpu, "cuda": cuda}[kind]
-    bare = object.__new__(module.DeviceAdapter)
-    with pytest.raises(UnsupportedError, match=f"fast_ddp is a strategy of hpu.*{kind}; use ddp"):
-        bare.training_arguments({}, asked, 0)
 
 
 def test_cuda_is_never_replaced_by_another_device(monkeypatch):
@@ -132,15 +124,17 @@ def test_cuda_refuses_to_run_one_process_over_several_devices(monkeypatch):
         adapter("cuda").training_arguments({}, FP32, 0)
 
 
-def test_version_of_the_nvidia_driver(tmp_path):
-    file = tmp_path / "version"
-    assert cuda.read_driver(file) == ""
+def test_version_of_the_nvidia_driver(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    assert cuda.driver_version() == ""
+    file = tmp_path / "driver/nvidia/version"
+    file.parent.mkdir(parents=True)
     file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC\n")
-    assert cuda.read_driver(file) == "550.54.15"
+    assert cuda.driver_version() == "550.54.15"
     file.write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
     )
-    assert cuda.read_driver(file) == "570.86.15"
+    assert cuda.driver_version() == "570.86.15"
 
 
 def test_hpu_without_its_software_is_told():

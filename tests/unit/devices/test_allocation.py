@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedrate.devices.base import DeviceError
-from feedrate.devices.launch import meeting
+from feedrate.devices.launchers.srun import meeting
 
 JOB = """\
 JobId=4711 JobName=train
@@ -59,7 +59,7 @@ def test_a_job_with_other_nodes_than_asked_for(scontrol):
 
 def test_a_job_without_nodes_yet(scontrol):
     scontrol(listed="(null)")
-    with pytest.raises(DeviceError, match="scontrol tells no NodeList"):
+    with pytest.raises(DeviceError, match="scontrol reports no NodeList"):
         meeting(2, {"SLURM_JOB_ID": "4711"})
 
 

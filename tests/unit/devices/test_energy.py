@@ -5,8 +5,10 @@ from types import ModuleType
 
 import pytest
 
-from feedrate.devices import cpu
-from feedrate.devices.energy import Packages, of_gaudi, of_gpu
+from feedrate.devices.kinds import cpu
+from feedrate.devices.kinds.cpu import Packages
+from feedrate.devices.kinds.cuda import gpu_counter
+from feedrate.devices.kinds.hpu import gaudi_counter
 
 RANGE_UJ = 1_000_000
 
@@ -106,7 +108,7 @@ def fail(*_args):
 def test_a_gpu_is_found_by_its_uuid_and_counted_in_joules(driver):
     asked = []
     driver("pynvml", "nvml", DeviceGetHandleByUUID=lambda uuid: asked.append(uuid) or "gpu")
-    assert of_gpu("1234-abcd")() == 1.5
+    assert gpu_counter("1234-abcd")() == 1.5
     assert asked == ["GPU-1234-abcd"]
 
 
@@ -115,7 +117,7 @@ def test_a_gpu_is_found_by_its_uuid_and_counted_in_joules(driver):
 )
 def test_a_gpu_that_does_not_count_is_not_known(driver, broken):
     driver("pynvml", "nvml", **{broken: fail})
-    assert of_gpu("1234")() is None
+    assert gpu_counter("1234")() is None
 
 
 def test_a_driver_that_goes_away_makes_the_reading_unknown(driver):
@@ -123,19 +125,19 @@ def test_a_driver_that_goes_away_makes_the_reading_unknown(driver):
     driver(
         "pynvml", "nvml", DeviceGetTotalEnergyConsumption=lambda _: next(answers, None) or fail()
     )
-    counter = of_gpu("1234")
+    counter = gpu_counter("1234")
     assert counter() == 1.6
     assert counter() is None
 
 
 def test_gaudis_count_where_the_job_has_all_of_the_host(driver):
     driver("pyhlml", "hlml", DeviceGetTotalEnergyConsumption=lambda card: 1000 * int(card[-1]))
-    assert of_gaudi(3, devices=8)() == 3.0
-    assert of_gaudi(0, devices=2)() is None
+    assert gaudi_counter(3, devices=8)() == 3.0
+    assert gaudi_counter(0, devices=2)() is None
 
 
 @pytest.mark.parametrize("name", ["pynvml", "pyhlml"])
 def test_without_the_drivers_library_nothing_is_known(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
-    counter = of_gpu("1234") if name == "pynvml" else of_gaudi(0, 1)
+    counter = gpu_counter("1234") if name == "pynvml" else gaudi_counter(0, 1)
     assert counter() is None

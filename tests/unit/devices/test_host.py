@@ -1,6 +1,10 @@
-"""What the host grants, read from stand-in kernel files."""
+"""What the host grants to a job, read from kernel files made for the test."""
 
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,10 +15,12 @@ from feedrate.devices import host
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Folders in the place of /proc and /sys/fs/cgroup; affinity of 64 cores."""
-    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
+    """Folders in place of /proc and /sys/fs/cgroup; affinity of 64 cores."""
+    proc, cgroup = tmp_path / "proc", tmp_path / "sys/fs/cgroup"
     (proc / "self").mkdir(parents=True)
-    cgroup.mkdir()
+    cgroup.mkdir(parents=True)
+    monkeypatch.setattr(host, "PROC", proc)
+    monkeypatch.setattr(host, "SYS", tmp_path / "sys")
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda _pid: set(range(64)))
     return proc, cgroup
 
@@ -25,14 +31,14 @@ def write(path: Path, text: str) -> None:
 
 
 def test_without_any_quota_the_affinity_counts(kernel):
-    assert host.cores_granted(*kernel) == 64
+    assert host.cores_granted() == 64
 
 
 def test_quota_of_cgroup_v2(kernel):
     proc, cgroup = kernel
     write(proc / "self/cgroup", "0::/slice/job\n")
     write(cgroup / "slice/job/cpu.max", "400000 100000\n")
-    assert host.cores_granted(proc, cgroup) == 4
+    assert host.cores_granted() == 4
 
 
 def test_a_parent_group_can_be_tighter(kernel):
@@ -40,7 +46,7 @@ def test_a_parent_group_can_be_tighter(kernel):
     write(proc / "self/cgroup", "0::/slice/job\n")
     write(cgroup / "slice/job/cpu.max", "max 100000\n")
     write(cgroup / "slice/cpu.max", "250000 100000\n")
-    assert host.cores_granted(proc, cgroup) == 2
+    assert host.cores_granted() == 2
 
 
 def test_quota_of_cgroup_v1(kernel):
@@ -48,7 +54,7 @@ def test_quota_of_cgroup_v1(kernel):
     write(proc / "self/cgroup", "4:memory:/job\n3:cpu:/job\n")
     write(cgroup / "cpu/job/cpu.cfs_quota_us", "300000\n")
     write(cgroup / "cpu/job/cpu.cfs_period_us", "100000\n")
-    assert host.cores_granted(proc, cgroup) == 3
+    assert host.cores_granted() == 3
 
 
 def test_cgroup_v1_says_minus_one_for_no_quota(kernel):
@@ -56,77 +62,94 @@ def test_cgroup_v1_says_minus_one_for_no_quota(kernel):
     write(proc / "self/cgroup", "3:cpu:/job\n")
     write(cgroup / "cpu/job/cpu.cfs_quota_us", "-1\n")
     write(cgroup / "cpu/job/cpu.cfs_period_us", "100000\n")
-    assert host.cores_granted(proc, cgroup) == 64
+    assert host.cores_granted() == 64
 
 
 def test_in_a_container_the_root_of_the_mount_is_read(kernel):
     proc, cgroup = kernel
     write(proc / "self/cgroup", "0::/host/path/not/mounted\n")
     write(cgroup / "cpu.max", "800000 100000\n")
-    assert host.cores_granted(proc, cgroup) == 8
+    assert host.cores_granted() == 8
 
 
 def test_the_quota_counts_for_the_jobs_affinity_and_not_for_a_ranks(kernel):
     proc, cgroup = kernel
-    assert host.cores_granted(proc, cgroup, affinity=96) == 96
+    assert host.cores_granted(affinity=96) == 96
     write(proc / "self/cgroup", "0::/\n")
     write(cgroup / "cpu.max", "800000 100000\n")
-    assert host.cores_granted(proc, cgroup, affinity=96) == 8
+    assert host.cores_granted(affinity=96) == 8
 
 
 def test_less_than_one_core_is_one(kernel):
     proc, cgroup = kernel
     write(proc / "self/cgroup", "0::/\n")
     write(cgroup / "cpu.max", "50000 100000\n")
-    assert host.cores_granted(proc, cgroup) == 1
+    assert host.cores_granted() == 1
 
 
 @given(text=st.text(max_size=40))
 def test_no_contents_of_a_quota_file_break_the_count(text, tmp_path_factory):
     root = tmp_path_factory.mktemp("kernel")
     write(root / "proc/self/cgroup", "0::/\n")
-    (root / "cgroup").mkdir()
-    (root / "cgroup/cpu.max").write_bytes(text.encode("utf-8", "replace"))
-    assert host.cores_granted(root / "proc", root / "cgroup") >= 1
+    write(root / "sys/fs/cgroup/cpu.max", "")
+    (root / "sys/fs/cgroup/cpu.max").write_bytes(text.encode("utf-8", "replace"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "PROC", root / "proc")
+        patch.setattr(host, "SYS", root / "sys")
+        assert host.cores_granted() >= 1
 
 
-def test_memory_is_the_limit_where_there_is_one(kernel):
+def test_memory_is_the_limit_where_there_is_one(kernel, monkeypatch):
     proc, cgroup = kernel
-    write(proc / "meminfo", "MemTotal:       33554432 kB\nMemFree: 1 kB\n")
-    assert host.memory_gib(proc, cgroup) == 32
+    total = SimpleNamespace(total=32 * host.GIB)
+    monkeypatch.setattr(host.psutil, "virtual_memory", lambda: total)
+    assert host.memory_gib() == 32
     write(proc / "self/cgroup", "0::/job\n")
-    write(cgroup / "job/memory.max", f"{4 * 2**30}\n")
-    assert host.memory_gib(proc, cgroup) == 4
+    write(cgroup / "job/memory.max", f"{4 * host.GIB}\n")
+    assert host.memory_gib() == 4
+    write(cgroup / "job/memory.max", "max\n")
+    assert host.memory_gib() == 32
 
 
-def test_memory_is_unknown_without_kernel_files(kernel):
-    assert host.memory_gib(*kernel) is None
+def test_the_clock_is_unknown_where_the_kernel_does_not_report_it(monkeypatch):
+    monkeypatch.setattr(host.psutil, "cpu_freq", lambda: SimpleNamespace(current=2500.04))
+    assert host.cpu_mhz() == 2500.0
+    monkeypatch.setattr(host.psutil, "cpu_freq", lambda: None)
+    assert host.cpu_mhz() is None
 
 
-def test_clock_is_the_mean_of_the_cores(kernel):
-    proc, _ = kernel
-    write(proc / "cpuinfo", "cpu MHz\t\t: 2000.0\nflags : x\ncpu MHz\t\t: 3000.0\n")
-    assert host.cpu_mhz(proc) == 2500.0
-    write(proc / "cpuinfo", "BogoMIPS : 100\n")
-    assert host.cpu_mhz(proc) is None
+def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_module(monkeypatch):
+    lines = [
+        ["python", "-m", "feedrate.jobs.worker", "--run", "x"],
+        ["grep", "feedrate.jobs.worker.py"],
+        None,  # another user's, which may not be read
+        [],
+    ]
+    running = [SimpleNamespace(info={"cmdline": line}) for line in lines]
+    monkeypatch.setattr(host.psutil, "process_iter", lambda _: running)
+    assert host.other_training_jobs() == 1
+    for module in ("feedrate.jobs.score_worker", "feedrate.jobs.drain"):
+        running.append(SimpleNamespace(info={"cmdline": ["python", "-m", module]}))
+    assert host.other_training_jobs() == 3
 
 
-def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_module(kernel):
-    proc, _ = kernel
-    write(proc / "10/cmdline", "python\0-m\0feedrate.train.worker\0--run\0x\0")
-    write(proc / "11/cmdline", "grep\0feedrate.train.worker.py\0")
-    write(proc / "12/cmdline", "")
-    assert host.other_training_jobs(proc) == 1
-    write(proc / "13/cmdline", "python\0-m\0feedrate.quality.worker\0--folder\0x\0")
-    write(proc / "14/cmdline", "python\0-m\0feedrate.tuning.drain\0--run\0x\0")
-    assert host.other_training_jobs(proc) == 3
+def test_the_modules_of_other_jobs_exist():
+    assert all(find_spec(module) for module in host.WORKERS)
+
+
+def test_a_training_job_on_this_host_is_found():
+    before = host.other_training_jobs()
+    idle = ["-c", "import time; time.sleep(60)", host.TRAINING_MODULE]
+    with subprocess.Popen([sys.executable, *idle]) as job:
+        assert host.other_training_jobs() == before + 1
+        job.kill()
 
 
 def test_oom_kills_of_the_kernel(kernel):
     proc, _ = kernel
-    assert host.oom_kills(proc) == 0
+    assert host.oom_kills() == 0
     write(proc / "vmstat", "pgfault 12\noom_kill 3\n")
-    assert host.oom_kills(proc) == 3
+    assert host.oom_kills() == 3
 
 
 def test_facts_of_this_host():

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -10,10 +9,9 @@ from hypothesis import strategies as st
 from job_specs import make_job
 from msgspec.structs import replace
 
-from feedrate.config.settings import Launcher
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
-from feedrate.devices.launch import Meeting
+from feedrate.devices.launchers import mpirun, srun
 from feedrate.devices.placement import Cpu
 
 MODULE = ["feedrate.jobs.worker", "--run", "a b"]
@@ -29,10 +27,6 @@ def server(sockets: int, cores: int, threads: int = 2) -> list[Cpu]:
     )
 
 
-def test_every_launcher_of_the_configuration_is_there():
-    assert set(launch.LAUNCHERS) == set(get_args(Launcher))
-
-
 def test_a_single_process_is_the_interpreter_itself():
     assert launch.launch_command(make_job(), MODULE) == [sys.executable, "-m", *MODULE]
 
@@ -45,7 +39,7 @@ def test_torchrun_on_one_node():
 
 def test_mpirun_has_the_published_form(monkeypatch):
     """As `gaudi_spawn.py --use_mpi --world_size 8` makes it on a Gaudi2 server: 2 x 40 cores."""
-    monkeypatch.setattr(launch, "read_topology", lambda _cpus: server(2, 40))
+    monkeypatch.setattr(mpirun, "read_topology", lambda _cpus: server(2, 40))
     command = launch.launch_command(make_job("mpirun", 8, kind="hpu"), MODULE)
     assert " ".join(command[:-1]) == (
         "mpirun -n 8 --bind-to core --map-by socket:PE=10 --rank-by slot --report-bindings "
@@ -55,17 +49,17 @@ def test_mpirun_has_the_published_form(monkeypatch):
 
 
 def test_mpirun_maps_by_slot_where_every_cpu_is_a_socket_of_its_own():
-    binding = launch.mpi_binding(4, server(8, 1, threads=1))
+    binding = mpirun.bind(4, server(8, 1, threads=1))
     assert binding == ["--bind-to", "core", "--map-by", "slot:PE=2", "--rank-by", "slot"]
 
 
 def test_mpirun_maps_by_slot_where_a_socket_cannot_take_its_ranks():
     granted = [cpu for cpu in server(2, 8, threads=1) if cpu.socket == 0 or cpu.core < 10]
-    assert "slot:PE=2" in launch.mpi_binding(4, granted)  # 8 cores beside 2
+    assert "slot:PE=2" in mpirun.bind(4, granted)  # 8 cores beside 2
 
 
 def test_with_fewer_cores_than_ranks_mpirun_binds_nothing():
-    assert launch.mpi_binding(8, server(1, 4)) == ["--oversubscribe", "--bind-to", "none"]
+    assert mpirun.bind(8, server(1, 4)) == ["--oversubscribe", "--bind-to", "none"]
 
 
 @given(
@@ -82,7 +76,7 @@ def test_mpirun_never_binds_more_cores_than_there_are(ranks, sockets, threads):
             for thread in range(threads)
         ]
         first += cores
-    binding = launch.mpi_binding(ranks, cpus)
+    binding = mpirun.bind(ranks, cpus)
     if binding[0] == "--oversubscribe":
         assert sum(sockets) < ranks
         return
@@ -94,7 +88,7 @@ def test_mpirun_never_binds_more_cores_than_there_are(ranks, sockets, threads):
 
 @pytest.fixture
 def slurm(monkeypatch):
-    monkeypatch.setattr(launch, "meeting", lambda nodes: Meeting("4711", "10.0.0.5", 24711))
+    monkeypatch.setattr(srun, "meeting", lambda nodes: srun.Meeting("4711", "10.0.0.5", 24711))
 
 
 def test_several_nodes_are_one_torchrun_each_with_one_meeting_point(slurm):
@@ -106,7 +100,7 @@ def test_several_nodes_are_one_torchrun_each_with_one_meeting_point(slurm):
         *("--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
     ]
     assert command[inside + 1 :] == [
-        *("-m", "feedrate.devices.node", "--nnodes=2", "--nproc_per_node=8"),
+        *("-m", "feedrate.devices.launchers.srun", "--nnodes=2", "--nproc_per_node=8"),
         *("--rdzv_backend=c10d", "--rdzv_endpoint=10.0.0.5:24711", "--rdzv_id=4711"),
         *("--module", "--", *MODULE),
     ]
@@ -223,6 +217,6 @@ MATTER = ["OMP_NUM_THREADS", "PT_HPU_LAZY_MODE", "NCCL_DEBUG", "HABANA_VISIBLE_D
 
 
 @given(st.dictionaries(st.sampled_from([*MATTER, "HOME", "HF_TOKEN", "PATH"]), st.text()))
-def test_only_variables_that_matter_for_speed_are_told(environment):
-    told = launch.told_environment(environment)
+def test_only_variables_that_matter_for_speed_are_recorded(environment):
+    told = launch.recorded_environment(environment)
     assert told == {k: v for k, v in environment.items() if k in MATTER}

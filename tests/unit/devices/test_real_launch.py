@@ -15,8 +15,8 @@ from job_specs import make_job
 from feedrate.config.settings import RunSpec
 from feedrate.core import variables
 from feedrate.devices import launch
-from feedrate.devices.launch import Meeting
-from feedrate.devices.placement import parse_cpus
+from feedrate.devices.host import parse_list
+from feedrate.devices.launchers import srun
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def check_two_ranks(run: Path, ranks_on_host: int) -> None:
         assert one["end"]["ok"]
         assert one["start"]["world_size"] == 2
         assert one["start"]["cores_granted"] <= len(mine)
-        cores = parse_cpus(one["start"]["cores"])
+        cores = parse_list(one["start"]["cores"])
         assert set(cores) <= mine
         assert one["start"]["intraop_threads"] <= len(cores)
         if ranks_on_host == 1:
             assert set(cores) == mine
     if ranks_on_host == 2 and len(mine) > 1:
-        first, second = (set(parse_cpus(one["start"]["cores"])) for one in told)
+        first, second = (set(parse_list(one["start"]["cores"])) for one in told)
         assert not first & second
     # Each on rows of its own.
     assert told[0]["step"]["loss"] != told[1]["step"]["loss"]
@@ -88,7 +88,7 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.setattr(launch, "meeting", lambda nodes: Meeting("4711", "127.0.0.1", port))
+    monkeypatch.setattr(srun, "meeting", lambda nodes: srun.Meeting("4711", "127.0.0.1", port))
     job = make_job("srun", 2, nodes=2)
     run, module = folder(job)
     made = launch.prepare(job, module, [run], os.environ)

@@ -8,9 +8,10 @@ import torch
 
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
-from feedrate.devices import hpu
+from feedrate.devices import host
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
 from feedrate.devices.host import bf16_instructions
+from feedrate.devices.kinds import hpu
 
 
 def settings(hpu=None, **train) -> Settings:
@@ -39,15 +40,6 @@ def test_operations_run_in_the_precision_asked_for(precision, expected):
 def test_an_eager_model_is_served_as_it_is():
     layer = torch.nn.Linear(4, 4)
     assert adapter("cpu").serve(layer, settings()) is layer
-
-
-@pytest.mark.parametrize(
-    ("train", "words"),
-    [({"execution": "cuda_graphs"}, "cuda_graphs is for cuda"), ({"precision": "fp16"}, "fp16")],
-)
-def test_a_cpu_refuses_what_only_cuda_has(train, words):
-    with pytest.raises(UnsupportedError, match=words):
-        adapter("cpu").serve(torch.nn.Linear(4, 4), settings(**train))
 
 
 def test_compiled_by_the_mode_of_the_setting(monkeypatch):
@@ -89,12 +81,10 @@ def test_gaudi_has_its_own_settings_for_graphs_and_compilation(gaudi, hpu_settin
     assert "habana_frameworks" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    "train", [{"execution": "compiled"}, {"precision": "fp16"}, {"precision": "bf16_full"}]
-)
-def test_gaudi_refuses_what_it_has_settings_of_its_own_for(gaudi, train):
-    with pytest.raises(UnsupportedError, match="is not for hpu devices"):
-        gaudi[0].serve(torch.nn.Linear(4, 4), settings(**train))
+@pytest.mark.parametrize("precision", ["fp8", "bf16_full"])
+def test_gaudi_refuses_precisions_that_it_only_trains_in(gaudi, precision):
+    with pytest.raises(UnsupportedError, match=f"train.precision: {precision} is not available"):
+        gaudi[0].serve(torch.nn.Linear(4, 4), settings(precision=precision))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +95,10 @@ def test_gaudi_refuses_what_it_has_settings_of_its_own_for(gaudi, train):
         ("fpu avx2 avx512_bf16x", []),
     ],
 )
-def test_the_instructions_for_bf16_are_read_from_the_processors_flags(tmp_path, flags, expected):
+def test_the_instructions_for_bf16_are_read_from_the_processors_flags(
+    tmp_path, monkeypatch, flags, expected
+):
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    assert bf16_instructions() == []
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t: x\n")
-    assert bf16_instructions(tmp_path) == expected
-    assert bf16_instructions(tmp_path / "none") == []
+    assert bf16_instructions() == expected

@@ -215,4 +215,4 @@ def test_no_modules(site):
 
 def test_no_mpirun(site, monkeypatch):
     monkeypatch.setenv("PATH", str(site / "bin"))
-    assert reason(make_job("mpirun", 2)).startswith("launcher: mpirun is not there")
+    assert reason(make_job("mpirun", 2)).startswith("launcher: mpirun is not installed")

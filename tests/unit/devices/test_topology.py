@@ -6,8 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.devices import placement
-from feedrate.devices.placement import Cpu, cpus_text, device_nodes, parse_cpus, read_topology
+from feedrate.devices import host
+from feedrate.devices.base import adapter_class
+from feedrate.devices.host import parse_list
+from feedrate.devices.placement import Cpu, cpus_text, read_topology
+
+
+@pytest.fixture
+def sys_folder(tmp_path, monkeypatch):
+    """A folder in place of /sys, and no driver's tool on PATH."""
+    monkeypatch.setattr(host, "SYS", tmp_path)
+    monkeypatch.setattr(host, "PROC", tmp_path / "proc")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def numa_nodes(kind: str, **environment: str) -> list[int | None]:
+    return adapter_class(kind).numa_nodes(environment)
 
 
 def write(path: Path, text: str) -> None:
@@ -25,78 +41,85 @@ def make_host(sys: Path) -> None:
         write(folder / "physical_package_id", f"{cpu % 4 // 2}\n")
 
 
-def test_siblings_lie_side_by_side_node_by_node(tmp_path):
-    make_host(tmp_path)
-    found = read_topology(range(8), tmp_path)
+def test_siblings_lie_side_by_side_node_by_node(sys_folder):
+    make_host(sys_folder)
+    found = read_topology(range(8))
     assert [cpu.number for cpu in found] == [0, 4, 1, 5, 2, 6, 3, 7]
     assert found[5] == Cpu(node=1, socket=1, core=2, number=6)
-    assert [cpu.number for cpu in read_topology({7, 1}, tmp_path)] == [1, 7]
+    assert [cpu.number for cpu in read_topology({7, 1})] == [1, 7]
 
 
-def test_without_kernel_files_every_cpu_is_a_core_of_one_socket(tmp_path):
-    assert read_topology([3, 1], tmp_path) == [Cpu(0, 0, 1, 1), Cpu(0, 0, 3, 3)]
+def test_without_kernel_files_every_cpu_is_a_core_of_one_socket(sys_folder):
+    assert read_topology([3, 1]) == [Cpu(0, 0, 1, 1), Cpu(0, 0, 3, 3)]
 
 
 @given(st.sets(st.integers(0, 300)))
 def test_a_list_of_cpus_survives_its_text(cpus):
-    assert parse_cpus(cpus_text(cpus)) == sorted(cpus)
+    assert parse_list(cpus_text(cpus)) == sorted(cpus)
 
 
 @given(st.text(max_size=20))
 def test_no_text_breaks_the_reader(text):
-    assert all(number >= 0 for number in parse_cpus(text))
+    assert all(number >= 0 for number in parse_list(text))
 
 
 def test_lists_are_written_as_the_kernel_does():
     assert cpus_text([11, 0, 1, 2, 3, 8, 9, 10, 20]) == "0-3,8-11,20"
-    assert parse_cpus("0-3,8") == [0, 1, 2, 3, 8]
-    assert parse_cpus("") == []
+    assert parse_list("0-3,8") == [0, 1, 2, 3, 8]
+    assert parse_list("") == []
 
 
 SMI = """\
-0, GPU-1111aaaa-0000, 00000000:18:00.0
-1, GPU-2222bbbb-0000, 00000000:3B:00.0
-2, GPU-3333cccc-0000, 00000001:86:00.0
+NVIDIA H100, GPU-1111aaaa-0000, 00000000:18:00.0, Disabled
+NVIDIA H100, GPU-2222bbbb-0000, 00000000:3B:00.0, Disabled
+NVIDIA H100, GPU-3333cccc-0000, 00000001:86:00.0, Disabled
 """
 
 
 @pytest.fixture
-def gpus(tmp_path, monkeypatch):
+def gpus(sys_folder):
     for address, node in (("0000:18:00.0", 0), ("0000:3b:00.0", 1), ("0001:86:00.0", -1)):
-        write(tmp_path / "bus/pci/devices" / address / "numa_node", f"{node}\n")
-    monkeypatch.setattr(placement, "_nvidia_smi", lambda: SMI)
-    return tmp_path
+        write(sys_folder / "bus/pci/devices" / address / "numa_node", f"{node}\n")
+    tool = sys_folder / "bin/nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n/bin/cat <<END\n{SMI}END\n")
+    tool.chmod(0o755)
 
 
+@pytest.mark.usefixtures("gpus")
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [
-        (None, [0, 1]),
         ("1,0", [1, 0]),
         ("GPU-2222,GPU-1111aaaa-0000", [1, 0]),
-        ("2,1", [None, 1]),  # the firmware does not tell
+        ("2,1", [None, 1]),  # the firmware does not report it
         ("9,MIG-x", [None, None]),
-        ("1", [1, None]),
+        ("1", [1]),
     ],
 )
-def test_gpus_are_near_the_node_of_their_pci_address(gpus, visible, expected):
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    assert device_nodes("cuda", 2, environment, gpus) == expected
+def test_gpus_are_near_the_node_of_their_pci_address(visible, expected):
+    assert numa_nodes("cuda") == [0, 1, None]
+    assert numa_nodes("cuda", CUDA_VISIBLE_DEVICES=visible) == expected
 
 
-def test_without_a_driver_nothing_is_known(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert device_nodes("cuda", 2, {}, tmp_path) == [None, None]
-    assert device_nodes("hpu", 2, {}, tmp_path) == [None, None]
-    assert device_nodes("cpu", 3) == [None] * 3
+@pytest.mark.usefixtures("sys_folder")
+def test_without_a_driver_nothing_is_known():
+    assert [numa_nodes(kind) for kind in ("cpu", "cuda", "hpu")] == [[], [], []]
 
 
-def test_hpus_go_by_module_and_not_by_device_number(tmp_path):
+def test_gpus_of_the_drivers_files_have_their_address(sys_folder, monkeypatch):
+    monkeypatch.setattr(host, "DEV", sys_folder / "dev")
+    write(sys_folder / "dev/nvidia0", "")
+    gpu = sys_folder / "proc/driver/nvidia/gpus/0000:3b:00.0/information"
+    write(gpu, "Model: \t NVIDIA H100\nDevice Minor: \t 0\n")
+    write(sys_folder / "bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
+    assert numa_nodes("cuda") == [1]
+
+
+def test_hpus_go_by_module_and_not_by_device_number(sys_folder):
     for accel, module, node in ((0, 3, 1), (1, 0, 0), (2, 2, 1), (3, 1, 0)):
-        folder = tmp_path / f"class/accel/accel{accel}/device"
+        folder = sys_folder / f"class/accel/accel{accel}/device"
         write(folder / "module_id", f"{module}\n")
         write(folder / "numa_node", f"{node}\n")
-    write(tmp_path / "class/accel/accel_controlD0/device/module_id", "9\n")
-    assert device_nodes("hpu", 4, {}, tmp_path) == [0, 0, 1, 1]
-    chosen = {"HABANA_VISIBLE_MODULES": "2,0"}
-    assert device_nodes("hpu", 2, chosen, tmp_path) == [1, 0]
+    write(sys_folder / "class/accel/accel_controlD0/device/module_id", "9\n")
+    assert numa_nodes("hpu") == [0, 0, 1, 1]
+    assert numa_nodes("hpu", HABANA_VISIBLE_MODULES="2,0") == [1, 0]

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.store import store_folder, store_spec
-from feedrate.devices import cpu
+from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.registry import open_path

@@ -13,7 +13,7 @@ from PIL import Image
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.manifest import DataError
 from feedrate.data.store import INDEX, store_folder, store_spec
-from feedrate.devices import cpu
+from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.registry import open_path

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.devices import cpu
 from feedrate.devices.base import UnsupportedError
+from feedrate.devices.kinds import cpu
 from feedrate.jobs.failure import classify
 from feedrate.loading.registry import HostPath, check_decode, open_path
 

@@ -1,15 +1,14 @@
 """A limit on a rank's memory: running out of it is real, caught, and known for what it is."""
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from training_jobs import make_spec, of_a_script
 
-from feedrate.devices.base import UnsupportedError
 from feedrate.jobs.opening import limit_memory
 
 TAKE = """
@@ -53,10 +52,7 @@ def test_the_limit_is_what_the_job_may_take_beyond_its_programs(limit_gib, wante
     assert take(limit_gib, wanted_gib) == ended
 
 
-def test_it_is_for_the_cpu_alone():
-    spec = make_spec(kind="cuda")
-    limit_memory(spec)  # none was asked for
-    train = msgspec.structs.replace(spec.settings.train, memory_gib=1.0)
-    settings = msgspec.structs.replace(spec.settings, train=train)
-    with pytest.raises(UnsupportedError, match="a limit for cpu, and this device is cuda"):
-        limit_memory(msgspec.structs.replace(spec, settings=settings))
+def test_without_a_limit_nothing_changes():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    limit_memory(make_spec())
+    assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.devices.base import Memory
-from feedrate.devices.cpu import Known
+from feedrate.devices.kinds.cpu import Known
 from feedrate.jobs import meter as meter_module
 from feedrate.jobs.meter import Meter, batch_length
 

@@ -177,8 +177,6 @@ def test_parameters_without_a_dimension_get_one(labelled):
     ("kind", "count", "train", "message"),
     [
         ("cpu", 1, {"strategy": "fsdp"}, "needs several devices, or train.cpu_offload"),
-        ("hpu", 8, {"strategy": "fsdp"}, "not available yet on hpu"),
-        ("cpu", 2, {"strategy": "fsdp", "limit_all_gathers": True}, "does not run on a cpu"),
         ("cuda", 2, {"limit_all_gathers": False}, "a choice of fsdp, not of ddp"),
         ("cuda", 2, {"cpu_offload": True}, "train.cpu_offload: it is a choice of fsdp, not of ddp"),
         (

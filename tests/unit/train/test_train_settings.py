@@ -6,7 +6,7 @@ import torch
 from training_jobs import make_spec, named, read_events
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
-from feedrate.devices.base import UnsupportedError, adapter
+from feedrate.devices.base import adapter
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.opening import make_dataset
@@ -110,18 +110,3 @@ def test_arguments_of_settings():
         "accelerator_config": {"non_blocking": True},
         "ddp_bucket_cap_mb": 50,
     }
-
-
-@pytest.mark.parametrize(
-    ("kind", "settings", "message"),
-    [
-        ("cpu", {"precision": "fp16"}, "train.precision: fp16 is for cuda devices"),
-        ("cpu", {"execution": "cuda_graphs"}, "train.execution: cuda_graphs is for cuda devices"),
-        ("hpu", {"execution": "compiled"}, "torch_compile.*settings of `hpu`, as hpu.mode"),
-        ("hpu", {"ddp_bucket_mb": 9}, "ddp_bucket_cap_mb: on hpu"),
-        ("hpu", {"loader": {"non_blocking": True}}, "accelerator_config: on hpu"),
-    ],
-)
-def test_settings_that_a_device_has_not_are_told(kind, settings, message):
-    with pytest.raises(UnsupportedError, match=message):
-        further_arguments(spec_with(kind=kind, **settings))

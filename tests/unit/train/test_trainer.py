@@ -149,9 +149,9 @@ def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
 def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     """As a GPU would: what the libraries turn on while the Trainer is made is off in training."""
     told = ["tf32"]
-    monkeypatch.setattr("feedrate.devices.cpu.DeviceAdapter.fp32", lambda _: told[-1])
+    monkeypatch.setattr("feedrate.devices.kinds.cpu.DeviceAdapter.fp32", lambda _: told[-1])
     monkeypatch.setattr(
-        "feedrate.devices.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
+        "feedrate.devices.kinds.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
     )
     _, events = job()
     assert named(events, "strategy")[0]["fp32"] == "ieee"

@@ -6,7 +6,7 @@ Each check returns its findings, a line each: file, key, value, and what is allo
 import re
 from collections.abc import Iterable, Mapping
 
-from feedrate.config.devices import DETECTED, Device
+from feedrate.config.devices import DETECTED, Device, launcher_limit
 from feedrate.config.levels import setting_type
 from feedrate.config.load import Findings, numbered, problems
 from feedrate.config.published import Published
@@ -71,18 +71,20 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
         for variable in device.software.environment:
             if wrong := _variable_fault(variable):
                 found.say(f"{name}.software.environment.{variable}", wrong)
-        if device.launcher == "single" and device.count > 1:
+        if device.count > (most := launcher_limit(device.launcher, "MAX_PROCESSES")):
             found.say(
-                f"{name}.launcher", f"'single' starts one process, but count is {device.count}"
+                f"{name}.launcher",
+                f"{device.launcher!r} starts at most {most:g} process, but count is {device.count}",
             )
         if device.count % device.nodes:
             found.say(
                 f"{name}.nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
             )
-        if device.nodes > 1 and device.launcher not in (None, "srun"):
+        if device.nodes > (most := launcher_limit(device.launcher, "MAX_NODES")):
             found.say(
                 f"{name}.launcher",
-                f"{device.launcher!r} starts one node, but nodes is {device.nodes}; use srun",
+                f"{device.launcher!r} starts processes on at most {most:g} node, but nodes is "
+                f"{device.nodes}; use srun",
             )
     return found
 

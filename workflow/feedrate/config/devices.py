@@ -1,5 +1,6 @@
 """The device registry's types: what a device is, can do, and reaches at best."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from msgspec import Meta
 from feedrate.config.base import Count, Name, Positive, Strict
 from feedrate.config.load import ConfigError
 from feedrate.config.settings import Kind, Launcher, Software
+from feedrate.core import plugins
 
 
 class Peak(Strict, kw_only=True):
@@ -56,7 +58,7 @@ class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
     label: Annotated[str, Meta(description="Name in tables and figures.", min_length=1)]
-    kind: Annotated[Kind, Meta(description="Which adapter drives it: cpu, cuda or hpu.")]
+    kind: Annotated[Kind, Meta(description="Which kind of device it is.")]
     count: Annotated[Count, Meta(description="Devices in one training job (ranks).")] = 1
     capabilities: Annotated[
         list[Name], Meta(description="What it can do; a level may require one of these.")
@@ -74,8 +76,8 @@ class Device(Strict, kw_only=True):
     launcher: Annotated[
         Launcher | None,
         Meta(
-            description="single, torchrun, mpirun or srun (with torchrun on every node); null: "
-            "single for one device, torchrun on one node, else srun."
+            description="What starts the job's processes (srun: with torchrun on every node); "
+            "null: single for one device, torchrun on one node, else srun."
         ),
     ] = None
     nodes: Annotated[Count, Meta(description="Hosts that share the job's devices evenly.")] = 1
@@ -197,5 +199,13 @@ def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str,
 
 
 def _launcher(entry: Device, count: int) -> Launcher | None:
-    """What starts several processes on one host as the entry does; None: by the count."""
-    return entry.launcher if count > 1 and entry.launcher in ("torchrun", "mpirun") else None
+    """The entry's launcher if it starts several processes on one host; None: by the count."""
+    several = launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
+    on_one_host = launcher_limit(entry.launcher, "MAX_NODES") == 1
+    return entry.launcher if count > 1 and several and on_one_host else None
+
+
+def launcher_limit(launcher: Launcher | None, limit: str) -> float:
+    """MAX_PROCESSES or MAX_NODES of a launcher; infinite if it declares none."""
+    declared = plugins.declared("feedrate.devices.launchers", limit)
+    return float(declared.get(launcher or "", math.inf))

@@ -10,7 +10,7 @@ from feedrate.config.base import Count, Natural, Positive, Strict
 class HpuSettings(Strict, kw_only=True):
     """What only Gaudi has; named as optimum-habana's arguments are. Other kinds ignore it.
 
-    Some need others: `devices/hpu_mode.py` says which, and refuses the rest in a sentence.
+    Some need others: `devices/kinds/hpu.py` says which.
     """
 
     mode: Annotated[

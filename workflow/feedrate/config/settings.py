@@ -3,14 +3,14 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
 from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
 from feedrate.config.hpu import HpuSettings
 from feedrate.config.inference import InferenceSettings, Task
-from feedrate.core import variables
+from feedrate.core import plugins, variables
 
 # What the training processes of a device run in.
 
@@ -37,8 +37,12 @@ class Software(Strict, kw_only=True):
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
-Kind = Literal["cpu", "cuda", "hpu"]
-Launcher = Literal["single", "torchrun", "mpirun", "srun"]
+if TYPE_CHECKING:
+    Kind = str
+    Launcher = str
+else:
+    Kind = Literal[plugins.names("feedrate.devices.kinds")]
+    Launcher = Literal[plugins.names("feedrate.devices.launchers")]
 
 
 MODELS = ("bridgetower", "clip", "flava", "vit")

@@ -10,8 +10,9 @@ from feedrate.config.levels import adapt_keys, adapted, all_settings, level_sett
 from feedrate.config.load import Findings, numbered, parse_level, problems
 from feedrate.config.settings import Settings, StudyProtocol
 from feedrate.config.study import Bundle, Factor, Figure, Study, Table
+from feedrate.core import plugins
 
-KINDS = ("cpu", "cuda", "hpu")
+KINDS = plugins.names("feedrate.devices.kinds")
 TAKEN = (
     *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
     *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),

@@ -98,14 +98,14 @@ def cancel(jobs: Iterable[Job]) -> None:
     numbers = [job.id for job in jobs]
     for start in range(0, len(numbers), _AT_ONCE):
         try:
-            _ask("scancel", *numbers[start : start + _AT_ONCE])
+            ask("scancel", *numbers[start : start + _AT_ONCE])
         except SlurmError as error:
             raise SlurmError(f"scancel: {error}") from None
 
 
 def _queue(*which: str) -> list[Job]:
     try:
-        answer = _ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
+        answer = ask("squeue", "--noheader", "--format", _SEPARATOR.join(_FIELDS), *which)
     except SlurmError:
         return []
     rows = (line.split(_SEPARATOR) for line in answer.splitlines())
@@ -132,7 +132,7 @@ def _from_accounting(job_id: str) -> Job | None:
     """What the accounting remembers of a job, where there is one."""
     fields = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem")
     try:
-        answer = _ask(
+        answer = ask(
             "sacct", "--allocations", "--noheader", "--parsable2", "--jobs", job_id, *fields
         )
     except SlurmError:
@@ -154,7 +154,7 @@ def _from_accounting(job_id: str) -> Job | None:
 def _end_of_log(job_id: str) -> str:
     """The last lines of a job's log; empty where that is not to be had."""
     try:
-        log = _LOG.search(_ask("scontrol", "show", "job", job_id))
+        log = _LOG.search(ask("scontrol", "show", "job", job_id))
         return end_of_file(Path(log[1])) if log else ""
     except (SlurmError, OSError):
         return ""
@@ -177,8 +177,8 @@ def minutes(text: str) -> float | None:
     return days * 1440 + hours * 60 + minute + seconds / 60
 
 
-def _ask(*command: str) -> str:
-    """What a command of Slurm prints. Raises SlurmError."""
+def ask(*command: str) -> str:
+    """The output of one of Slurm's commands. Raises SlurmError."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_S, check=False

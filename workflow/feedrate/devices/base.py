@@ -1,38 +1,65 @@
-"""What a device adapter does. One adapter per kind; device differences live nowhere else."""
+"""What a device kind provides, and how the kind that a job needs is found.
 
-import importlib
+A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and these constants, which planning
+reads without importing the file. All but ENVIRONMENT and OFFERS may be missing.
+
+ENVIRONMENT          file in `envs/` with the software of its jobs, without `.yaml`
+OFFERS               setting to its allowed values, for settings that not every kind has
+INSTEAD              setting that OFFERS restricts to the kind's own setting that replaces it
+NOUNS                one accelerator and several, in error messages
+PCI_VENDOR           vendor id of its accelerators, to report hardware that lacks a driver
+VISIBLE              environment variable that lists the accelerators a process may use
+CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
+RECORDED_VARIABLES   prefixes of environment variables that a run records
+RECORDED_PACKAGES    packages whose versions a run records
+
+No module in this folder imports torch before a rank's device is made: planning and launching ask a
+kind's class methods, and a rank must set its environment variables first.
+"""
+
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from feedrate.config.devices import is_called
-from feedrate.config.settings import Kind, RunSpec, Settings, TrainSettings
-from feedrate.core import variables
-from feedrate.devices.energy import Counter
+from feedrate.config.settings import Kind, RunSpec, Settings
+from feedrate.core import plugins, variables
 
 if TYPE_CHECKING:
     import torch
 
-GIB = 2**30
+KINDS = "feedrate.devices.kinds"
+LAUNCHERS = "feedrate.devices.launchers"
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
 DDP_BUCKET_MB = 25
-"""DistributedDataParallel's own `bucket_cap_mb`."""
+"""Default `bucket_cap_mb` of DistributedDataParallel."""
 BF16_AUTOCAST = ("bf16", "fp8")
-"""Precisions whose operations run in bf16 by autocast."""
+"""Precisions that run operations in bf16 by autocast."""
 
 
 class DeviceError(Exception):
-    """The machine lacks the device that was asked for; nothing else is taken in its place."""
+    """The machine lacks the device that was asked for. No other device replaces it."""
 
 
 class UnsupportedError(Exception):
-    """The device is there, but cannot do what the settings ask."""
+    """The device exists but cannot do what the settings ask."""
+
+
+class Card(NamedTuple):
+    """One accelerator of this machine."""
+
+    model: str
+    uuid: str = ""
+    address: str = ""
+    """On the PCI bus, as the kernel writes it."""
+    fault: str = ""
+    """Why jobs cannot use it, as in "split into MIG instances"."""
 
 
 class Memory(NamedTuple):
@@ -43,38 +70,100 @@ class Memory(NamedTuple):
 
 
 class Deferred(Protocol):
-    """A number on the device that is read once it is there, so that no step waits for it."""
+    """A number on the device that is read later, so that no step waits for it."""
 
     def ready(self) -> bool:
         """Whether `value` returns without waiting for the device."""
         ...
 
     def value(self) -> float:
-        """The number; waits for it where it is not ready."""
+        """The number; waits for the device if it is not ready."""
         ...
 
 
-class Adapter(ABC):
-    """One rank's device.
+Counter = Callable[[], float | None]
+"""Reads an energy counter: joules since a fixed start; None where it cannot be read."""
 
-    Making one takes possession of the device; it raises DeviceError where it is absent.
+
+def unknown() -> None:
+    """The energy counter of a device without one. Missing energy is no error."""
+
+
+def counter(
+    find: Callable[[], Any], read: Callable[[Any], float], error: type[Exception]
+) -> Counter:
+    """`read` of the handle that `find` returns; `unknown` without one, or if a first read fails."""
+    try:
+        handle = find()
+        if handle is None:
+            return unknown
+        read(handle)
+    except error:
+        return unknown
+
+    def joules() -> float | None:
+        try:
+            return read(handle)
+        except error:
+            return None
+
+    return joules
+
+
+class Adapter(ABC):
+    """One rank's device. Creating it takes the device, or raises DeviceError if it is absent.
+
+    The class methods need no device and no torch.
     """
 
     kind: ClassVar[Kind]
+    pins_memory: ClassVar[bool] = True
+    """Whether copies from page-locked host memory are faster."""
+    fp8_by_torchao: ClassVar[bool] = True
+    """Whether torchao makes the layers multiply in fp8; else the kind's Trainer does it."""
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         """`local_rank` of `local_ranks` processes on this host."""
         self.local_rank = local_rank
         self.local_ranks = local_ranks
 
+    @classmethod
+    def cards(cls) -> list[Card]:
+        """The accelerators of this kind in the machine, in the driver's order."""
+        return []
+
+    @classmethod
+    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:  # noqa: ARG003
+        """Those of `cards` that a process may use if the variable VISIBLE is `wanted`."""
+        return cards
+
+    @classmethod
+    def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:  # noqa: ARG003
+        """The NUMA node of each local rank's device, as far as it is known."""
+        return []
+
+    @classmethod
+    def refusals(cls, spec: RunSpec) -> Iterator[str]:  # noqa: ARG003
+        """Settings that contradict each other on this kind, one sentence each."""
+        yield from ()
+
+    @classmethod
+    def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
+        """Variables that the job's processes need; some keep the value in `environment`."""
+        return {}
+
+    @classmethod  # noqa: B027  # most kinds are ready when torch is imported
+    def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
+        """Set up this process before torch is imported; `folder` takes files of the software."""
+
     @property
     @abstractmethod
     def device(self) -> "torch.device":
-        """Where tensors of this rank go."""
+        """The device of this rank's tensors."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Return once all work given to the device has ended."""
+        """Wait for all work given to the device."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -82,22 +171,20 @@ class Adapter(ABC):
 
     @abstractmethod
     def reset_peak(self) -> None:
-        """Start the peak anew."""
+        """Restart the peak."""
 
     @abstractmethod
     def capacity_gib(self) -> float | None:
-        """Memory that the device has for this rank; None where it cannot be read."""
+        """Memory that this rank can use on the device; None where it cannot be read."""
 
     def allocator_retries(self) -> int | None:
-        """Times since `reset_peak` that memory was given back and asked for again; None: no count.
-
-        At its memory's limit a device spends time on that before it fails.
-        """
+        """Times since `reset_peak` that the allocator freed its cache and tried again; None: no
+        such count. Near its memory limit a device spends time on retries before it fails."""
         return None
 
     @abstractmethod
     def energy_counter(self) -> Counter:
-        """Joules that this rank's device takes; of what ranks share, the host's first answers."""
+        """Energy of this rank's device; the host's first rank reports what all ranks share."""
 
     @abstractmethod
     def defer(self, value: "torch.Tensor") -> Deferred:
@@ -105,37 +192,34 @@ class Adapter(ABC):
 
     @abstractmethod
     def device_model(self) -> str:
-        """What the device calls itself."""
+        """The model name that the device reports."""
 
     @abstractmethod
     def driver(self) -> str:
-        """Version of the device's driver; empty where there is none."""
+        """Version of the device's driver; empty if there is none."""
 
     @abstractmethod
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """TrainingArguments of this kind from those that all kinds share.
-
-        Raises UnsupportedError where a setting is not for this kind.
-        """
+        """This kind's TrainingArguments, from those that all kinds share."""
 
     def trainer_class(self) -> type[Any]:
-        """The Trainer that drives this kind."""
+        """The Trainer for this kind."""
         from transformers import Trainer
 
         return Trainer
 
     def update(self, trainer: Any) -> None:
-        """What the Trainer's loop does with a step's gradients: clip them, use them, clear them."""
+        """The Trainer's optimizer step: clip the gradients, apply them, clear them."""
         model = trainer.model_wrapped
         trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
         trainer.optimizer.step()
         model.zero_grad()
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
-        """In it operations run in the half precision that `train.precision` names, if it names one
-        that leaves the weights as they are."""
+        """A context that runs operations in the half precision of `train.precision`, if that is one
+        that leaves the weights unchanged."""
         import torch
 
         halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
@@ -144,84 +228,72 @@ class Adapter(ABC):
         return torch.autocast(self.device.type, dtype=halves[precision])
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model on this device, as its forward passes alone are to run: as `train.execution`
-        says, or what takes its place on this kind.
-
-        Raises UnsupportedError where a setting is not for this kind.
-        """
+        """The model on this device for inference, compiled as `train.execution` says."""
         import torch
 
-        train = settings.train
-        refuse_cuda_only(self.kind, train)
         self.hold_fp32()
         placed = model.to(self.device)
-        if train.execution == "eager":
+        if settings.train.execution == "eager":
             return placed
-        return torch.compile(placed, mode=COMPILE_MODES[train.execution])
+        return torch.compile(placed, mode=COMPILE_MODES[settings.train.execution])
 
     def exchanged(
         self, settings: Settings, gradients: "torch.dtype"
     ) -> tuple["torch.dtype", int | None]:
-        """What ranks send each other for `gradients`: the numbers' type, and how many MiB at a time
-        (None: all at once)."""
+        """How ranks exchange `gradients`: the data type, and the bucket size in MiB (None: all at
+        once)."""
         return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
     # Empty on purpose: other kinds have one fp32.
     def hold_fp32(self) -> None:  # noqa: B027
-        """Let fp32 be single precision again, whatever a library has chosen in its place."""
+        """Undo a library's choice of a lower precision for fp32 operations."""
 
     def fp32(self) -> str | None:
-        """How fp32 is computed, `ieee` being what it says; None: there is no choice."""
+        """How fp32 is computed: `ieee` is single precision; None: there is no choice."""
         return None
 
-    # Empty on purpose: most devices start on work as it is given.
+    # Empty on purpose: most devices start work at once.
     def end_of_step(self) -> None:  # noqa: B027
-        """Hand over the step's work, where the device gathers it lazily."""
+        """Submit the step's work if the device collects it lazily."""
+
+
+def adapter_class(kind: Kind) -> type[Adapter]:
+    """The adapter class of a kind; imports no other kind, and not torch."""
+    found: type[Adapter] = plugins.load(KINDS, kind).DeviceAdapter
+    return found
 
 
 def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
-    """The adapter of a kind; libraries of other kinds are not touched.
+    """This rank's device. Raises DeviceError if it is absent."""
+    return adapter_class(kind)(local_rank, local_ranks)
 
-    Raises DeviceError where the device is absent.
-    """
-    module = importlib.import_module(f"feedrate.devices.{kind}")
-    made: Adapter = module.DeviceAdapter(local_rank, local_ranks)
-    return made
+
+def refusals(spec: RunSpec) -> Iterator[str]:
+    """Each setting that the spec's kind of device does not have, in a sentence."""
+    instead = plugins.declared(KINDS, "INSTEAD").get(spec.kind, {})
+    for setting, allowed in plugins.declared(KINDS, "OFFERS").get(spec.kind, {}).items():
+        part, _, name = setting.partition(".")
+        value = getattr(getattr(spec.settings, part), name)
+        if value not in allowed:
+            choices = ", ".join("null" if one is None else str(one) for one in allowed)
+            use = f"; use {instead[setting]}" if setting in instead else ""
+            yield f"{setting}: {value} is not available on {spec.kind} (allowed: {choices}){use}"
+    yield from adapter_class(spec.kind).refusals(spec)
 
 
 def prepare_process(spec: RunSpec, folder: Path) -> None:
     """Set this process up for its kind of device; call before torch is imported.
 
-    Files that the device's software wants go to `folder`. Raises UnsupportedError where settings do
-    not go together.
+    Files that the device's software needs go to `folder`. Raises UnsupportedError for the first
+    setting that the kind does not have.
     """
-    if spec.kind == "hpu":
-        from feedrate.devices import hpu_mode  # it imports this module
-
-        hpu_mode.prepare(spec, folder)
-
-
-def refuse_cuda_only(kind: Kind, train: TrainSettings) -> None:
-    """Raise UnsupportedError for what only cuda has."""
-    if kind != "cuda" and (train.precision == "fp16" or train.execution == "cuda_graphs"):
-        asked = "precision: fp16" if train.precision == "fp16" else "execution: cuda_graphs"
-        raise UnsupportedError(f"train.{asked} is for cuda devices, and this one is {kind}")
-
-
-def refuse_fast_ddp(kind: Kind, train: TrainSettings) -> None:
-    """Raise UnsupportedError for the strategy that only hpu has."""
-    if train.strategy == "fast_ddp":
-        raise UnsupportedError(
-            f"train.strategy: fast_ddp is a strategy of hpu devices, and this one is {kind}; "
-            "use ddp"
-        )
-
-
-# Whether a job got what it asked for; a job on the wrong device deserves another try elsewhere.
+    for sentence in refusals(spec):
+        raise UnsupportedError(sentence)
+    adapter_class(spec.kind).prepare_process(spec, folder)
 
 
 def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
-    """Raise DeviceError where the launcher started other processes than the job asked for."""
+    """Raise DeviceError if the launcher started another number of processes than the job needs."""
     asked = (spec.count, spec.count // spec.nodes)
     if (world_size, local_ranks) != asked:
         raise DeviceError(
@@ -231,7 +303,7 @@ def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
 
 
 def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise DeviceError where `model` (what the device calls itself) is not as registered."""
+    """Raise DeviceError if `model`, which the device reports, is not the registered one."""
     try:
         pattern = json.loads(environment.get(variables.MODEL_PATTERNS, "{}")).get(spec.device)
     except (ValueError, AttributeError):

@@ -1,6 +1,7 @@
-"""What the host is and grants to this job, read from the kernel; needs no library."""
+"""The host: its facts, what it grants to this job, and the lock that makes its jobs take turns."""
 
 import contextlib
+import csv
 import fcntl
 import importlib.metadata
 import math
@@ -8,175 +9,195 @@ import os
 import platform
 import re
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from feedrate.devices.base import GIB
+import psutil
+
+from feedrate.core import plugins
+
+GIB = 2**30
 
 PACKAGES = (
     "feedrate", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy",
-    "pillow", "pyarrow", "tensorboard", "msgspec", "optimum-habana", "optimum",
-    "habana-torch-plugin", "habana-media-loader", "torchao", "torchvision", "nvidia-cudnn-cu12",
-    "nvidia-nccl-cu12",
+    "pillow", "pyarrow", "tensorboard", "msgspec", "torchao", "torchvision",
 )  # fmt: skip
-"""Packages whose version may change a measurement."""
+"""Packages whose version may change a measurement on any kind of device."""
 
 TRAINING_MODULE = "feedrate.jobs.worker"
 """The module that training processes run."""
 
 WORKERS = (TRAINING_MODULE, "feedrate.jobs.score_worker", "feedrate.jobs.drain")
-"""What trains, scores and drains loaders: so are other jobs on the host recognised."""
+"""The modules that train, score and drain loaders: they identify other jobs on the host."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
-"""Flags of processors that multiply in bf16 themselves: by tiles, or by vectors."""
+"""Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""
 
-PROC = Path("/proc")
-CGROUP = Path("/sys/fs/cgroup")
+DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
+TOOL_S = 60.0
+"""Time limit of a driver's tool, s; NVIDIA's first wakes every GPU without a persistence daemon."""
 
 
-def cores_granted(proc: Path = PROC, cgroup: Path = CGROUP, *, affinity: int | None = None) -> int:
+def kernel_text(path: Path) -> str:
+    """A kernel file's text without surrounding white space; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def kernel_number(path: Path, default: int) -> int:
+    """The number in a kernel file, or `default`."""
+    try:
+        return int(kernel_text(path))
+    except ValueError:
+        return default
+
+
+def numa_node(device: Path) -> int | None:
+    """The NUMA node of a device; None if the firmware does not report it (the kernel says -1)."""
+    node = kernel_number(device / "numa_node", -1)
+    return node if node >= 0 else None
+
+
+def parse_list(text: str) -> list[int]:
+    """The numbers of a kernel's list, such as "0-3,8"; empty if it is not such a list."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None:
+            return []
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return numbers
+
+
+def tool_rows(command: list[str], columns: int) -> list[list[str]]:
+    """The CSV rows that a driver's tool prints; empty if it is absent or fails, without those that
+    do not have so many columns."""
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=TOOL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = [] if answer.returncode else answer.stdout.splitlines()
+    rows = [[field.strip() for field in row] for row in csv.reader(lines)]
+    return [row for row in rows if len(row) == columns and row[0]]
+
+
+def cores_granted(affinity: int | None = None) -> int:
     """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota.
 
-    `affinity` is the job's, where this process keeps to a part of it.
+    `affinity` is the job's, if this process keeps to a part of it.
     """
-    quota = min((_quota(folder) for folder in _folders("cpu", proc, cgroup)), default=math.inf)
+    quota = min(map(_quota, _cgroup_folders("cpu")), default=math.inf)
     cores = len(os.sched_getaffinity(0)) if affinity is None else affinity
     return cores if math.isinf(quota) else max(1, min(cores, int(quota)))
 
 
-def cores_of_host() -> int:
-    """Logical cores of the host, granted or not."""
-    return os.cpu_count() or 1
-
-
-def memory_gib(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
-    """Memory that this job may use: the host's, or its cgroup's limit where that is smaller."""
+def memory_gib() -> float:
+    """Memory that this job may use: the host's, or its cgroup's limit if that is smaller."""
     limits = [
         int(text)
-        for folder in _folders("memory", proc, cgroup)
+        for folder in _cgroup_folders("memory")
         for name in ("memory.max", "memory.limit_in_bytes")
-        if (text := _read(folder / name).strip()).isdigit()
+        if (text := kernel_text(folder / name)).isdigit()
     ]
-    for line in _read(proc / "meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            limits.append(int(line.split()[1]) * 1024)
-    return min(limits) / GIB if limits else None
+    return min([psutil.virtual_memory().total, *limits]) / GIB
 
 
-def memory_share_gib(ranks: int) -> float | None:
-    """Memory that each of `ranks` processes on this host may use; None where it cannot be read."""
-    total_gib = memory_gib()
-    return None if total_gib is None else total_gib / ranks
+def cpu_mhz() -> float | None:
+    """Mean clock of the cores now; None if the kernel does not report it."""
+    try:
+        clock = psutil.cpu_freq()
+    except (NotImplementedError, OSError):
+        return None
+    return round(clock.current, 1) if clock else None
 
 
-def cpu_mhz(proc: Path = PROC) -> float | None:
-    """Mean clock of the cores at this moment; None where the kernel does not tell."""
-    clocks = [
-        float(line.split(":")[1])
-        for line in _read(proc / "cpuinfo").splitlines()
-        if line.startswith("cpu MHz")
-    ]
-    return round(sum(clocks) / len(clocks), 1) if clocks else None
+def bf16_instructions() -> list[str]:
+    """Which of `BF16_INSTRUCTIONS` the processor has; with none, it computes bf16 through fp32."""
+    lines = kernel_text(PROC / "cpuinfo").splitlines()
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    return [name for name in BF16_INSTRUCTIONS if name in flags]
 
 
-def bf16_instructions(proc: Path = PROC) -> list[str]:
-    """Which of `BF16_INSTRUCTIONS` the processor has; none: it computes bf16 by way of fp32."""
-    flags = next(
-        (line for line in _read(proc / "cpuinfo").splitlines() if line.startswith("flags")), ""
-    )
-    return [name for name in BF16_INSTRUCTIONS if name in flags.split()]
+def other_training_jobs() -> int:
+    """Processes of feedrate that train, score or drain on this host, before ours have started."""
+    running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+    return sum(not set(WORKERS).isdisjoint(words) for words in running)
 
 
-def other_training_jobs(proc: Path = PROC) -> int:
-    """Processes of feedrate that train, score or drain on this host, ours not yet among them."""
-    return sum(
-        any(word in WORKERS for word in _read(folder / "cmdline").split("\0"))
-        for folder in proc.iterdir()
-        if folder.name.isdigit()
-    )
-
-
-def oom_kills(proc: Path = PROC) -> int:
-    """Processes that the kernel has killed for want of memory since it started."""
-    for line in _read(proc / "vmstat").splitlines():
-        if line.startswith("oom_kill "):
-            return int(line.split()[1])
-    return 0
+def oom_kills() -> int:
+    """Processes that the kernel has killed for lack of memory since it started."""
+    found = re.search(r"^oom_kill (\d+)", kernel_text(PROC / "vmstat"), re.M)
+    return int(found[1]) if found else 0
 
 
 def machine_state() -> dict[str, Any]:
-    """The machine before a run: what may disturb it."""
+    """What may disturb a run: the machine's state before it starts."""
     load = os.getloadavg()
     return {
         "load_1min": round(load[0], 2),
         "load_5min": round(load[1], 2),
         "other_training_jobs": other_training_jobs(),
         "cpu_mhz": cpu_mhz(),
-        "cpu_governor": _read(
-            Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-        ).strip(),
+        "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
 
 
-def packages() -> dict[str, str]:
-    """Versions of those of `PACKAGES` that are installed."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
 def host_facts() -> dict[str, Any]:
-    """What the `start` event tells of the host, but for the cores granted to the job."""
+    """The host's part of the `start` event, without the cores granted to the job."""
     return {
         "host": socket.gethostname(),
-        "cores_of_host": cores_of_host(),
+        "cores_of_host": os.cpu_count() or 1,
         "host_memory_gib": memory_gib(),
         "bf16_instructions": bf16_instructions(),
-        "packages": packages(),
+        "packages": _packages(),
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
 
 
-def _folders(controller: str, proc: Path, cgroup: Path) -> list[Path]:
-    """Folders of this process's cgroup and of those above it, for one controller (v1 or v2)."""
+def _packages() -> dict[str, str]:
+    """The installed versions of PACKAGES and of the packages that device kinds declare."""
+    of_kinds = plugins.declared("feedrate.devices.kinds", "RECORDED_PACKAGES").values()
+    found = {}
+    for name in (*PACKAGES, *(name for names in of_kinds for name in names)):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _cgroup_folders(controller: str) -> list[Path]:
+    """The folders of this process's cgroup and its parents, for one controller (v1 or v2)."""
     found: list[Path] = []
-    for line in _read(proc / "self" / "cgroup").splitlines():
+    for line in kernel_text(PROC / "self/cgroup").splitlines():
         _, names, inner = line.split(":", 2)
         if names and controller not in names.split(","):
             continue
-        root = cgroup / controller if names else cgroup
-        # In a container the path may be the host's: then only the root is there to be read.
+        root = SYS / "fs/cgroup" / (controller if names else "")
+        # In a container the path may be the host's, and only the root can be read.
         parts = Path(inner.lstrip("/")).parts
         found.extend(root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1))
     return found
 
 
 def _quota(folder: Path) -> float:
-    """Cores that a cgroup's quota allows; infinite where it has none."""
-    text = _read(folder / "cpu.max")  # v2: "<quota or max> <period>"
+    """Cores that a cgroup's quota allows; infinite if it has none."""
+    text = kernel_text(folder / "cpu.max")  # v2: "<quota or max> <period>"
     if not text:
-        text = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
-    found = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text.strip(), re.ASCII)
+        quota, period = folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us"
+        text = f"{kernel_text(quota)} {kernel_text(period)}"
+    found = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text, re.ASCII)
     return int(found[1]) / int(found[2]) if found else math.inf  # v1 says -1 for "no quota"
 
 
-def _read(path: Path) -> str:
-    """A kernel file's text; empty where it cannot be read."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-# One job at a time on a host that trains, scores or drains: two would measure each other.
+# Jobs that train, score or drain on one host run one at a time: two would disturb each other.
 
 POLL_S = 0.5
 
@@ -190,12 +211,13 @@ def lock_path() -> Path:
 def host_lock(
     path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock; wait for it where another job has it, telling so once.
+    """Hold the lock; if another job holds it, wait, and say so once through `tell`.
 
-    `check` is called at every look and may raise to give up. Yields the file descriptor: a process
-    that inherits it holds the lock too, so that it is free only when all of a job have ended.
+    `check` is called at every attempt and may raise to give up. Yields the file descriptor: a
+    process that inherits it holds the lock too, so that it is free only when all of a job have
+    ended.
     """
-    # No link is followed: the folder is shared with other users.
+    # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         told = False

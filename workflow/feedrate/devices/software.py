@@ -1,8 +1,8 @@
-"""The software that training processes run in: interpreter, modules, variables and container.
+"""The software of the training processes: interpreter, modules, variables and container.
 
-It is wrapped around a command, from outside in: a login bash that loads the modules, the container,
-the command. Modules and images may set variables of their own. So those that a job needs are set
-again behind them, from copies, and no value stands in a list of processes.
+It wraps a command, from outside in: a login bash that loads the modules, the container, the
+command. Modules and images may set variables of their own. So the variables that a job needs are
+set again inside them, from copies; no value appears in the list of processes.
 """
 
 import os
@@ -14,19 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from feedrate.config.settings import RunSpec, Software
-from feedrate.core import variables
+from feedrate.core import plugins, variables
 from feedrate.core.processes import die_with_parent
-from feedrate.devices.base import DeviceError
+from feedrate.devices.base import KINDS, LAUNCHERS, DeviceError
 from feedrate.devices.host import TRAINING_MODULE
 
 SOURCES = Path(__file__).resolve().parents[2]
-"""The folder that holds the package, so that it need not be installed where processes run."""
+"""The folder that holds the package, which need not be installed where processes run."""
 
 INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
-"""Whether it lies among other packages, which must not come along."""
+"""Whether that folder also holds other packages, which must not come along."""
 
 PROBE_S = 1800
-"""An image may have to be fetched first."""
+"""Time limit of the test run, s; an image may have to be fetched first."""
 
 _SET_AGAIN = f'for n in ${variables.SET}; do eval "export $n=\\"\\${variables.SET}_$n\\""; done'
 _OURS_FIRST = (
@@ -42,31 +42,31 @@ _PROBE = (
 
 
 def interpreter(software: Software) -> str:
-    """The interpreter of the training processes; a relative path starts at the project's root."""
+    """The interpreter of the training processes; relative paths start at the project's root."""
     if software.python is None:
         return "python3" if software.container else sys.executable
-    # No link is followed: an environment is known by the link to its interpreter.
+    # Links stay: an environment is identified by the link to its interpreter.
     return _from_root(software.python) if "/" in software.python else software.python
 
 
 def software_environment(
     software: Software, needed: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """`environment` with the variables that a job needs, and those of `software` above all."""
+    """`environment` with the variables that a job needs; those of `software` override all."""
     ours = {**needed, **software.environment}
     made = {**environment, **ours}
     if software.modules or software.container:
         made |= {f"{variables.SET}_{name}": value for name, value in ours.items()}
         made |= {variables.SET: " ".join(ours), variables.PATH: made.get("PATH", os.defpath)}
     if software.container:
-        made.pop("PYTHONPATH", None)  # an image's own stays out where one comes from outside
+        made.pop("PYTHONPATH", None)  # from outside it would override the image's
     elif software.python and not INSTALLED:
         made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCES), made.get("PYTHONPATH")]))
     return made
 
 
 def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
-    """`command` inside the modules and the container of a job, where it can reach `folders`."""
+    """`command` inside the modules and the container of a job, with access to `folders`."""
     software, wrapped = spec.software, list(command)
     if software.container:
         script = f'cd {shlex.quote(str(Path.cwd()))} && {_SET_AGAIN} && {_OURS_FIRST} && exec "$@"'
@@ -83,12 +83,13 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
 
 
 def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
-    """Raise DeviceError, in a sentence, where the processes of a job could not be started here.
+    """Raise DeviceError if the processes of a job cannot be started here with `environment`.
 
-    `environment` is theirs. Only what differs from this process's own software is tried.
+    Only software other than this process's own is tested.
     """
     software = spec.software
-    needed = [interpreter(software), *(["mpirun"] if spec.launcher == "mpirun" else [])]
+    program = plugins.declared(LAUNCHERS, "PROGRAM").get(spec.launcher)
+    needed = [interpreter(software), *([program] if program else [])]
     first = ["bash"] if software.modules else ["apptainer"] if software.container else needed
     for program in first:
         if shutil.which(program, path=environment.get("PATH")) is None:
@@ -101,7 +102,7 @@ def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
 
 
 def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Look for the programs inside modules and container, and import the worker there."""
+    """Find the programs inside modules and container, and import the worker there."""
     try:
         answer = subprocess.run(
             wrap(spec, ["sh", "-c", _PROBE, "sh", *needed]),
@@ -114,14 +115,14 @@ def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str])
             preexec_fn=die_with_parent,  # no thread of ours runs yet
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DeviceError(f"software: its trial did not end: {error}") from None
+        raise DeviceError(f"software: its test run did not end: {error}") from None
     if answer.returncode:
         lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
         raise DeviceError(_reason(spec.software, answer.returncode, (lines or ["no message"])[-1]))
 
 
 def _reason(software: Software, code: int, said: str) -> str:
-    """What a failed trial means."""
+    """Why a test run failed."""
     modules = " ".join(software.modules)
     reasons = {
         _NO_MODULES: "software.modules: a login bash has no command `module` here",
@@ -136,11 +137,10 @@ def _reason(software: Software, code: int, said: str) -> str:
 
 
 def _absent(program: str) -> str:
-    if program == "mpirun":
-        return (
-            "launcher: mpirun is not there: install Open MPI or load its module "
-            "(software.modules), or use launcher: torchrun"
-        )
+    for launcher, needed in plugins.declared(LAUNCHERS, "PROGRAM").items():
+        if program == needed:
+            hint = plugins.declared(LAUNCHERS, "MISSING").get(launcher, "choose another launcher")
+            return f"launcher: {program} is not installed here: {hint}"
     if program in ("bash", "apptainer"):
         asks = "modules" if program == "bash" else "container"
         return f"software.{asks}: this needs {program}, which is not on PATH here"
@@ -148,18 +148,19 @@ def _absent(program: str) -> str:
 
 
 def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
-    """The command that enters the container; Gaudi needs no flag, since /dev is mounted."""
+    """The command that enters the container, with /dev and the folders mounted."""
     image = str(spec.software.container)
+    flags = plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())
     mounts = [f"--mount=type=bind,{_quoted('src', f)},{_quoted('dst', f)}"
               for f in _mounted(spec, folders)]  # fmt: skip
     return [
-        *("apptainer", "exec", *(["--nv"] if spec.kind == "cuda" else []), *mounts),
+        *("apptainer", "exec", *flags, *mounts),
         image if "://" in image else _from_root(image),
     ]
 
 
 def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
-    """Folders to mount: the project, the package, a checkpoint of one's own, and `folders`."""
+    """Folders to mount: the project, the package, a local checkpoint, and `folders`."""
     checkpoint = Path(spec.settings.model.checkpoint or ".")
     own = [checkpoint] if checkpoint.is_dir() else []
     mounted: list[Path] = []
@@ -170,7 +171,7 @@ def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
 
 
 def _quoted(key: str, folder: Path) -> str:
-    """A field of --mount, by the rules of CSV: the name of a folder may hold a comma."""
+    """A field of --mount, quoted as CSV: a folder's name may contain a comma."""
     value = str(folder).replace('"', '""')
     return f'"{key}={value}"'
 

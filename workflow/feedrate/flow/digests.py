@@ -12,6 +12,10 @@ PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
 
 
+DEVICES = ("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py")
+"""The code of all device kinds and launchers, which a job imports by name."""
+
+
 class Code(NamedTuple):
     """The code behind a kind of job: the programs it starts (files or globs in the package) and all
     that these import.
@@ -28,11 +32,11 @@ CODE = {
     # job is told stands in its spec: neither is a reason to train again.
     "measured": Code(
         # The job, adapters and builders are imported by name: all of them count.
-        ("jobs/worker.py", "jobs/train.py", "devices/*.py", "models/*.py"),
+        ("jobs/worker.py", "jobs/train.py", *DEVICES, "models/*.py"),
         ("jobs", "devices", "models", "loading"),
     ),
     "inferred": Code(
-        ("jobs/worker.py", "jobs/infer.py", "devices/*.py", "models/*.py"),
+        ("jobs/worker.py", "jobs/infer.py", *DEVICES, "models/*.py"),
         ("jobs", "devices", "models", "loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
@@ -45,13 +49,13 @@ CODE = {
             "jobs/score.py",
             "jobs/score_worker.py",
             "jobs/score_model.py",
-            "devices/*.py",
+            *DEVICES,
             "models/*.py",
         ),
         ("jobs", "devices", "models", "loading"),
     ),
     "tuned": Code(
-        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", "devices/*.py", "models/*.py"),
+        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, "models/*.py"),
         ("cli", "jobs", "devices", "models", "loading"),
     ),
     "predicted": Code(("cli/predictions.py",)),

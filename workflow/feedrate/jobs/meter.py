@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from feedrate.devices.base import Adapter, Deferred
-from feedrate.devices.energy import Counter
+from feedrate.devices.base import Adapter, Counter, Deferred
 from feedrate.jobs.events import EventLog
 
 # The energy of a timed window, without its pauses.

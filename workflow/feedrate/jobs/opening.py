@@ -12,9 +12,9 @@ from feedrate.config.settings import RunSpec
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import MANIFEST, read_manifest
 from feedrate.data.store import store_folder
-from feedrate.devices.base import GIB, Adapter, UnsupportedError
-from feedrate.devices.host import host_facts
-from feedrate.devices.launch import told_environment
+from feedrate.devices.base import Adapter
+from feedrate.devices.host import GIB, host_facts
+from feedrate.devices.launch import recorded_environment
 from feedrate.devices.placement import Placement, cpus_text
 from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset, without_chance
@@ -78,7 +78,7 @@ def write_start(log: EventLog, device: Adapter, world_size: int, placement: Plac
         cores_granted=placement.granted,
         cores=cpus_text(placement.cpus),
         intraop_threads=torch.get_num_threads(),
-        environment=told_environment(),
+        environment=recorded_environment(),
         **host_facts(),
     )
 
@@ -126,13 +126,11 @@ def limit_memory(spec: RunSpec) -> None:
     """Set the address space to what the process has now and `train.memory_gib` beyond.
 
     Call it when all libraries are loaded: they reserve far more addresses than they use. Processes
-    started later have the limit too. Raises UnsupportedError on another kind than cpu.
+    started later have the limit too.
     """
     allowed_gib = spec.settings.train.memory_gib
     if allowed_gib is None:
         return
-    if spec.kind != "cpu":
-        raise UnsupportedError(f"train.memory_gib: a limit for cpu, and this device is {spec.kind}")
     limit = _address_space() + int(allowed_gib * GIB)
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 

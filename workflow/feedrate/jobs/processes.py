@@ -26,8 +26,7 @@ from feedrate.core.processes import (
     family,
     supervisor,
 )
-from feedrate.devices.base import GIB
-from feedrate.devices.host import oom_kills
+from feedrate.devices.host import GIB, oom_kills
 from feedrate.jobs.events import EventTail
 from feedrate.jobs.outcome import Ending
 from feedrate.jobs.progress import ProgressLine

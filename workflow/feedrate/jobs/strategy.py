@@ -13,7 +13,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDat
 from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.settings import RunSpec
-from feedrate.devices.base import UnsupportedError
+from feedrate.devices.base import UnsupportedError, adapter_class
 from feedrate.models.layers import count_checkpointed
 
 
@@ -31,16 +31,9 @@ def _conflicts(spec: RunSpec) -> Iterator[str]:
         for name in (name for name, there in asked.items() if there):
             yield f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
         return
-    if spec.kind == "hpu":
-        yield "train.strategy: fsdp is not available yet on hpu; use ddp"
     if spec.count == 1 and not train.cpu_offload:
         yield (
             "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
-        )
-    if limited and spec.kind == "cpu":
-        yield (
-            "train.limit_all_gathers: PyTorch's first FSDP, whose choice it is, does not run on a "
-            "cpu; leave it null"
         )
     if limited and train.cpu_offload:
         yield (
@@ -62,8 +55,8 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
     limit = spec.settings.train.limit_all_gathers
     version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
     if spec.settings.train.cpu_offload:
-        # Page-locked memory is for copies to a GPU; torch has none without one.
-        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=spec.kind == "cuda")
+        # torch has no page-locked memory without an accelerator.
+        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
     if limit is not None:
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
     return FullyShardedDataParallelPlugin(

@@ -9,7 +9,7 @@ import transformers
 from feedrate.config.settings import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
 from feedrate.devices.base import Adapter, adapter, check_count, check_model
-from feedrate.devices.host import memory_share_gib
+from feedrate.devices.host import memory_gib
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
 from feedrate.jobs.ceilings import measure_ceilings
@@ -140,7 +140,7 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
     """
     settings = spec.settings
     on_host = settings.train.cpu_offload
-    has_gib = memory_share_gib(device.local_ranks) if on_host else device.capacity_gib()
+    has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
     capacity_gib = settings.train.memory_gib or has_gib
     if capacity_gib is None or settings.model.checkpoint is not None:
         return

@@ -12,7 +12,7 @@ from feedrate.devices.base import (
     Adapter,
     DeviceError,
     UnsupportedError,
-    refuse_cuda_only,
+    adapter_class,
 )
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import ShardingTrainer, sharding
@@ -42,10 +42,7 @@ TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 
 
 def further_arguments(spec: RunSpec) -> dict[str, Any]:
-    """Arguments for TrainingArguments from the settings that only some kinds of device have.
-
-    Raises UnsupportedError where the device is not of such a kind.
-    """
+    """Arguments for TrainingArguments from the settings that only some kinds of device have."""
     train, loader = spec.settings.train, spec.settings.loader
     arguments: dict[str, Any] = {}
     if train.precision == "fp16":
@@ -63,15 +60,6 @@ def further_arguments(spec: RunSpec) -> dict[str, Any]:
         arguments["ddp_static_graph"] = True
     if loader.non_blocking:
         arguments["accelerator_config"] = {"non_blocking": True}
-    if spec.kind == "hpu" and (arguments or train.ddp_bucket_view):
-        asked = ", ".join(arguments) or "ddp_bucket_view"
-        raise UnsupportedError(
-            f"{asked}: on hpu these are settings of `hpu`, as hpu.mode, "
-            "hpu.ddp_bucket_cap_mb or hpu.non_blocking_data_copy"
-        )
-    refuse_cuda_only(spec.kind, train)
-    if spec.kind == "cpu" and train.precision == "fp8":
-        raise UnsupportedError("train.precision: fp8 is for cuda and hpu devices, and not for cpu")
     return arguments
 
 
@@ -80,13 +68,18 @@ def check_packages(spec: RunSpec) -> None:
     train = spec.settings.train
     wanted = {
         f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
-        "train.precision: fp8": train.precision == "fp8" and spec.kind == "cuda",
+        "train.precision: fp8": casts_to_fp8(spec),
     }
     for setting, needed in wanted.items():
         if needed and importlib.util.find_spec("torchao") is None:
             raise UnsupportedError(
                 f"{setting} needs the package torchao beside torch, and it is not installed here"
             )
+
+
+def casts_to_fp8(spec: RunSpec) -> bool:
+    """Whether torchao converts the layers to fp8; on some kinds the Trainer does it."""
+    return spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao
 
 
 def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
@@ -109,10 +102,10 @@ def cast_for_training(
     model: "torch.nn.Module", spec: RunSpec, layers: "tuple[type[torch.nn.Module], ...]"
 ) -> "torch.nn.Module":
     """The model with its weights, and so its gradients and states, in half precision if asked, or
-    with the multiplications of its `layers` in fp8 (Gaudi's software does that itself)."""
+    with the multiplications of its `layers` in fp8."""
     from feedrate.models.layers import cast, use_float8
 
-    if spec.settings.train.precision == "fp8" and spec.kind == "cuda":
+    if casts_to_fp8(spec):
         use_float8(model, layers)
     return cast(model, spec.settings.train)
 

@@ -8,7 +8,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from feedrate.config.settings import TrainSettings
-from feedrate.devices.base import GIB
+from feedrate.devices.host import GIB
 
 
 class _NoValues(TorchFunctionMode):

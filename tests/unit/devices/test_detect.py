@@ -7,8 +7,8 @@ import pytest
 
 from feedrate.config.devices import Machine
 from feedrate.core import variables
-from feedrate.devices import detect
-from feedrate.devices.detect import Card
+from feedrate.devices import detect, host
+from feedrate.devices.base import Card, adapter_class
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -19,9 +19,9 @@ def bare(tmp_path, monkeypatch):
     for folder in ("bin", "dev", "proc", "sys"):
         (tmp_path / folder).mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(detect, "DEV", tmp_path / "dev")
-    monkeypatch.setattr(detect, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(detect, "SYS", tmp_path / "sys")
+    monkeypatch.setattr(host, "DEV", tmp_path / "dev")
+    monkeypatch.setattr(host, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(host, "SYS", tmp_path / "sys")
     for variable in (variables.DETECTED, "CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"):
         # Set first, so that what a test leaves there is taken away again.
         monkeypatch.setenv(variable, "")
@@ -32,7 +32,7 @@ def bare(tmp_path, monkeypatch):
 def tool(root, name, output, code=0):
     """A program on PATH that prints `output` if it is asked as the real one is."""
     asked = {
-        "nvidia-smi": "--query-gpu=name,uuid,mig.mode.current --format=csv,noheader",
+        "nvidia-smi": "--query-gpu=name,uuid,pci.bus_id,mig.mode.current --format=csv,noheader",
         "hl-smi": "-Q name -f csv,noheader",
     }[name]
     script = root / "bin" / name
@@ -43,7 +43,8 @@ def tool(root, name, output, code=0):
 
 
 def gpus(root, count, mig="Disabled", model=H100):
-    tool(root, "nvidia-smi", "\n".join(f"{model}, GPU-{n}abc, {mig}" for n in range(count)))
+    rows = (f"{model}, GPU-{n}abc, 00000000:0{n}:00.0, {mig}" for n in range(count))
+    tool(root, "nvidia-smi", "\n".join(rows))
 
 
 def put(path, text=""):
@@ -71,7 +72,9 @@ def test_gpus_by_files_where_the_tool_is_absent(bare):
             f"Device Minor: \t {minor}\n",
         )
     put(bare / "dev/nvidia1")
-    assert detect.nvidia_cards() == [Card(H100, "GPU-1")], "the other is not ours to open"
+    assert adapter_class("cuda").cards() == [Card(H100, "GPU-1", "0000:01:00.0")], (
+        "the other is not ours to open"
+    )
 
 
 def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
@@ -82,7 +85,7 @@ def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
         put(bare / f"sys/class/accel/accel{number}/device/device", device + "\n")
     for number in range(3):
         put(bare / f"dev/accel/accel{number}")
-    assert [card.model for card in detect.gaudi_cards()] == ["GAUDI2", "GAUDI3"]
+    assert [card.model for card in adapter_class("hpu").cards()] == ["GAUDI2", "GAUDI3"]
 
 
 @pytest.mark.parametrize(
@@ -104,16 +107,16 @@ def test_a_tool_that_fails_is_as_if_it_were_absent(bare, name, says, code):
 
 def test_a_gpu_that_knows_no_slices(bare):
     uuid = "GPU-6e0d2c1a-8b0f-4c39-9d0e-1f2a3b4c5d6e"
-    tool(bare, "nvidia-smi", f"NVIDIA L40S, {uuid}, [N/A]")
-    assert detect.nvidia_cards() == [Card("NVIDIA L40S", uuid)]
+    tool(bare, "nvidia-smi", f"NVIDIA L40S, {uuid}, 00000000:3B:00.0, [N/A]")
+    assert adapter_class("cuda").cards() == [Card("NVIDIA L40S", uuid, "0000:3b:00.0")]
 
 
 def test_a_tool_that_hangs_holds_nobody_up(bare, monkeypatch):
-    monkeypatch.setattr(detect, "TOOL_S", 0.05)
+    monkeypatch.setattr(host, "TOOL_S", 0.05)
     script = bare / "bin/nvidia-smi"
     script.write_text("#!/bin/sh\nexec /bin/sleep 5\n")
     script.chmod(0o755)
-    assert detect.nvidia_cards() == []
+    assert adapter_class("cuda").cards() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,114 @@
+"""Jobs on the wrong device, in the wrong number of processes, or with settings it does not have."""
+
+import json
+
+import pytest
+from job_specs import make_job
+from msgspec.structs import replace
+
+from feedrate.config.hpu import HpuSettings
+from feedrate.core import variables
+from feedrate.devices.base import (
+    DeviceError,
+    UnsupportedError,
+    check_count,
+    check_model,
+    prepare_process,
+    refusals,
+)
+
+GAUDI2 = {variables.MODEL_PATTERNS: json.dumps({"gaudi2": "(?i).*(gaudi ?2|hl-?2).*", "cpu": None})}
+
+
+def test_the_registered_model_passes():
+    for model in ("GAUDI2", "HL-225H"):
+        check_model(make_job(device="gaudi2"), model, GAUDI2)
+
+
+def test_the_start_of_another_name_is_another_model():
+    h100 = {variables.MODEL_PATTERNS: json.dumps({"h100": "NVIDIA H100"})}
+    with pytest.raises(DeviceError, match="got 'NVIDIA H100 PCIe'"):
+        check_model(make_job(device="h100"), "NVIDIA H100 PCIe", h100)
+
+
+def test_another_model_is_told_with_both_names():
+    with pytest.raises(
+        DeviceError, match=r"asked for gaudi2 \(model_pattern .*\) and got 'HL-325L'"
+    ):
+        check_model(make_job(device="gaudi2"), "HL-325L", GAUDI2)
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, GAUDI2, {variables.MODEL_PATTERNS: '{"h100": "NVIDIA H100 80GB HBM3"}'}]
+)
+def test_without_a_pattern_any_model_passes(environment):
+    check_model(make_job(device="cpu"), "Made Up 9000", environment)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_patterns_that_are_no_json_are_a_sentence(text):
+    with pytest.raises(DeviceError, match="not JSON"):
+        check_model(make_job(), "x", {variables.MODEL_PATTERNS: text})
+
+
+def test_the_count_is_checked_over_all_nodes_and_on_each():
+    check_count(make_job("srun", 16, nodes=2), 16, 8)
+    check_count(make_job(), 1, 1)
+    with pytest.raises(DeviceError, match="8 processes, 8 on each node, and got 1, 1"):
+        check_count(make_job("mpirun", 8), 1, 1)
+    with pytest.raises(DeviceError, match="16 processes, 8 on each node, and got 16, 16"):
+        check_count(make_job("srun", 16, nodes=2), 16, 16)
+
+
+def asking(kind: str, **parts):
+    """A job of a kind with changed parts of its settings."""
+    job = make_job(kind=kind)
+    changed = {name: replace(getattr(job.settings, name), **part) for name, part in parts.items()}
+    return replace(job, settings=replace(job.settings, **changed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "setting", "value"),
+    [
+        ("cpu", "train", "precision", "fp16"),
+        ("cpu", "train", "precision", "fp8"),
+        ("cpu", "train", "execution", "cuda_graphs"),
+        ("cpu", "train", "strategy", "fast_ddp"),
+        ("cpu", "train", "limit_all_gathers", True),
+        ("cuda", "train", "strategy", "fast_ddp"),
+        ("cuda", "train", "memory_gib", 1.5),
+        ("hpu", "train", "memory_gib", 1.5),
+        ("hpu", "train", "strategy", "fsdp"),
+        ("hpu", "train", "precision", "fp16_full"),
+        ("hpu", "train", "ddp_bucket_view", True),
+    ],
+)
+def test_a_setting_that_a_kind_does_not_have_is_refused(tmp_path, kind, part, setting, value):
+    assert list(refusals(make_job(kind=kind))) == []
+    job = asking(kind, **{part: {setting: value}})
+    with pytest.raises(UnsupportedError, match=rf"{part}.{setting}: {value} .* on {kind}"):
+        prepare_process(job, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "setting", "value", "instead"),
+    [
+        ("train", "execution", "compiled", "hpu.mode"),
+        ("train", "ddp_bucket_mb", 9, "hpu.ddp_bucket_cap_mb"),
+        ("loader", "non_blocking", True, "hpu.non_blocking_data_copy"),
+    ],
+)
+def test_a_kind_names_its_own_setting_instead(part, setting, value, instead):
+    (sentence,) = refusals(asking("hpu", **{part: {setting: value}}))
+    assert sentence.endswith(f"use {instead}")
+
+
+def test_settings_of_gaudi_that_contradict_each_other_are_refused():
+    job = make_job(kind="hpu")
+    for changes, word in (
+        ({"minimize_memory": True}, "precision: fp8"),
+        ({"mode": "eager", "pipelining_fwd_bwd": True}, "mode: lazy"),
+        ({"autocast_bf16_ops": ["linear"]}, "need each other"),
+    ):
+        asked = replace(job, settings=replace(job.settings, hpu=HpuSettings(**changes)))
+        assert any(word in sentence for sentence in refusals(asked))

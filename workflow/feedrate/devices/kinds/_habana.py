@@ -1,0 +1,147 @@
+"""The adapter of `hpu` to optimum-habana 1.21.2: arguments, models, and a corrected Trainer.
+
+The library is imported when a function needs it, never with this module.
+"""
+
+import importlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from feedrate.config.hpu import HpuSettings
+from feedrate.config.settings import Settings
+from feedrate.core.files import write_json
+from feedrate.devices.base import BF16_AUTOCAST, DeviceError
+
+SAME_NAME = (
+    "pipelining_fwd_bwd", "non_blocking_data_copy", "adam_epsilon", "ddp_bucket_cap_mb",
+    "minimize_memory", "sdp_on_bf16", "use_compiled_autograd", "use_regional_compilation",
+    "adjust_throughput", "profiling_warmup_steps", "profiling_steps",
+    "profiling_warmup_steps_eval", "profiling_steps_eval", "profiling_record_shapes",
+    "profiling_with_stack",
+)  # fmt: skip
+"""Settings of `hpu` that GaudiTrainingArguments has under the same name."""
+
+CLIP_CLASSES = (
+    "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
+    "CLIPVisionTransformer", "CLIPVisionModel",
+)  # fmt: skip
+"""The classes of CLIP that optimum-habana replaces."""
+
+
+def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
+    """GaudiTrainingArguments from those that all kinds share and the run's settings.
+
+    Writes gaudi_config.json to the output folder: the published one is fetched from a hub, and
+    decides about bf16.
+    """
+    from optimum.habana import GaudiTrainingArguments
+
+    hpu, train = settings.hpu, settings.train
+    config = {
+        "use_fused_adam": hpu.fused_adam,
+        "use_fused_clip_norm": hpu.fused_clip_norm,
+        "use_torch_autocast": train.precision in BF16_AUTOCAST,
+        "use_dynamic_shapes": hpu.use_dynamic_shapes,
+    }
+    write_json(Path(common["output_dir"]) / "gaudi_config.json", config)
+    compiled = hpu.mode == "compile"
+    return GaudiTrainingArguments(
+        **common,
+        use_habana=True,
+        use_lazy_mode=hpu.mode == "lazy",
+        torch_compile=compiled,
+        torch_compile_backend="hpu_backend" if compiled else None,
+        bf16=train.precision in BF16_AUTOCAST,
+        fp8=train.precision == "fp8",
+        attn_implementation=settings.model.attention,
+        distribution_strategy=train.strategy,
+        ddp_find_unused_parameters=False,
+        use_hpu_graphs_for_training=hpu.hpu_graphs_for_training,
+        use_hpu_graphs_for_inference=graphs_for_inference(hpu),
+        # The library's own flag comes too late: by then the loader has copied the batch and waited.
+        accelerator_config={"non_blocking": hpu.non_blocking_data_copy},
+        **{name: getattr(hpu, name) for name in SAME_NAME},
+        gaudi_config_name=common["output_dir"],
+        throughput_warmup_steps=warmup_steps,
+    )
+
+
+def graphs_for_inference(hpu: HpuSettings) -> bool:
+    """Whether inference replays graphs; by default in lazy mode, which alone has them."""
+    asked = hpu.hpu_graphs_for_inference
+    return hpu.mode == "lazy" if asked is None else asked
+
+
+def adapt_models() -> None:
+    """Replace what Gaudi runs badly by the library's own versions, as the published script does.
+
+    CLIP stays as transformers has it: the attention of 1.21.2 mixes up heads and tokens, so that
+    the text tower fails and the image tower computes something else.
+    """
+    try:
+        adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
+    except IndexError:
+        raise DeviceError(
+            "no Gaudi software: optimum-habana finds no habana-torch-plugin in `pip list`; install "
+            "pip in the same environment"
+        ) from None
+    clip = importlib.import_module("transformers.models.clip.modeling_clip")
+    # transformers 5, with which a test replaces this library, lacks some of them.
+    stock = {name: getattr(clip, name) for name in CLIP_CLASSES if hasattr(clip, name)}
+    adapting.adapt_transformers_to_gaudi()
+    for name, kind in stock.items():
+        setattr(clip, name, kind)
+
+
+def trainer_class() -> type[Any]:
+    """GaudiTrainer for a training job."""
+    from optimum.habana import GaudiTrainer
+
+    return type("JobTrainer", (Corrections, GaudiTrainer), {})
+
+
+class Corrections:
+    """Mixin over GaudiTrainer that corrects what version 1.21.2 does wrong."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        import torch
+        from optimum.habana.transformers import trainer as library
+
+        trainer: Any = self
+        if trainer.args.use_compiled_autograd:  # the library passes it to DeepSpeed alone
+            torch._dynamo.config.compiled_autograd = True
+        # By default, traces of all runs go to one folder below the working folder.
+        folder = str(Path(trainer.args.output_dir) / "hpu_profile")
+        library.HabanaProfile = partial(library.HabanaProfile, output_dir=folder)
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The batches of one optimizer step, under the name that transformers uses."""
+        return super().get_batch_samples_transformers(*args, **kwargs)  # type: ignore[misc]
+
+    def get_batch_samples_transformers(self, *args: Any, **kwargs: Any) -> Any:
+        """The name that GaudiTrainer's loop calls."""
+        return self.get_batch_samples(*args, **kwargs)
+
+    def compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """The loss as this micro-step's share of the step's mean.
+
+        GaudiTrainer divides by the accumulation only with `pipelining_fwd_bwd`; without it,
+        gradients would be as many times too large.
+        """
+        trainer: Any = self
+        loss = super().compute_loss(model, *args, **kwargs)  # type: ignore[misc]
+        divides = trainer.args.use_lazy_mode and trainer.args.pipelining_fwd_bwd
+        if model.training and not divides:
+            return loss / trainer.current_gradient_accumulation_steps
+        return loss
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Predict; the library's rate counts all steps, since there may be fewer than warm-up."""
+        arguments: Any = self.args  # type: ignore[attr-defined]
+        warmup, arguments.throughput_warmup_steps = arguments.throughput_warmup_steps, 0
+        try:
+            return super().predict(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            arguments.throughput_warmup_steps = warmup

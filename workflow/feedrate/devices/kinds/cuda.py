@@ -1,0 +1,269 @@
+"""NVIDIA GPUs, one per rank, and NCCL between ranks."""
+
+import re
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from feedrate.config.settings import RunSpec, Settings, TrainSettings
+from feedrate.devices import host
+from feedrate.devices.base import (
+    BF16_AUTOCAST,
+    Adapter,
+    Card,
+    Counter,
+    DeviceError,
+    Memory,
+    counter,
+    unknown,
+)
+from feedrate.devices.host import GIB, kernel_text, numa_node, tool_rows
+
+if TYPE_CHECKING:
+    import torch
+
+ENVIRONMENT = "cuda"
+OFFERS = {"train.strategy": ("ddp", "fsdp"), "train.memory_gib": (None,)}
+NOUNS = ("an NVIDIA GPU", "GPUs")
+PCI_VENDOR = "0x10de"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+CONTAINER_FLAGS = ("--nv",)
+RECORDED_VARIABLES = ("CUDA_", "NCCL_")
+RECORDED_PACKAGES = ("nvidia-cudnn-cu12", "nvidia-nccl-cu12")
+
+MJ = 1e-3
+"""A millijoule, J."""
+
+
+class Copied:
+    """A number that is being copied to page-locked host memory."""
+
+    def __init__(self, value: "torch.Tensor") -> None:
+        import torch
+
+        self._host = torch.empty((), dtype=torch.float32, pin_memory=True)
+        self._host.copy_(value.detach().float().reshape(()), non_blocking=True)
+        self._event = torch.cuda.Event()
+        self._event.record()
+
+    def ready(self) -> bool:
+        """Whether the copy has ended."""
+        return bool(self._event.query())
+
+    def value(self) -> float:
+        """The number, once the copy has ended."""
+        self._event.synchronize()
+        return float(self._host)
+
+
+class DeviceAdapter(Adapter):
+    """The GPU of this local rank."""
+
+    kind = "cuda"
+
+    def __init__(self, local_rank: int, local_ranks: int) -> None:
+        import torch
+
+        super().__init__(local_rank, local_ranks)
+        self._cuda: Any = torch.cuda
+        if not torch.cuda.is_available():
+            raise DeviceError(
+                "no CUDA device: torch.cuda.is_available() is false; check the driver, and that "
+                "the installed torch is a CUDA build"
+            )
+        found = torch.cuda.device_count()
+        if found < local_ranks:
+            raise DeviceError(
+                f"the job needs {local_ranks} CUDA devices on this host, found {found}"
+            )
+        torch.cuda.set_device(local_rank)
+
+    @classmethod
+    def cards(cls) -> list[Card]:
+        """The GPUs that nvidia-smi lists, or else those of the driver's files under /proc."""
+        fields = "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"
+        if rows := tool_rows(["nvidia-smi", fields, "--format=csv,noheader"], columns=4):
+            return [
+                # The driver writes the PCI domain with eight digits, the kernel with four.
+                Card(name, uuid, re.sub(r"^0000(?=[0-9a-f]{4}:)", "", address.lower()),
+                     "split into MIG instances" if mig == "Enabled" else "")
+                for name, uuid, address, mig in rows
+            ]  # fmt: skip
+        found = []
+        for file in sorted(host.PROC.glob("driver/nvidia/gpus/*/information")):
+            facts = dict(re.findall(r"^(.+?):[ \t]*(.*?)[ \t]*$", kernel_text(file), flags=re.M))
+            node = host.DEV / f"nvidia{facts.get('Device Minor')}"
+            if node.exists() and facts.get("Model"):
+                found.append(Card(facts["Model"], facts.get("GPU UUID", ""), file.parent.name))
+        return found
+
+    @classmethod
+    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
+        """The GPUs of CUDA_VISIBLE_DEVICES, up to the first unknown one: so CUDA reads it."""
+        return [card for card in takewhile(bool, _named(cards, wanted)) if card]
+
+    @classmethod
+    def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
+        """By PCI address, in the order of CUDA_VISIBLE_DEVICES."""
+        cards: list[Card] | list[Card | None] = cls.cards()
+        if VISIBLE in environment:
+            cards = _named(cls.cards(), environment[VISIBLE])
+        folder = host.SYS / "bus/pci/devices"
+        return [card and numa_node(folder / card.address) for card in cards]
+
+    @classmethod
+    def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+        """GPUs numbered by place, and only as many visible as the job has ranks on its node."""
+        needed = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        if spec.nodes == 1:  # on several nodes, srun sets each node's own
+            visible = environment.get(VISIBLE)
+            names = visible.split(",") if visible is not None else map(str, range(spec.count))
+            needed[VISIBLE] = ",".join(list(names)[: spec.count])
+        return needed
+
+    @property
+    def device(self) -> "torch.device":
+        """The GPU."""
+        import torch
+
+        return torch.device("cuda", self.local_rank)
+
+    def synchronize(self) -> None:
+        """Wait for all streams of the GPU."""
+        self._cuda.synchronize(self.device)
+
+    def memory(self) -> Memory:
+        """Bytes in live tensors (not what the allocator caches)."""
+        return Memory(
+            self._cuda.memory_allocated(self.device) / GIB,
+            self._cuda.max_memory_allocated(self.device) / GIB,
+        )
+
+    def reset_peak(self) -> None:
+        """Restart the allocator's peak and its counts."""
+        self._cuda.reset_peak_memory_stats(self.device)
+        self._cuda.reset_accumulated_memory_stats(self.device)
+
+    def capacity_gib(self) -> float:
+        """The GPU's memory, as the driver reports it."""
+        return float(self._cuda.get_device_properties(self.device).total_memory / GIB)
+
+    def allocator_retries(self) -> int:
+        """`num_alloc_retries`: the allocator emptied its cache to find room."""
+        return int(self._cuda.memory_stats(self.device).get("num_alloc_retries", 0))
+
+    def energy_counter(self) -> Counter:
+        """Of the GPU alone, without its host."""
+        return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
+
+    def defer(self, value: "torch.Tensor") -> Copied:
+        """Copy to page-locked memory after the work that computes the number."""
+        return Copied(value)
+
+    def device_model(self) -> str:
+        """The driver's name, such as "NVIDIA H100 80GB HBM3"."""
+        return str(self._cuda.get_device_name(self.device))
+
+    def driver(self) -> str:
+        """The kernel module's version and torch's CUDA version."""
+        from torch.version import cuda
+
+        return f"{driver_version()} (CUDA {cuda})".strip()
+
+    def hold_fp32(self) -> None:
+        """Turn TF32 off. PyTorch enables it in convolutions; the Trainer and accelerate enable it
+        in everything they compile."""
+        hold_fp32()
+
+    def fp32(self) -> str:
+        """`tf32` if any multiplication or convolution may use it."""
+        return read_fp32()
+
+    def training_arguments(
+        self,
+        common: dict[str, Any],
+        settings: Settings,
+        warmup_steps: int,  # noqa: ARG002
+    ) -> Any:
+        """Stock TrainingArguments.
+
+        Raises DeviceError if one process sees several GPUs: Trainer would run DataParallel on all
+        of them.
+        """
+        from transformers import TrainingArguments
+
+        if self.local_ranks == 1 and self._cuda.device_count() > 1:
+            raise DeviceError(
+                f"one process sees {self._cuda.device_count()} CUDA devices; set "
+                "CUDA_VISIBLE_DEVICES to the one it may use"
+            )
+        return TrainingArguments(
+            **common,
+            bf16=settings.train.precision in BF16_AUTOCAST,
+            ddp_backend=self._backend(settings.train),
+            ddp_find_unused_parameters=False,
+        )
+
+    def _backend(self, train: TrainSettings) -> str | None:
+        """The process group's backend; gradients on the host need a backend there too."""
+        if train.cpu_offload:
+            return "cuda:nccl,cpu:gloo"
+        return "nccl" if self.local_ranks > 1 else None
+
+
+def _named(cards: list[Card], wanted: str) -> list[Card | None]:
+    """The GPU of each name in a CUDA_VISIBLE_DEVICES: an index, or the start of a UUID."""
+    chosen: list[Card | None] = []
+    for word in filter(None, map(str.strip, wanted.split(","))):
+        matching = [
+            card
+            for number, card in enumerate(cards)
+            if word == str(number) or (word.startswith("GPU-") and card.uuid.startswith(word))
+        ]
+        chosen.append(matching[0] if len(matching) == 1 else None)
+    return chosen
+
+
+def gpu_counter(uuid: str) -> Counter:
+    """The energy counter of a GPU, from its driver (package nvidia-ml-py)."""
+    try:
+        import pynvml
+    except ImportError:
+        return unknown
+
+    def find() -> Any:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+
+    def read(handle: Any) -> float:
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * MJ
+
+    return counter(find, read, pynvml.NVMLError)
+
+
+def hold_fp32() -> None:
+    """IEEE single precision in this process's matrix multiplications and convolutions."""
+    import torch
+
+    backends: Any = torch.backends
+    # PyTorch has an old and a new set of switches, and refuses to read them if they differ.
+    torch.set_float32_matmul_precision("highest")
+    backends.cudnn.allow_tf32 = False
+    for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+        one.fp32_precision = "ieee"
+
+
+def read_fp32() -> str:
+    """`ieee`, or the first other precision that fp32 operations use."""
+    import torch
+
+    backends: Any = torch.backends
+    used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
+    return next((one for one in used if one != "ieee"), "ieee")
+
+
+def driver_version() -> str:
+    """The version in the driver's own file; empty if it cannot be read."""
+    text = kernel_text(host.PROC / "driver/nvidia/version")
+    found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
+    return found[1] if found else ""

@@ -1,0 +1,344 @@
+"""Intel Gaudi, one HPU per rank, by optimum-habana's Trainer (transformers 4.55).
+
+`_habana.py` does what needs optimum-habana.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feedrate.config.settings import RunSpec, Settings
+from feedrate.core.files import write_text
+from feedrate.devices import host
+from feedrate.devices.base import (
+    BF16_AUTOCAST,
+    Adapter,
+    Card,
+    Counter,
+    DeviceError,
+    Memory,
+    UnsupportedError,
+    counter,
+    unknown,
+)
+from feedrate.devices.host import GIB, kernel_number, kernel_text, numa_node, parse_list, tool_rows
+from feedrate.devices.kinds import _habana
+
+if TYPE_CHECKING:
+    import torch
+
+ENVIRONMENT = "gaudi"
+OFFERS = {
+    "train.precision": ("fp32", "bf16", "fp8", "bf16_full"),
+    "train.execution": ("eager",),
+    "train.strategy": ("ddp", "fast_ddp"),
+    "train.limit_all_gathers": (None,),
+    "train.memory_gib": (None,),
+    "train.ddp_bucket_mb": (None,),
+    "train.ddp_static_graph": (False,),
+    "train.ddp_bucket_view": (False,),
+    "loader.non_blocking": (False,),
+}
+INSTEAD = {
+    "train.execution": "hpu.mode",
+    "train.ddp_bucket_mb": "hpu.ddp_bucket_cap_mb",
+    "train.ddp_static_graph": "the settings of `hpu`",
+    "train.ddp_bucket_view": "the settings of `hpu`",
+    "loader.non_blocking": "hpu.non_blocking_data_copy",
+}
+NOUNS = ("a Gaudi card", "Gaudi cards")
+PCI_VENDOR = "0x1da3"
+VISIBLE = "HABANA_VISIBLE_MODULES"
+RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
+RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
+
+GAUDI_MODELS = {
+    **dict.fromkeys(("0x1000", "0x1010"), "GAUDI"),
+    **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "GAUDI2"),
+    **dict.fromkeys(("0x1060", "0x1063"), "GAUDI3"),
+}
+"""PCI device ids, as the kernel's driver and Intel's tools name them."""
+
+LAZY_MODE = "PT_HPU_LAZY_MODE"
+BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
+FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
+
+STEPS_BEHIND = 2
+"""A loss this many steps old has left the queue, so that reading it does not wait."""
+
+MJ = 1e-3
+"""A millijoule, J."""
+
+
+class Behind:
+    """A number that is read once later ones were requested."""
+
+    def __init__(self, value: "torch.Tensor", order: int, latest: "list[int]") -> None:
+        self._value, self._order, self._latest = value.detach(), order, latest
+
+    def ready(self) -> bool:
+        """Whether enough later numbers were requested."""
+        return self._latest[0] - self._order >= STEPS_BEHIND
+
+    def value(self) -> float:
+        """The number."""
+        return float(self._value.item())
+
+
+class DeviceAdapter(Adapter):
+    """The HPU of this local rank."""
+
+    kind = "hpu"
+    fp8_by_torchao = False
+
+    def __init__(self, local_rank: int, local_ranks: int) -> None:
+        super().__init__(local_rank, local_ranks)
+        for module, package in (
+            ("habana_frameworks", "habana-torch-plugin, which comes with the Gaudi software"),
+            ("optimum.habana", "optimum-habana"),
+        ):
+            if not _importable(module):
+                raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
+        self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
+        found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
+        if found < local_ranks:
+            raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
+        _habana.adapt_models()
+        self._latest = [0]
+
+    @classmethod
+    def cards(cls) -> list[Card]:
+        """The cards that hl-smi lists, or else those that the kernel lists by PCI id."""
+        if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], columns=1):
+            return [Card(name) for (name,) in rows]
+        found = []
+        for entry in sorted(host.SYS.glob("class/accel/accel[0-9]*")):
+            vendor, device = (
+                kernel_text(entry / f"device/{name}") for name in ("vendor", "device")
+            )
+            if vendor == PCI_VENDOR and (host.DEV / "accel" / entry.name).exists():
+                found.append(Card(GAUDI_MODELS.get(device, "Gaudi of an unknown generation")))
+        return found
+
+    @classmethod
+    def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
+        """As many as HABANA_VISIBLE_MODULES names."""
+        return cards[: len([word for word in wanted.split(",") if word.strip()])]
+
+    @classmethod
+    def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
+        """In the order of the cards' modules, as the Gaudi software assigns them to local ranks.
+
+        HABANA_VISIBLE_MODULES lists the modules that it may use.
+        """
+        by_module = {
+            kernel_number(folder / "device/module_id", -1): folder / "device"
+            for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
+        }
+        by_module.pop(-1, None)
+        modules = parse_list(environment.get(VISIBLE, "")) or sorted(by_module)
+        return [numa_node(by_module[module]) for module in modules if module in by_module]
+
+    @classmethod
+    def refusals(cls, spec: RunSpec) -> Iterator[str]:
+        """Settings of `hpu` that contradict the mode, each other, or the settings of `train`."""
+        hpu, train = spec.settings.hpu, spec.settings.train
+        yield from _wrong_mode(spec.settings)
+        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
+            yield (
+                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
+                f"train.strategy: fast_ddp, not {train.strategy}"
+            )
+        if hpu.fused_adam and train.optimizer != "adamw_torch":
+            yield (
+                f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
+                "set hpu.fused_adam to false"
+            )
+        if bool(hpu.autocast_bf16_ops) != bool(hpu.autocast_fp32_ops):
+            yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
+        if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
+            yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
+        if hpu.minimize_memory and train.precision != "fp8":
+            yield f"hpu.minimize_memory: true needs train.precision: fp8, not {train.precision}"
+
+    @classmethod
+    def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
+        """The mode, which is always set: the software's default has changed from lazy to eager."""
+        return {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
+
+    @classmethod
+    def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
+        """Set what the Gaudi software reads when it is loaded, which importing torch may do; write
+        the lists of operations to `folder`."""
+        hpu = spec.settings.hpu
+        os.environ |= cls.launch_variables(spec, os.environ)
+        if hpu.autocast_bf16_ops:
+            lists = {BF16_OPS: hpu.autocast_bf16_ops, FP32_OPS: hpu.autocast_fp32_ops}
+            for variable, operations in lists.items():
+                path = folder / f"{variable.lower()}.txt"
+                write_text(path, "".join(f"{operation}\n" for operation in operations))
+                os.environ[variable] = str(path)
+        # optimum-habana asks `pip list` for the plugin's version: it must be this interpreter's.
+        bin_folder = str(Path(sys.executable).parent)
+        os.environ["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
+
+    @property
+    def device(self) -> "torch.device":
+        """The HPU; each process owns one, so it has no index."""
+        import torch
+
+        return torch.device("hpu")
+
+    def synchronize(self) -> None:
+        """Submit the collected operations and wait for them."""
+        self.end_of_step()
+        self._hpu.synchronize()
+
+    def memory(self) -> Memory:
+        """InUse and MaxInUse of the allocator's statistics, as optimum-habana reads them."""
+        stats = self._hpu.memory_stats()
+        return Memory(stats["InUse"] / GIB, stats["MaxInUse"] / GIB)
+
+    def reset_peak(self) -> None:
+        """Restart the allocator's peak."""
+        self._hpu.reset_peak_memory_stats()
+
+    def capacity_gib(self) -> float | None:
+        """`Limit` of the allocator's statistics."""
+        limit = self._hpu.memory_stats().get("Limit")
+        return limit / GIB if limit else None
+
+    def energy_counter(self) -> Counter:
+        """Of the HPU alone, without its host."""
+        return gaudi_counter(self.local_rank, self.local_ranks)
+
+    def defer(self, value: "torch.Tensor") -> Behind:
+        """Keep the number on the device until it has certainly been computed."""
+        self._latest[0] += 1
+        return Behind(value, self._latest[0], self._latest)
+
+    def device_model(self) -> str:
+        """The driver's name, such as "GAUDI2"."""
+        return str(self._hpu.get_device_name())
+
+    def driver(self) -> str:
+        """The version that hl-smi prints; empty if it cannot be asked."""
+        rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], columns=1)
+        return rows[0][0].split()[0] if rows else ""
+
+    def exchanged(
+        self, settings: Settings, gradients: "torch.dtype"
+    ) -> tuple["torch.dtype", int | None]:
+        """Fast DDP sends all gradients at once and always in bf16 (optimum-habana's
+        `all_reduce_gradients`); DDP uses the buckets of its setting."""
+        import torch
+
+        if settings.train.strategy == "fast_ddp":
+            return torch.bfloat16, None
+        return gradients, settings.hpu.ddp_bucket_cap_mb
+
+    def training_arguments(
+        self, common: dict[str, Any], settings: Settings, warmup_steps: int
+    ) -> Any:
+        """GaudiTrainingArguments; its own throughput leaves out the same steps as ours.
+
+        Raises DeviceError if the library would train on another device.
+        """
+        try:
+            arguments = _habana.make_arguments(common, settings, warmup_steps)
+        except ValueError as error:
+            raise UnsupportedError(f"optimum-habana refuses the settings: {error}") from error
+        if arguments.device.type != "hpu":
+            raise DeviceError(
+                f"optimum-habana would train on {arguments.device.type}; check that no variable "
+                "ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
+            )
+        return arguments
+
+    def trainer_class(self) -> type[Any]:
+        """GaudiTrainer with corrections."""
+        return _habana.trainer_class()
+
+    def update(self, trainer: Any) -> None:
+        """GaudiTrainer's optimizer step: its own norm, and gradients that keep their memory, which
+        graphs need."""
+        model = trainer.model_wrapped
+        if trainer.FusedNorm is None:
+            trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
+        else:
+            trainer.FusedNorm.clip_norm(model.parameters())
+        trainer.optimizer.step()
+        trainer._zero_model_grad(model)
+
+    def serve(self, model: Any, settings: Settings) -> Any:
+        """The model in the mode `hpu.mode`; in lazy mode its passes are replayed as graphs if
+        `hpu.hpu_graphs_for_inference` asks for it."""
+        precision = settings.train.precision
+        if precision not in ("fp32", "bf16"):
+            raise UnsupportedError(
+                f"train.precision: {precision} is not available on hpu in inference "
+                "(allowed: fp32, bf16)"
+            )
+        placed = model.to(self.device)
+        if settings.hpu.mode == "compile":
+            import torch
+
+            return torch.compile(placed, backend="hpu_backend")
+        graphs = _habana.graphs_for_inference(settings.hpu)
+        return self._hpu.wrap_in_hpu_graph(placed) if graphs else placed
+
+    def end_of_step(self) -> None:
+        """Cut the lazy graph."""
+        if os.environ.get(LAZY_MODE) == "1":
+            importlib.import_module("habana_frameworks.torch.core").mark_step()
+
+
+def gaudi_counter(index: int, devices: int) -> Counter:
+    """The energy counter of Gaudi `index`, from its driver (package pyhlml of the Gaudi software).
+
+    The library numbers cards in its own order. So the energy is unknown if the job has fewer
+    `devices` than the host: nobody can say which cards they are.
+    """
+    try:
+        import pyhlml
+    except (ImportError, OSError):
+        return unknown
+
+    def find() -> Any:
+        pyhlml.hlmlInit()
+        whole = pyhlml.hlmlDeviceGetCount() == devices
+        return pyhlml.hlmlDeviceGetHandleByIndex(index) if whole else None
+
+    def read(handle: Any) -> float:
+        return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) * MJ
+
+    return counter(find, read, Exception)  # the library has no class of its own for its errors
+
+
+def _wrong_mode(settings: Settings) -> Iterator[str]:
+    """Settings that only one mode has."""
+    hpu = settings.hpu
+    wanted = {
+        "hpu.hpu_graphs_for_training: true": (hpu.hpu_graphs_for_training, "lazy"),
+        "hpu.hpu_graphs_for_inference: true": (hpu.hpu_graphs_for_inference, "lazy"),
+        "hpu.pipelining_fwd_bwd: true": (hpu.pipelining_fwd_bwd, "lazy"),
+        "hpu.use_dynamic_shapes: true": (hpu.use_dynamic_shapes, "lazy"),
+        # It packs the gradients by a graph, whatever else is set.
+        "train.strategy: fast_ddp": (settings.train.strategy == "fast_ddp", "lazy"),
+        "hpu.use_compiled_autograd: true": (hpu.use_compiled_autograd, "compile"),
+        "hpu.use_regional_compilation: true": (hpu.use_regional_compilation, "compile"),
+    }
+    for setting, (asked, mode) in wanted.items():
+        if asked and hpu.mode != mode:
+            yield f"{setting} needs hpu.mode: {mode}, not {hpu.mode}"
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

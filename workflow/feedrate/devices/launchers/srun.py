@@ -1,0 +1,100 @@
+"""Several nodes of a Slurm job: srun starts this module on each, which starts torchrun.
+
+The first node hosts the ranks' meeting point. This module says so, because torchrun would compare
+host names, and finds no host if a node's name resolves to its loopback address, as on Debian.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from feedrate.config.settings import RunSpec
+from feedrate.core import slurm
+from feedrate.devices.base import DeviceError
+from feedrate.devices.launch import Parts
+
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Below the ports that Linux gives to clients (32768 and up)."""
+WAIT_S = 600
+"""How long a node waits for the others, which may have to fetch an image first."""
+
+
+class Meeting(NamedTuple):
+    """Where the nodes of a job find each other."""
+
+    job: str
+    host: str
+    port: int
+
+
+def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
+    """One torchrun on each node. The step takes all that the job has on its nodes and binds
+    nothing: each rank finds its own share there."""
+    where = meeting(spec.nodes)
+    outside = [
+        *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),
+        *("--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
+    ]
+    inside = [
+        *(python, "-m", "feedrate.devices.launchers.srun", f"--nnodes={spec.nodes}"),
+        *(f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d"),
+        *(f"--rdzv_endpoint={where.host}:{where.port}", f"--rdzv_id={where.job}"),
+        *("--module", "--", *module),
+    ]
+    return Parts(outside, inside)
+
+
+def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
+    """The meeting point on the first node of this Slurm job.
+
+    Raises DeviceError if there is no such job, or if it does not have `nodes` nodes.
+    """
+    # Of Slurm's variables only this one survives Snakemake's job step; scontrol knows the rest.
+    job = environment.get(slurm.JOB_ID, "")
+    if not job.isdigit():
+        raise DeviceError(
+            f"launcher: srun starts {nodes} nodes of a Slurm job, and this is none "
+            f"({slurm.JOB_ID} is not set): use a profile with Slurm, or start it inside salloc or "
+            "sbatch"
+        )
+    listed = _field("NodeList", _scontrol("show", "job", job))
+    hosts = _scontrol("show", "hostnames", listed).split()
+    if len(hosts) != nodes:
+        raise DeviceError(
+            f"the job asked for {nodes} nodes and got {len(hosts)} ({listed}), Slurm job {job}"
+        )
+    address = _field("NodeAddr", _scontrol("show", "node", hosts[0]))
+    return Meeting(job, address, FIRST_PORT + int(job) % PORTS)
+
+
+def _scontrol(*arguments: str) -> str:
+    """The answer of scontrol. Raises DeviceError."""
+    if shutil.which("scontrol") is None:
+        raise DeviceError("launcher: srun needs Slurm, and scontrol is not installed here")
+    try:
+        return slurm.ask("scontrol", *arguments)
+    except slurm.SlurmError as error:
+        raise DeviceError(f"scontrol {' '.join(arguments)}: {error}") from None
+
+
+def _field(name: str, text: str) -> str:
+    """The value of `name=value` in scontrol's answer. Raises DeviceError if there is none."""
+    found = re.search(rf"(?:^|\s){name}=(\S+)", text)
+    if found is None or found[1] == "(null)":
+        raise DeviceError(f"scontrol reports no {name}: {' '.join(text.split())[:200]}")
+    return found[1]
+
+
+def main() -> None:
+    """Run torchrun for this node; the arguments are torchrun's."""
+    from torch.distributed.run import main as torchrun  # heavy
+
+    first = os.environ["SLURM_NODEID"] == "0"
+    torchrun([f"--rdzv_conf=is_host={int(first)},read_timeout={WAIT_S}", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
