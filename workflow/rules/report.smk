@@ -5,62 +5,43 @@ There is one rule for each kind of table and figure, because a rule has one capt
 
 CAPTIONS = "../../report/captions"
 
-for caption, names in VIEW.captions("tables"):
-
-    rule:
-        name:
-            caption.replace("table", "tabulate", 1)
-        input:
-            lambda wc: VIEW.inputs_of(wc.study, VIEW.table(wc.study, wc.table)),
-        output:
-            report(
-                paths.TABLE,
-                caption=f"{CAPTIONS}/{caption}.rst",
-                category="Tables",
-                subcategory="{study}",
-                labels={"table": "{table}"},
-            ),
-        log:
-            f"{paths.LOGS}/tabulate/{{study}}.{{table}}.log",
-        wildcard_constraints:
-            table=names,
-        localrule: SHORT_IS_LOCAL
-        conda:
-            "../../envs/report.yaml"
-        params:
-            table=lambda wc: VIEW.tabulating(wc.study, wc.table),
-        shell:
-            "python -m feedrate.report.table --settings {params.table[settings]:q} "
-            "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
+PAGES = (("table", "tabulate", paths.TABLE), ("figure", "plot", paths.FIGURE))
 
 
-for caption, names in VIEW.captions("figures"):
+def page_of(wildcards):
+    """The study, the part (table or figure) and the name of the page that wildcards name."""
+    part = "table" if "table" in wildcards.keys() else "figure"
+    return wildcards.study, part, getattr(wildcards, part)
 
-    rule:
-        name:
-            caption.replace("figure", "plot", 1)
-        input:
-            lambda wc: VIEW.inputs_of(wc.study, VIEW.figure(wc.study, wc.figure)),
-        output:
-            report(
-                paths.FIGURE,
-                caption=f"{CAPTIONS}/{caption}.rst",
-                category="Figures",
-                subcategory="{study}",
-                labels={"figure": "{figure}"},
-            ),
-        log:
-            f"{paths.LOGS}/plot/{{study}}.{{figure}}.log",
-        wildcard_constraints:
-            figure=names,
-        localrule: SHORT_IS_LOCAL
-        conda:
-            "../../envs/report.yaml"
-        params:
-            figure=lambda wc: VIEW.plotting(wc.study, wc.figure),
-        shell:
-            "python -m feedrate.report.figure --settings {params.figure[settings]:q} "
-            "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
+
+for part, verb, path in PAGES:
+    for caption, names in VIEW.captions(f"{part}s"):
+
+        rule:
+            name:
+                caption.replace(part, verb, 1)
+            input:
+                lambda wc: VIEW.inputs_of(*page_of(wc)),
+            output:
+                report(
+                    path,
+                    caption=f"{CAPTIONS}/{caption}.rst",
+                    category=f"{part.title()}s",
+                    subcategory="{study}",
+                    labels={part: f"{{{part}}}"},
+                ),
+            log:
+                f"{paths.LOGS}/{verb}/{{study}}.{{{part}}}.log",
+            wildcard_constraints:
+                **{part: names},
+            localrule: SHORT_IS_LOCAL
+            conda:
+                "../../envs/report.yaml"
+            params:
+                page=lambda wc: VIEW.rendering(*page_of(wc)),
+            shell:
+                "python -m feedrate.report.render --settings {params.page[settings]:q} "
+                "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
 
 
 rule write_overview:

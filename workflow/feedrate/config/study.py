@@ -8,6 +8,10 @@ from msgspec import Meta
 from feedrate.config.base import Count, Level, Name, Positive, Strict
 from feedrate.config.inference import Task
 from feedrate.config.settings import Settings, StudyProtocol
+from feedrate.core.plugins import names
+
+TABLES, FIGURES = "feedrate.report.tables", "feedrate.report.figures"
+"""The packages of the kinds of tables and figures, which are listed and not imported."""
 
 Bundle = dict[str, Level | list[str]]
 """Settings, as `loader.workers`, with their values."""
@@ -91,22 +95,12 @@ class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Literal[
-        "published",
-        "cells",
-        "training",
-        "latency",
-        "quality",
-        "equal",
-        "largest",
-        "scaling",
-        "speedup",
-        "claims",
-        "ceilings",
-        "fit",
-        "editions",
-        "winoground",
-        "data",
+    kind: Annotated[
+        str,
+        Meta(
+            description="A file in workflow/feedrate/report/tables, without .py.",
+            extra_json_schema={"enum": list(names(TABLES))},
+        ),
     ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
@@ -123,19 +117,12 @@ class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Literal[
-        "answer",
-        "gain",
-        "ladder",
-        "latency",
-        "throughput",
-        "reach",
-        "step_time",
-        "speedup",
-        "fit",
-        "loss",
-        "steps",
-        "warmup",
+    kind: Annotated[
+        str,
+        Meta(
+            description="A file in workflow/feedrate/report/figures, without .py.",
+            extra_json_schema={"enum": list(names(FIGURES))},
+        ),
     ]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]

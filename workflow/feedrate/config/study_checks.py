@@ -9,7 +9,7 @@ from feedrate.config.devices import Device
 from feedrate.config.levels import adapt_keys, adapted, all_settings, level_settings, setting_type
 from feedrate.config.load import Findings, numbered, parse_level, problems
 from feedrate.config.settings import Settings, StudyProtocol
-from feedrate.config.study import Bundle, Factor, Figure, Study, Table
+from feedrate.config.study import FIGURES, TABLES, Bundle, Factor, Figure, Study, Table
 from feedrate.core import plugins
 
 KINDS = plugins.names("feedrate.devices.kinds")
@@ -50,8 +50,12 @@ def check_study(
         for number, file in enumerate(getattr(study, part)):
             found.known(f"{part}[{number}]", file, files, "files in config/published")
         found.unique(numbered(f"{part}[{{}}]", getattr(study, part)))
-    for part, entries in (("tables", study.tables), ("figures", study.figures)):
+    parts: dict[str, Sequence[Table | Figure]] = {TABLES: study.tables, FIGURES: study.figures}
+    for package, entries in parts.items():
+        part = package.rpartition(".")[2]
         found.unique(numbered(f"{part}[{{}}].name", [entry.name for entry in entries]))
+        for number, entry in enumerate(entries):
+            found.known(f"{part}[{number}].kind", entry.kind, plugins.names(package), "allowed")
     for number, table in enumerate(study.tables):
         for index, column in enumerate(table.columns):
             _check_levels(found, f"tables[{number}].columns[{index}]", column, levels)

@@ -65,8 +65,8 @@ CODE = {
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
     "merged": Code(("results/merge.py",)),
-    "table": Code(("report/table.py",)),
-    "figure": Code(("report/figure.py",)),
+    # Of a table or figure; the file of its kind is added, so that an edit reruns that kind alone.
+    "page": Code(("report/render.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }

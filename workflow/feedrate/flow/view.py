@@ -14,15 +14,13 @@ import msgspec
 from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
 from feedrate.config.settings import RunSpec
-from feedrate.config.study import Figure, Table
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
 from feedrate.flow import digests, inputs
 from feedrate.flow.inputs import Inputs
 from feedrate.flow.runs import Attempts, Resources, Scored
-from feedrate.report import settings as report
-from feedrate.report.settings import card_settings, place
+from feedrate.report import params as report
 from feedrate.results import settings as results
 
 KEPT = Path(".snakemake/feedrate")
@@ -43,7 +41,7 @@ class PlanView:
         self.inputs = Inputs(self._plan, self._cache)
         self.resources = Resources(project)
         self._attempts = Attempts()
-        self._sources: dict[str, str] = {}
+        self._sources: dict[tuple[str, ...], str] = {}
         self.scored = Scored(project, self._plan, self._attempts, self._params)
 
     # Targets
@@ -77,17 +75,10 @@ class PlanView:
                 names.setdefault(page.caption, {})[re.escape(page.name)] = None
         return [(caption, "|".join(found)) for caption, found in names.items()]
 
-    def inputs_of(self, study: str, page: Table | Figure) -> list[str]:
+    def inputs_of(self, study: str, part: report.Part, name: str) -> list[str]:
         """The files that a table or figure is made from."""
-        return report.inputs_of(page.kind, study, self.project.config.dataset)
-
-    def table(self, study: str, name: str) -> Table:
-        """A table of a study, by name."""
-        return next(t for t in self.project.studies[study].tables if t.name == name)
-
-    def figure(self, study: str, name: str) -> Figure:
-        """A figure of a study, by name."""
-        return next(f for f in self.project.studies[study].figures if f.name == name)
+        kind = report.find_page(self.project, study, part, name).kind
+        return report.inputs_of(part, kind, study, self.project.config.dataset)
 
     # Params of data and training
 
@@ -166,7 +157,7 @@ class PlanView:
         """What a model's card says beside its record and its scores."""
         spec = self._plan.runs[study, device, cell, int(repeat)]
         return {
-            **self._params(card_settings(self.project, spec), "card"),
+            **self._params(report.card_settings(self.project, spec), "card"),
             "model": _of_run(paths.MODEL, spec),
             "record": _of_run(paths.RECORD, spec),
             "parser": self.parsing(device)["source"],
@@ -175,7 +166,7 @@ class PlanView:
     def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """Where a model is pushed."""
         spec = self._plan.runs[study, device, cell, int(repeat)]
-        settings = {"repository": self.project.config.push_to_hub, "place": place(spec)}
+        settings = {"repository": self.project.config.push_to_hub, "place": report.place(spec)}
         return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
 
     # Params of results
@@ -223,23 +214,25 @@ class PlanView:
 
     # Params of the report
 
-    def tabulating(self, study: str, table: str) -> Params:
-        """What a table shows beside results."""
-        return self._params(report.table_settings(self.project, study, table), "table")
-
-    def plotting(self, study: str, figure: str) -> Params:
-        """What a figure shows beside results."""
-        return self._params(report.figure_settings(self.project, study, figure), "figure")
+    def rendering(self, study: str, part: report.Part, name: str) -> Params:
+        """The settings of a table or figure; its code is the program and the file of its kind."""
+        kind = report.find_page(self.project, study, part, name).kind
+        settings = report.page_settings(self.project, study, part, name)
+        return self._params(settings, "page", f"report/{part}s/{kind}.py")
 
     def overview(self) -> Params:
         """What the first page shows beside results."""
         return self._params(report.overview_settings(self.project, self._plan), "overview")
 
-    def _params(self, settings: dict[str, Any], code: str) -> Params:
-        if code not in self._sources:
-            self._sources[code] = digests.source_digest(self._cache, digests.CODE[code])
+    def _params(self, settings: dict[str, Any], code: str, *programs: str) -> Params:
+        """`settings` with the digest of a kind of job's code and of further `programs`."""
+        key = (code, *programs)
+        if key not in self._sources:
+            entry = digests.CODE[code]
+            entry = entry._replace(programs=entry.programs + programs)
+            self._sources[key] = digests.source_digest(self._cache, entry)
             self._cache.save()
-        return {"settings": settings, "source": self._sources[code]}
+        return {"settings": settings, "source": self._sources[key]}
 
     def _runs(self, study: str, device: str) -> list[RunSpec]:
         return [spec for spec in self._plan.of_study(study) if spec.device == device]

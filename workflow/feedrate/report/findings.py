@@ -1,141 +1,54 @@
-"""What the numbers say, in sentences: every one is made from result rows."""
+"""The findings below a study's answer: sentences made from its result rows."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from statistics import mean, median
+from typing import NamedTuple
 
-from feedrate.config.base import level_text
-from feedrate.report import qualities, sentences, text
-from feedrate.report.gains import baseline_for, elsewhere, ran_out, reached
-from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups
+from feedrate.config.base import Level, level_text
+from feedrate.jobs.ladder import NOT_TRIED
+from feedrate.report import text
+from feedrate.report.answers import is_about_quality, ladder_factor, recommendation
+from feedrate.report.lines import level_key, notable, published_rates, recommended_cell
+from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
-from feedrate.report.sentences import beside_published, loaders_alone, quickest_and_busiest
-from feedrate.report.settings import StudySettings
-from feedrate.results.settings import WORKERS
+from feedrate.results.loader_model import POOR_FIT
+from feedrate.results.settings import DECODE, WORKERS
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer for one device: a headline, and the numbers behind it."""
-
-    headline: str
-    detail: str
-    found: bool
-
-
-@dataclass(frozen=True)
-class Point:
-    """A finding: what it is about, and the sentence."""
+class Finding(NamedTuple):
+    """A subject and a sentence; without a sentence there is no finding."""
 
     lead: str
-    said: str
+    text: str
 
 
-_MEANING = {
-    "input-bound": "It is input-bound there: loading holds it back.",
-    "compute-bound": "It is compute-bound there: faster loading would gain little.",
-    "memory-pressed": "Its memory is nearly full there.",
-    "communication-bound": "It is communication-bound there: the ranks wait for each other.",
-}
-"""What a verdict means for who uses the setting."""
-
-
-def answer(
-    settings: StudySettings,
-    cells: Sequence[CellRow],
-    device: str,
-    scores: Sequence[QualityRow] = (),
-) -> Answer:
-    """Which setting to use on a device, and what it gains; in a study of quality, what training
-    adds."""
-    label = settings.label(device)
-    if climbed := _climbed(settings):
-        headline, detail = reached(settings, cells, climbed, device)
-        return Answer(f"{label}: {headline}", detail, bool(detail))
-    mine = [c for c in cells if c.device == device and c.status != "unsupported"]
-    good = [c for c in mine if c.status == "ok"]
-    asked = _asks_for_quality(settings)
-    gained = qualities.headline(scores, device, settings.baseline) if asked else ""
-    if gained:
-        return Answer(f"{label}: {gained}.", _rates(settings, good), True)
-    best = _recommended(settings, cells, device)
-    if best is None:
-        if good and settings.task == "inference":
-            headline, detail = quickest_and_busiest(settings, good)
-            return Answer(f"{label}: {headline}.", detail, True)
-        if len(mine) == len(good) == 1:
-            return _only(settings, good[0])
-        if good:
-            return Answer(f"{label}: no setting is recommended.", _rates(settings, good), True)
-        return Answer(f"{label}: no answer yet.", _no_answer(cells, device), False)
-    labels = {name: factor_label(settings, name) for name in settings.factors}
-    use = text.levels_text(told(settings, best.levels), labels)
-    return Answer(f"{label}: use {use}.", _detail(settings, best), True)
-
-
-def _only(settings: StudySettings, cell: CellRow) -> Answer:
-    """Of a device with one setting only: its rate, since there is nothing to choose."""
-    said = f"{text.levels_text(cell.levels)} is the only setting, so there is none to choose."
-    headline = f"{settings.label(cell.device)} trains {text.rate(cell.samples_per_s)}."
-    return Answer(headline, f"{said} {_MEANING.get(cell.verdict, '')}".strip(), True)
-
-
-def _climbed(settings: StudySettings) -> str | None:
-    """The factor whose largest level is the study's question; None where it asks another."""
-    tables = [table.factor for table in settings.tables if table.kind == "largest"]
-    return next((factor for factor in tables if factor in settings.ladder), None)
-
-
-def points(
-    settings: StudySettings,
+def findings(
+    study: StudySettings,
     cells: Sequence[CellRow],
     fits: Sequence[FitRow],
     claims: Sequence[ClaimRow],
     scores: Sequence[QualityRow] = (),
-) -> list[Point]:
-    """The findings below the answer."""
-    found = [Point(*point) for point in qualities.points(cells, scores)]
-    for device in settings.measured:
-        mine = [cell for cell in cells if cell.device == device and cell.status == "ok"]
-        best = _recommended(settings, cells, device)
-        label = settings.label(device)
-        where = f" ({label})" if len(settings.measured) > 1 else ""
-        if best and best.recommendation and not _climbed(settings):
-            found.append(Point(f"Why this one{where}", best.recommendation))
-        more = {"Out of memory": ran_out(settings, cells, device)}
-        if not _asks_for_quality(settings):
-            more["How fast a batch is ready"] = loaders_alone(settings, mine)
-            more["Fastest elsewhere"] = elsewhere(settings, cells, device)
-        found += [Point(f"{lead}{where}", said) for lead, said in more.items() if said]
-        found += _limits(settings, mine, where)
-        found += _noise(settings, mine, where)
-        beside = " ".join(beside_published(settings, mine, device))
-        found += [Point(f"Beside the published devices{where}", beside)] if beside else []
-    learnt = [*sentences.taught(settings, fits), *sentences.checked(claims)]
-    return found + [Point(*one) for one in learnt]
+) -> list[Finding]:
+    """All findings of a study, in the order of the page."""
+    found = [*_quality(cells), _scoring_cost(scores)]
+    for device in study.measured:
+        where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
+        of_device = _of_device(study, cells, device)
+        found += [Finding(lead + where, sentence) for lead, sentence in of_device]
+    found += [*_fits(study, fits), _claims(claims)]
+    return [finding for finding in found if finding.text]
 
 
-def _asks_for_quality(settings: StudySettings) -> bool:
-    """Whether the study's picture is what training adds, and not a setting to use."""
-    kinds = {figure.kind for figure in settings.figures}
-    return "gain" in kinds and "answer" not in kinds
-
-
-def _recommended(settings: StudySettings, cells: Sequence[CellRow], device: str) -> CellRow | None:
-    """The setting to use on a device; none where nobody asks for speed alone."""
-    other = settings.task == "inference" or _asks_for_quality(settings)
-    return None if other else recommended_cell(settings, cells, device)
-
-
-def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:
+def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     """Cells that were tried and have no number, or lost some of their runs.
 
-    Where a study climbs until memory is full, to run out of it is no failure.
+    Running out of memory is no failure in a study with a memory ladder.
     """
     found = []
     for cell in cells:
-        if settings.ladder and cell.status == "out_of_memory":
+        if study.ladder and cell.status == "out_of_memory":
             continue
-        name = f"{settings.label(cell.device)}, {text.levels_text(told(settings, cell.levels))}"
+        name = f"{study.label(cell.device)}, {_name(study, cell)}"
         if cell.status not in ("ok", "unsupported"):
             found.append(f"{name}: {text.STATUS_WORDS[cell.status]}. {cell.cause}".strip())
         elif cell.status == "ok" and cell.ok_runs < cell.runs:
@@ -144,48 +57,113 @@ def failures(settings: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     return found
 
 
-def _rates(settings: StudySettings, cells: Sequence[CellRow]) -> str:
-    rates = (
-        f"{text.levels_text(told(settings, cell.levels))}: {text.rate(cell.samples_per_s)}"
-        for cell in cells
+def _of_device(
+    study: StudySettings, cells: Sequence[CellRow], device: str
+) -> list[tuple[str, str]]:
+    good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
+    best = None if ladder_factor(study) else recommendation(study, cells, device)
+    found = [
+        ("Why this setting", best.recommendation if best else ""),
+        ("Out of memory", _out_of_memory(study, cells, device)),
+    ]
+    if not is_about_quality(study):
+        found += [
+            ("Loader-only throughput", _loader_rates(study, good)),
+            ("Other recommendations", _other_recommendations(study, cells, device)),
+        ]
+    return [
+        *found,
+        ("What limits each setting", _limits(study, good)),
+        ("Noise", _noise(study, good)),
+        ("Compared with published numbers", _published(study, good, device)),
+    ]
+
+
+def _name(study: StudySettings, cell: CellRow) -> str:
+    return text.levels_text(notable(study, cell.levels))
+
+
+# Quality
+
+
+def _quality(cells: Iterable[CellRow]) -> list[Finding]:
+    compared = [cell for cell in cells if cell.loss_shift is not None]
+    other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
+    departs = "from the baseline's by more than the effect of seeds"
+    if other:
+        return [Finding("Different quality", f"The loss of {other} differs {departs}.")]
+    if compared:
+        count = text.count(len(compared), "setting")
+        return [Finding("Equal quality", f"No loss differs {departs} ({count} compared).")]
+    return []
+
+
+def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
+    took = {(r.device, r.cell, r.repeat): r.job_s for r in scores if r.status == "ok" and r.job_s}
+    if not took:
+        return Finding("Cost of scoring", "")
+    mean_s = mean(one or 0.0 for one in took.values())
+    return Finding(
+        "Cost of scoring",
+        f"Scoring a model before and after training takes {text.seconds(mean_s)} on average "
+        f"({text.count(len(took), 'model')}).",
     )
-    return "; ".join(rates) + "."
 
 
-def _no_answer(cells: Sequence[CellRow], device: str) -> str:
-    mine = [cell for cell in cells if cell.device == device]
-    tried = [cell for cell in mine if cell.status != "unsupported"]
-    if tried:
-        return f"None of {text.count(len(tried), 'cell')} ended well; the causes stand above."
-    if mine:
-        return f"It supports no cell of the study. {next(iter(unsupported_groups(mine)))}"
-    return "No cell was run on it."
+# Cells of a device
 
 
-def _detail(settings: StudySettings, best: CellRow) -> str:
-    interval = text.interval(best.ci_low, best.ci_high)
-    alone = " (a single run, so no interval)" if best.ok_runs == 1 else ""
-    spread = f" (interval {interval})" if interval else alone
-    rate = f"It trains {text.rate(best.samples_per_s)}{spread}{_gain(settings, best)}."
-    return f"{rate} {_MEANING.get(best.verdict, '')}".strip()
+def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+    """How many cells of a ladder ran out of memory, and how many were skipped because of that."""
+    mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
+    if not (mine and study.ladder):
+        return ""
+    skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
+    more = f"; {skipped} that need at least as much were skipped" if skipped else ""
+    return f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result{more}."
 
 
-def _gain(settings: StudySettings, best: CellRow) -> str:
-    baseline = baseline_for(settings, best.levels)
-    if best.levels == baseline:
-        return "; it is the baseline, and no setting is measurably faster"
-    apart = {k: v for k, v in baseline.items() if k in settings.within or best.levels[k] != v}
-    base = text.levels_text(apart)
-    if best.speedup is None:
-        return f"; there is no number for the baseline ({base}) to compare with"
-    low, high = best.speedup_ci_low, best.speedup_ci_high
-    interval = f" ({text.ratio_interval(low, high)})" if low is not None else ""
-    same = low is not None and high is not None and low <= 1 <= high
-    noise = ", which is within noise" if same else ""
-    return f", {text.ratio(best.speedup)}{interval} the rate with {base}{noise}"
+def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    """The loader-only throughput of each decode path, where a study compares several; else empty.
+
+    Only cells with as many workers as the baseline are compared.
+    """
+    factors = {factor.sets: name for name, factor in study.factors.items()}
+    if DECODE not in factors:
+        return ""
+    workers = factors.get(WORKERS, "")
+    rates: dict[str, float] = {}
+    base: float | None = None
+    for cell in cells:
+        rate, count = cell.loader_samples_per_s, cell.levels.get(workers)
+        if rate and count == study.baseline.get(workers):
+            others = {name: v for name, v in cell.levels.items() if name != workers}
+            rates[text.levels_text(notable(study, others)) or "the baseline"] = rate
+            base = rate if cell.levels == study.baseline else base
+    if len(rates) < 2 or base is None:
+        return ""
+    listed = text.listed(
+        f"{name} {text.number(rate, 3)} samples/s ({text.TIMES}{text.number(rate / base, 3)})"
+        for name, rate in rates.items()
+    )
+    models = [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]
+    model = (
+        f" Model-only throughput is {text.number(median(models), 3)} samples/s." if models else ""
+    )
+    alike = f"With {workers} = {study.baseline[workers]}: " if workers else ""
+    return f"{alike}{listed}.{model}"
 
 
-def _limits(settings: StudySettings, cells: Sequence[CellRow], where: str) -> list[Point]:
+def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+    """The recommended cells at the other levels of factors that no comparison crosses."""
+    best = recommended_cell(study, cells, device)
+    others = [c for c in cells if c.device == device and c.recommended and c is not best]
+    if best is None or not others or not study.within:
+        return ""
+    return "; ".join(f"{_name(study, c)}, {text.rate(c.samples_per_s)}" for c in others) + "."
+
+
+def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
     groups: dict[str, list[CellRow]] = {}
     for cell in cells:
         if cell.verdict:
@@ -194,40 +172,151 @@ def _limits(settings: StudySettings, cells: Sequence[CellRow], where: str) -> li
     for verdict, group in groups.items():
         waits = [c.data_wait_share for c in group if c.data_wait_share is not None]
         bound = "up to " if len(waits) > 1 else ""
-        said = f" (waiting {bound}{text.share(max(waits))} of the time)" if waits else ""
+        wait = f" (waiting for data {bound}{text.share(max(waits))} of the time)" if waits else ""
         verb = "is" if len(group) == 1 else "are"
-        name = "held back by no single thing" if verdict == "mixed" else verdict
-        parts.append(f"{_names(settings, group)} {verb} {name}{said}")
-    return [Point(f"What limits each setting{where}", "; ".join(parts) + ".")] if parts else []
+        words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
+        parts.append(f"{_group_name(study, group)} {verb} {words.get(verdict, verdict)}{wait}")
+    return "; ".join(parts) + "." if parts else ""
 
 
-def _names(settings: StudySettings, cells: Sequence[CellRow]) -> str:
-    """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor stand
-    together, whichever makes the fewest groups."""
+def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
+    grouped, by the factor that makes the fewest groups."""
 
     def grouped(factor: str) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}
         for cell in cells:
-            others = {name: level for name, level in cell.levels.items() if name != factor}
-            rest = text.levels_text(told(settings, others))
+            others: dict[str, Level] = {k: v for k, v in cell.levels.items() if k != factor}
+            rest = text.levels_text(notable(study, others))
             groups.setdefault(rest, []).append(level_text(cell.levels[factor]))
         return groups
 
-    workers = next((n for n, f in settings.factors.items() if f.sets == WORKERS), None)
-    factor = min(settings.factors, key=lambda name: (len(grouped(name)), name != workers))
+    workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
+    factor = min(study.factors, key=lambda name: (len(grouped(name)), name != workers))
     return "; ".join(
         f"{rest}{' with ' * bool(rest)}{factor} = {text.listed(levels)}"
         for rest, levels in grouped(factor).items()
     )
 
 
-def _noise(settings: StudySettings, cells: Sequence[CellRow], where: str) -> list[Point]:
-    noisy = [
-        f"{text.levels_text(told(settings, cell.levels))} ({text.share(cell.spread)})"
-        for cell in cells
-        if cell.noisy
-    ]
+def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    noisy = [f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in cells if cell.noisy]
     if not noisy:
-        return []
-    said = f"the repeats differ widely at {text.listed(noisy)}; smaller gaps there say nothing."
-    return [Point(f"Noise{where}", said[0].upper() + said[1:])]
+        return ""
+    return (
+        f"The repeats differ widely at {text.listed(noisy)}; smaller differences between settings "
+        "are not significant there."
+    )
+
+
+# Published numbers, the loader model, and claims
+
+
+def _published(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+    """Measured and published numbers: rates for the same device, otherwise the ratios that the
+    same change of settings brings; and the differences between the runs."""
+    ours = {level_key(cell.levels): cell for cell in cells if cell.samples_per_s}
+    found = [_same_device(study, ours, device), _same_change(study, ours, device)]
+    return " ".join(filter(None, [*found, _differences(study, device) if any(found) else ""]))
+
+
+def _same_device(study: StudySettings, ours: dict[str, CellRow], device: str) -> str:
+    known = published_rates(study)
+    keys = [key for key in ours if (device, key) in known]
+    if not keys:
+        return ""
+    key = max(keys, key=lambda key: known[device, key].value)
+    rate, theirs = ours[key].samples_per_s or 0.0, known[device, key].value
+    return (
+        f"Published for {study.label(device)} with {_name(study, ours[key])}: "
+        f"{text.exact(theirs)} samples/s. Measured here: {text.rate(rate)} "
+        f"({text.ratio(rate / theirs)})."
+    )
+
+
+def _same_change(study: StudySettings, ours: dict[str, CellRow], device: str) -> str:
+    known, base = published_rates(study), level_key(study.baseline)
+    devices = {key: [d for d, k in known if k == key and (d, base) in known] for key in ours}
+    keys = [key for key in ours if key != base and devices[key] and ours[key].speedup]
+    if not keys:
+        return ""
+    key = max(keys, key=lambda key: (len(devices[key]), ours[key].speedup or 0.0))
+    theirs = text.listed(
+        f"{text.ratio(known[d, key].value / known[d, base].value)} on {study.label(d)}"
+        for d in devices[key]
+    )
+    start = text.levels_text(notable(study, study.baseline))
+    return (
+        f"From {start} to {_name(study, ours[key])}, throughput changes by "
+        f"{text.ratio(ours[key].speedup)} on {study.label(device)} here. Published: {theirs}."
+    )
+
+
+def _differences(study: StudySettings, device: str) -> str:
+    """How our runs differ from the published ones, so that nobody compares rates blindly."""
+    setup, first = study.setups.get(device), next(iter(published_rates(study).values()), None)
+    if not setup or not first:
+        return ""
+    if (setup.size, setup.count, setup.batch_size) == (study.size, first.count, first.batch_size):
+        return ""
+    return (
+        f"Compare ratios, not rates: the published runs trained {setup.model} {study.size} on "
+        f"{text.count(first.count, 'device')} with batch {first.batch_size}; here "
+        f"{study.label(device)} trained {setup.model} {setup.size} on "
+        f"{text.count(setup.count, 'device')} with batch {setup.batch_size}, {setup.precision}."
+    )
+
+
+def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
+    """What the loader model says about the published numbers, and about ours."""
+    published = [fit for fit in fits if fit.origin != "here"]
+    fewest: dict[str, int] = {}
+    for fit in published:
+        if fit.bound == "compute" and fit.loader_workers is not None:
+            name = fit.called(study.label(fit.device))
+            fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
+    names: dict[int, list[str]] = {}
+    for name, workers in fewest.items():
+        names.setdefault(workers, []).append(name)
+    parts = [
+        f"{text.listed(group)} {'look' if len(group) > 1 else 'looks'} compute-bound from "
+        f"{text.count(workers, 'worker')} on."
+        for workers, group in names.items()
+    ]
+    parts += dict.fromkeys(fit.across_devices for fit in published if fit.across_devices)
+    ours: dict[str, FitRow] = {}  # the first fit of each device: its cells are like the baseline
+    for fit in fits:
+        if fit.origin == "here" and fit.reading:
+            ours.setdefault(fit.device, fit)
+    return [
+        Finding("Published numbers", " ".join(parts)),
+        *(Finding("Measured numbers", _reading(study, fit)) for fit in ours.values()),
+    ]
+
+
+def _reading(study: StudySettings, fit: FitRow) -> str:
+    """The reading of a fit, unless its error is so large that it would mislead."""
+    if fit.max_error is None or fit.max_error <= POOR_FIT:
+        return fit.reading
+    return (
+        f"On {fit.called(study.label(fit.device))} the model with two constants, which explains "
+        f"the published numbers, has an error of up to {text.share(fit.max_error)}: another effect "
+        "matters there, such as CPU cores that workers and training share."
+    )
+
+
+def _claims(claims: Sequence[ClaimRow]) -> Finding:
+    """How many claims of the source agree with its own table, and how many hold here."""
+    if not claims:
+        return Finding("Claims", "")
+    printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
+    agree = sum(claim.published_verdict == "consistent" for claim in printed)
+    verdicts = [claim.verdict for claim in claims]
+    held, refuted = verdicts.count("holds"), verdicts.count("does not")
+    unknown = len(verdicts) - held - refuted
+    source = f"Printed ratios that agree with the source's table: {agree} of {len(printed)}. "
+    here = (
+        f"Claims that hold here: {held} of {len(verdicts)}; that do not: {refuted}; "
+        f"without data here: {unknown}."
+    )
+    return Finding("Claims", source * bool(printed) + here)

@@ -1,12 +1,13 @@
-"""HTML made from text: every text is escaped, once, where it enters."""
+"""HTML made from text: every text is escaped once, when it becomes markup."""
 
+import functools
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from feedrate.config.load import ConfigError
-
-# The look of tables and of the article; every rule stays inside `.feedrate`.
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import Inputs
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
@@ -29,7 +30,8 @@ STYLE = """
 .feedrate code::before,.feedrate code::after{content:none}
 .feedrate small{display:block;font-size:.88em;line-height:1.35;color:var(--soft);font-weight:400}
 .feedrate .kicker{margin:0;color:var(--soft);font-size:.9rem}
-.feedrate .answer{margin:1rem 0;padding:.9rem 1.1rem;border-left:6px solid var(--blue);
+.feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;
+ border-left:6px solid var(--blue);
  background:#eef5fa}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
@@ -77,7 +79,8 @@ STYLE = """
  .feedrate nav{display:none}
 }
 """
-
+"""The style of tables and of the overview. Every rule applies inside `.feedrate` only: Snakemake's
+report shows these pages inside its own."""
 
 _OPEN, _CLOSE = '<main class="feedrate">', "</main>"
 
@@ -89,12 +92,12 @@ class Markup(str):
 
 
 def el(name: str, *content: str | None, **attributes: str) -> Markup:
-    """An element; plain texts in it are escaped, and `class_` stands for class."""
+    """An element; plain texts in it are escaped, and `class_` sets its class."""
     return Markup(f"{void(name, **attributes)}{join(*content)}</{name}>")
 
 
 def void(name: str, **attributes: str) -> Markup:
-    """An opening tag alone, as for an image."""
+    """An element without content, such as an image."""
     opening = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
         for key, value in attributes.items()
@@ -104,7 +107,7 @@ def void(name: str, **attributes: str) -> Markup:
 
 
 def join(*content: str | None) -> Markup:
-    """Pieces of text and HTML, one after the other."""
+    """Pieces of text and HTML as one piece of HTML."""
     return Markup("".join(p if isinstance(p, Markup) else html.escape(p) for p in content if p))
 
 
@@ -114,46 +117,46 @@ def small(text: str) -> Markup:
 
 
 def word(text: str) -> Markup:
-    """What stands in a cell in place of a number: failed, out of memory, /, a dash."""
+    """The text in place of a number: failed, out of memory, /, a dash."""
     return el("span", text, class_="word" if text[:1].isalpha() else "")
 
 
 def link(text: str, address: str) -> Markup:
-    """A link to a page on the web; any other address is only written."""
+    """A link to a web page; without one, the text alone."""
     if not address.startswith(("https://", "http://")):
         return join(text)
     return el("a", text, href=address, rel="noreferrer")
 
 
 def row(cells: Sequence[str | None], class_: str = "") -> Markup:
-    """A row of a table; its first cell is its heading."""
+    """A row of a table; the first cell is its heading."""
     first, *others = cells
     return el("tr", el("th", first, scope="row"), *(el("td", c) for c in others), class_=class_)
 
 
 def wide_row(heading: str, content: str, columns: int) -> Markup:
-    """A row whose second cell runs over the rest of its `columns`."""
+    """A row whose second cell spans the rest of its `columns`."""
     span = str(columns - 1)
     return el("tr", el("th", heading, scope="row"), el("td", content, colspan=span, class_="text"))
 
 
 def group_row(heading: str, columns: int) -> Markup:
-    """A line that names the rows below it."""
+    """A heading of the rows below it."""
     return el("tr", el("th", heading, colspan=str(columns), scope="rowgroup"), class_="group")
 
 
 def table(head: Sequence[str], rows: Iterable[Markup], class_: str = "") -> Markup:
-    """A table in a box of its own, which scrolls sideways where the page is too narrow.
+    """A table in a box that scrolls sideways where the page is too narrow.
 
-    Class `texts`: all columns are text; `last-text`: the last one is; else they are numbers.
+    Columns are numbers; with class `texts` all are text, with `last-text` the last one is.
     """
     heading = el("thead", el("tr", *(el("th", cell, scope="col") for cell in head)))
     content = el("table", heading, el("tbody", *rows), class_=class_)
     return el("div", content, class_="scroll", tabindex="0")
 
 
-def page(title: str, *content: str) -> str:
-    """A whole page that needs nothing from anywhere."""
+def page(title: str, *content: str | None) -> str:
+    """A complete page that needs no other file."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -162,8 +165,20 @@ def page(title: str, *content: str) -> str:
     )
 
 
+def as_page(
+    render: Callable[[PageSettings, Inputs], Markup],
+) -> Callable[[PageSettings, Inputs], str]:
+    """Decorate the `render` of a table: its content becomes a complete page."""
+
+    @functools.wraps(render)
+    def whole(settings: PageSettings, inputs: Inputs) -> str:
+        return page(settings.title, render(settings, inputs))
+
+    return whole
+
+
 def content_of(path: Path) -> Markup:
-    """What stands in the middle of a page that `page` made. Raises ConfigError for others."""
+    """The content of a page that `page` made. Raises ConfigError for any other file."""
     text = path.read_text(encoding="utf-8")
     _, opened, rest = text.partition(_OPEN)
     content, closed, _ = rest.rpartition(_CLOSE)

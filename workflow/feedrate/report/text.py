@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them."""
+"""Numbers, levels and lists as text for people."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ STATUS_WORDS = {
     "absent": "not run",
     "excluded": "left out",
 }
-"""A cell's status in words; `absent` is a cell that the results do not have, `excluded` one that
-the study leaves out on purpose."""
+"""A cell's status in words. An `absent` cell is missing in the results; the study leaves out an
+`excluded` cell on purpose."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """`value` with so many significant digits, never in exponents: 601.5, 1,489, 0.01230."""
+    """`value` with `digits` significant digits and no exponent: 601.5, 1,489, 0.01230."""
     if value is None:
         return DASH
     magnitude = math.floor(math.log10(abs(value))) if value else 0
@@ -35,22 +35,22 @@ def integer(value: int | None) -> str:
 
 
 def exact(value: float) -> str:
-    """A published value with just the digits of its source: 601.5, 768.7, 6,636."""
+    """A published value with the digits of its source: 601.5, 768.7, 6,636."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,}"
 
 
 def rate(value: float | None) -> str:
-    """Samples a second."""
+    """A throughput in samples/s."""
     return DASH if value is None else f"{number(value)} samples/s"
 
 
 def ratio(value: float | None) -> str:
-    """A ratio, to two digits after the point."""
+    """A ratio with two decimals."""
     return DASH if value is None else f"{TIMES}{value:.2f}"
 
 
 def share(value: float | None) -> str:
-    """A share as per cent: `23%`, `2.4%`, `0.3%`."""
+    """A share in per cent: `23%`, `2.4%`, `0.3%`."""
     if value is None:
         return DASH
     percent = 100 * value
@@ -58,7 +58,7 @@ def share(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time in ms below one second, else in s."""
+    """A time, in ms below one second and in s above."""
     if value is None:
         return DASH
     return f"{number(1000 * value, 3)} ms" if abs(value) < 1 else f"{number(value, 3)} s"
@@ -75,7 +75,7 @@ def ratio_interval(low: float | None, high: float | None) -> str:
 
 
 def levels_text(levels: Mapping[str, Level], labels: Mapping[str, str] | None = None) -> str:
-    """Levels as `workers = 2, decode = host`, with labels of factors where given."""
+    """Levels as `workers = 2, decode = host`, with the factors' labels where given."""
     names = labels or {}
     return ", ".join(f"{names.get(k) or k} = {level_text(v)}" for k, v in levels.items())
 
@@ -92,7 +92,7 @@ def count(value: int, noun: str) -> str:
 
 
 def values_text(levels: Mapping[str, Level]) -> str:
-    """Levels without the factors' names, for tables whose heading says them: `2, host, ddp`."""
+    """Levels without factor names, for tables whose heading names the factors: `2, host, ddp`."""
     return ", ".join(level_text(level) for level in levels.values())
 
 

@@ -1,1 +1,6 @@
-"""Figures, one kind a file: each draws from rows and settings, and knows nothing of files."""
+"""Figures: each file is a kind of figure, under the file's name.
+
+A file declares `NEEDS` (the inputs, see `report.params.FILES`) and `ORDER` (its place in the
+overview), and defines `render`, which turns settings and result rows into a figure. Planning reads
+the declarations without importing the file. `_canvas` has what all figures share.
+"""

@@ -1,33 +1,35 @@
-"""What training adds: the share of captions chosen right before and after, with chance."""
+"""The effect of training: the share of captions chosen correctly before and after, and chance."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feedrate.config.base import level_text
 from feedrate.report import text
-from feedrate.report.figures import canvas
-from feedrate.report.qualities import SPLITS, Shown, cells_of, pick
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import FigureSettings
+from feedrate.report.scores import MATCHING, SPLITS, Score, cells_of, pick
 
-METRIC = "matching_accuracy"
+NEEDS = ("scores",)
+ORDER = 20
+
 ROW_IN = 0.62
-"""Height of a cell's two bars."""
+"""The height of the two points of a cell."""
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """Two points a cell and split, before and after, each with its interval."""
-    rows = [row for row in inputs.scores(settings.study) if row.metric == METRIC]
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """Two points for each cell and split, before and after training, each with its interval."""
+    rows = [row for row in inputs.scores(settings.study) if row.metric == MATCHING]
     keys = [cell for device in settings.measured for cell in cells_of(rows, device)]
     if not any(row.value is not None for row in rows):
         return canvas.statement("No model was asked to choose the right caption of five.")
-    figure = Figure(
-        figsize=(canvas.WIDTH_IN, ROW_IN * len(keys) * len(SPLITS) + 1.3), layout="constrained"
-    )
-    grid = figure.subplots(len(SPLITS), 1, squeeze=False, sharex=True)[:, 0]
-    names = {(r.device, r.cell): ", ".join(map(level_text, r.levels.values())) for r in rows}
+    height_in = ROW_IN * len(keys) * len(SPLITS) + 1.3
+    figure, panels = canvas.new(height_in, len(SPLITS), sharex=True)
+    names = {(r.device, r.cell): text.values_text(r.levels) for r in rows}
+    if len(settings.measured) > 1:
+        names = {key: f"{settings.label(key[0])}: {name}" for key, name in names.items()}
     chance = next((row.chance for row in rows if row.chance is not None), None)
-    for axes, split in zip(grid, SPLITS, strict=True):
+    for axes, split in zip(panels, SPLITS, strict=True):
         axes.set_title(split)
         axes.grid(axis="x", visible=True)
         axes.grid(axis="y", visible=False)
@@ -35,29 +37,24 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
         for place, key in enumerate(keys):
             for number, moment in enumerate(("before", "after")):
-                shown = pick(rows, on=split, metric=METRIC, cell=key, moment=moment)
+                score = pick(rows, key, split, MATCHING, moment)
                 label = f"{moment} training" if place == 0 else None
-                _point(axes, place + 0.22 * (number - 0.5), shown, number, label)
-        labels = [_name(settings, key, names[key]) for key in keys]
-        axes.set_yticks(range(len(keys)), labels)
+                _point(axes, place + 0.22 * (number - 0.5), score, canvas.style(1 - number), label)
+        axes.set_yticks(range(len(keys)), [names[key] for key in keys])
         axes.set_ylim(len(keys) - 0.5, -0.5)
         axes.set_xlim(0, 100)
-    grid[-1].set_xlabel("right caption of five chosen (%)")
-    handles, names_ = grid[0].get_legend_handles_labels()
-    figure.legend(handles, names_, ncols=3, **canvas.LEGEND)
+    panels[-1].set_xlabel("right caption of five chosen (%)")
+    figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, **canvas.LEGEND)
     return figure
 
 
-def _name(settings: FigureSettings, key: tuple[str, str], levels: str) -> str:
-    return levels if len(settings.measured) == 1 else f"{settings.label(key[0])}: {levels}"
-
-
-def _point(axes: Axes, y: float, shown: Shown | None, number: int, label: str | None) -> None:
-    if shown is None or shown.value is None:
+def _point(
+    axes: Axes, y: float, score: Score | None, look: canvas.Style, label: str | None
+) -> None:
+    if score is None or score.value is None:
         return
-    look = canvas.style(1 - number)
-    value = 100 * shown.value
-    low, high = (value if end is None else 100 * end for end in (shown.low, shown.high))
+    value = 100 * score.value
+    low, high = (value if end is None else 100 * end for end in (score.low, score.high))
     axes.errorbar(
         [value],
         [y],
@@ -68,12 +65,4 @@ def _point(axes: Axes, y: float, shown: Shown | None, number: int, label: str | 
         capsize=3,
         label=label,
     )
-    axes.annotate(
-        text.share(shown.value),
-        (high, y),
-        xytext=(6, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=9,
-        color=look.color,
-    )
+    canvas.label(axes, text.share(score.value), (high, y), fontsize=9, color=look.color)

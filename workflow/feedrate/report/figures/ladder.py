@@ -1,37 +1,33 @@
-"""An ablation ladder: what each level gains alone over the baseline, with memory beside speed."""
+"""An ablation: the speed-up of each level alone over the baseline, and its peak memory."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from feedrate.config.base import level_text
 from feedrate.report import text
-from feedrate.report.figures import canvas
-from feedrate.report.grid import (
-    Line,
-    Spot,
-    factor_label,
-    lacks,
-    main_factor,
-    measured_lines,
-    rest_text,
-    tried,
-)
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.lines import Line, Point, line_name, missing_capabilities, tried_lines
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.report.settings import FigureSettings
 
-RUNG_IN = 0.34
+NEEDS = ("cells",)
+ORDER = 60
+
+ROW_IN = 0.34
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """Rungs are the levels of one factor; a pair of panels for each device and other settings."""
-    factor = main_factor(settings, settings.figure.x)
-    lines = tried(measured_lines(settings, inputs.cells(settings.study), factor))
-    lines = [line for line in lines if line.has_numbers]
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """Rows are the levels of one factor; two panels for each device and other settings."""
+    factor = settings.factor
+    lines = tried_lines(settings, inputs.cells(settings.study), factor)
+    lines = [line for line in lines if line.valid]
     if not lines:
-        return canvas.statement("No cell ended well, so there is no ladder to draw.")
-    heights = [0.9 + RUNG_IN * len(_rungs(line)) for line in lines]
+        return canvas.statement("No cell has a valid result, so there is no speed-up to draw.")
+    heights = [0.9 + ROW_IN * len(_tried(line)) for line in lines]
     figure = Figure(figsize=(canvas.WIDTH_IN, 0.3 + sum(heights)), layout="constrained")
     panels = figure.subplots(
         len(lines),
@@ -40,67 +36,58 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
         gridspec_kw={"height_ratios": heights, "width_ratios": [1.7, 1]},
     )
     for line, (speed, memory) in zip(lines, panels, strict=True):
-        rest = rest_text(settings, line.rest)
-        speed.set_title(settings.label(line.device) + (f", {rest}" if rest else ""))
-        rungs = _rungs(line)
-        at_base = [spot.levels[factor] == settings.baseline[factor] for spot in rungs]
-        _speeds(speed, rungs, at_base)
-        _memories(memory, rungs)
-        names = [level_text(spot.levels[factor]) for spot in rungs]
-        speed.set_yticks(range(len(rungs)), names)
-    speed.set_xlabel(f"throughput over the baseline, by {factor_label(settings, factor)}")
+        speed.set_title(line_name(settings, line))
+        points = _tried(line)
+        names = [level_text(point.levels[factor]) for point in points]
+        canvas.row_axis(speed, names)
+        canvas.row_axis(memory, names)
+        memory.set_yticks([])
+        _speedups(speed, points, level_text(settings.baseline[factor]), names)
+        _memories(memory, points)
+    speed.set_xlabel(f"throughput over the baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
-    canvas.note(figure, [_lacking(settings, device, factor) for device in settings.measured])
+    canvas.note(figure, [_unsupported(settings, device, factor) for device in settings.measured])
     return figure
 
 
-def _lacking(settings: FigureSettings, device: str, factor: str) -> str:
-    """The rungs that a device does not support, in a sentence; empty where it supports all."""
+def _unsupported(settings: PageSettings, device: str, factor: str) -> str:
+    """The levels that a device does not support, in a sentence; empty where it supports all."""
     names = [
         level_text(level)
         for level in settings.factors[factor].levels
-        if lacks(settings, device, {factor: level})
+        if missing_capabilities(settings, device, {factor: level})
     ]
     return f"Not supported on {settings.label(device)}: {text.listed(names)}." if names else ""
 
 
-def _rungs(line: Line) -> list[Spot]:
-    """The cells of a line that were tried; what is not supported is told in the note."""
-    return [spot for spot in line.spots if spot.value is not None or spot.broke]
+def _tried(line: Line) -> list[Point]:
+    """The cells of a line that were tried; the note lists those that are not supported."""
+    return [point for point in line.points if point.value is not None or point.failed]
 
 
-def _speeds(axes: Axes, rungs: Sequence[Spot], at_base: Sequence[bool]) -> None:
+def _speedups(axes: Axes, points: Sequence[Point], base: str, names: Sequence[str]) -> None:
     axes.axvline(1, color=canvas.GREY, linewidth=1)
-    gains = [_gain(spot.row) for spot in rungs]
-    reach = max((abs(high - 1) for gain in gains if gain for high in gain), default=0.1)
+    gains = [_gain(point.row) for point in points]
+    reach = max((abs(end - 1) for gain in gains if gain for end in gain), default=0.1)
     axes.set_xlim(min(0.9, 1 - 1.15 * reach), max(1.1, 1 + 1.6 * reach))
-    for place, (spot, gain) in enumerate(zip(rungs, gains, strict=True)):
-        if gain is None or at_base[place]:
-            word = text.STATUS_WORDS[spot.status] if spot.broke else text.rate(spot.value)
+    for place, (point, gain) in enumerate(zip(points, gains, strict=True)):
+        if gain is None or names[place] == base:
+            word = text.STATUS_WORDS[point.status] if point.failed else text.rate(point.value)
             axes.text(1.01, place, word, va="center", fontsize=8.5, bbox=canvas.PAPER)
             continue
         value, low, high = gain
         color, hatch = (canvas.SKY, "") if value >= 1 else (canvas.ORANGE, "///")
         axes.barh(place, value - 1, left=1, height=0.62, color=color, hatch=hatch)
         if low < high:
-            axes.plot([low, high], [place, place], color=canvas.BLACK, linewidth=1.4)
+            line: dict[str, Any] = {"color": canvas.BLACK, "linewidth": 1.4}
+            axes.plot([low, high], [place, place], **line)
             for end in (low, high):
-                axes.plot(
-                    [end] * 2, [place - 0.14, place + 0.14], color=canvas.BLACK, linewidth=1.4
-                )
-        axes.annotate(
-            text.ratio(value),
-            (max(1.0, high), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-        )
-    _frame(axes, len(rungs))
+                axes.plot([end] * 2, [place - 0.14, place + 0.14], **line)
+        canvas.label(axes, text.ratio(value), (max(1.0, high), place), (4, 0))
 
 
 def _gain(row: CellRow | None) -> tuple[float, float, float] | None:
-    """Ratio to the baseline with its interval; the ratio alone thrice where there is none."""
+    """The ratio to the baseline with the ends of its interval, which are the ratio without one."""
     if row is None or row.speedup is None:
         return None
     low, high = row.speedup_ci_low, row.speedup_ci_high
@@ -109,19 +96,10 @@ def _gain(row: CellRow | None) -> tuple[float, float, float] | None:
     return row.speedup, low, high
 
 
-def _memories(axes: Axes, rungs: Sequence[Spot]) -> None:
-    values = [spot.row.peak_memory_gib if spot.row else None for spot in rungs]
+def _memories(axes: Axes, points: Sequence[Point]) -> None:
+    values = [point.row.peak_memory_gib if point.row else None for point in points]
     axes.set_xlim(0, 1.35 * max((value for value in values if value), default=1.0))
     for place, value in enumerate(values):
         if value:
             axes.barh(place, value, height=0.62, color=canvas.LIGHT)
             axes.text(value, place, f" {text.number(value, 3)}", va="center", fontsize=8.5)
-    axes.set_yticks([])
-    _frame(axes, len(rungs))
-
-
-def _frame(axes: Axes, rungs: int) -> None:
-    axes.set_ylim(rungs - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")

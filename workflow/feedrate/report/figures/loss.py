@@ -1,4 +1,4 @@
-"""Training loss of all cells on one axis: settings of the loader must not change the training."""
+"""The training loss of all cells on one axis: loader settings must not change the training."""
 
 import math
 from collections.abc import Sequence
@@ -7,20 +7,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from feedrate.report import text
-from feedrate.report.figures import canvas
-from feedrate.report.grid import short_names
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.lines import short_names
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Trace, traces
-from feedrate.report.settings import FigureSettings
+
+NEEDS = ("runs",)
+ORDER = 210
 
 MANY = 12
-"""With more cells than this the legend would hide the curves."""
+"""With more cells than this, the figure has no legend, which would hide the curves."""
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """One curve a run; the repeats of a cell share its colour and dashes, the first bears marks."""
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """One curve for each run; repeats of a cell share a style, and only the first has markers."""
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
-        return canvas.statement("No run has logged a loss.")
+        return canvas.statement("No run logged a loss.")
     keys = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
     names = _names(settings, found)
     columns = 2 if max(map(len, names.values())) <= 28 else 1
@@ -41,14 +45,14 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _names(settings: FigureSettings, found: Sequence[Trace]) -> dict[tuple[str, str], str]:
-    """Names of the cells, with the device where there are several."""
-    short = short_names(trace.run for trace in found)
+def _names(settings: PageSettings, found: Sequence[Trace]) -> dict[tuple[str, str], str]:
+    """The names of the cells, with the device if there are several devices."""
     runs = [trace.run for trace in found]
-    if len({run.device for run in runs}) == 1:
-        return {(run.device, run.cell): short[run.cell] for run in runs}
+    short = short_names(runs)
+    several = len({run.device for run in runs}) > 1
     return {
-        (run.device, run.cell): f"{settings.label(run.device)}: {short[run.cell]}" for run in runs
+        (run.device, run.cell): f"{settings.label(run.device)}: " * several + short[run.cell]
+        for run in runs
     }
 
 

@@ -1,4 +1,4 @@
-"""Where a step's time goes: waiting for data, and the rest, by cell."""
+"""The time of a step by cell: waiting for data, and the rest."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -10,26 +10,30 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from feedrate.report import text
-from feedrate.report.figures import canvas
-from feedrate.report.grid import short_names
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.lines import short_names
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
-from feedrate.report.settings import FigureSettings
+
+NEEDS = ("cells", "runs")
+ORDER = 120
 
 BAR_IN = 0.42
-"""Height of a bar with the space around it."""
-LETTER_IN, SAID_IN = 0.08, 1.3
-"""Width of a letter of a cell's name, and of what stands behind a bar."""
+"""The height of a bar with the space around it."""
+LETTER_IN, LABEL_IN = 0.08, 1.3
+"""The width of a letter of a cell's name, and of the label behind a bar."""
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """One panel a device, one bar a cell; cells that were never launched are left out."""
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """One panel for each device and one bar for each cell that was tried."""
     cells = inputs.cells(settings.study)
     runs = inputs.runs(settings.study)
     tried = [c for c in cells if c.status != "unsupported"]
     panels = [[c for c in tried if c.device == device] for device in settings.measured]
     panels = [panel for panel in panels if any(c.status == "ok" for c in panel)]
     if not panels:
-        return canvas.statement("No cell ended well, so there is no step time to draw.")
+        return canvas.statement("No cell has a valid result, so there is no step time to draw.")
     heights = [BAR_IN * len(panel) + 0.9 for panel in panels]
     figure, all_axes = canvas.new(
         sum(heights) + 0.4, len(panels), gridspec_kw={"height_ratios": heights}
@@ -39,7 +43,7 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
         _panel(axes, panel, [run for run in runs if run.device == panel[0].device])
     tick = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
     wait = Patch(facecolor=canvas.ORANGE, edgecolor="white", hatch="////")
-    names = ["waits for data", "all the rest", "95% of the steps are faster"]
+    names = ["waiting for data", "all the rest", "95th percentile of step times"]
     figure.legend([wait, Patch(color=canvas.BLUE), tick], names, **canvas.LEGEND, ncols=3)
     return figure
 
@@ -57,19 +61,15 @@ def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None
             _bar(axes, place, good[place], scale)
         else:
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
-    axes.set_yticks(range(len(cells)), [names[cell.cell] for cell in cells])
-    axes.set_ylim(len(cells) - 0.4, -0.6)
+    canvas.row_axis(axes, [names[cell.cell] for cell in cells])
     names_in = LETTER_IN * max(len(names[cell.cell]) for cell in cells)
-    share = max(0.2, 1 - SAID_IN / max(SAID_IN, canvas.WIDTH_IN - names_in))
+    share = max(0.2, 1 - LABEL_IN / max(LABEL_IN, canvas.WIDTH_IN - names_in))
     axes.set_xlim(0, axes.get_xlim()[1] / share)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"time of an optimizer step ({unit})")
 
 
 def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
-    """The mean step of the window, split by the share of it that waits for data."""
+    """The mean step of the window, split by the data-wait share."""
     step = median(_mean_step(run) for run in runs)
     share = median(run.data_wait_share or 0.0 for run in runs)
     slow = [run.step_time_p95_s for run in runs if run.step_time_p95_s is not None]
@@ -81,14 +81,8 @@ def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
     if slow:
         p95 = scale * median(slow)
         axes.plot(p95, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
-    axes.annotate(
-        f"{text.seconds(step)}, waits {text.share(share)}",
-        (scale * end, place),
-        xytext=(6, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=9,
-    )
+    words = f"{text.seconds(step)}, waits {text.share(share)}"
+    canvas.label(axes, words, (scale * end, place), fontsize=9)
 
 
 def _mean_step(run: RunRow) -> float:

@@ -1,4 +1,4 @@
-"""Every step of the runs in time: what each took, what of it was waiting, and what was left out."""
+"""Every step of the runs: its time, the wait for data in it, and the steps left out."""
 
 from statistics import quantiles
 
@@ -6,23 +6,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from feedrate.report import text
-from feedrate.report.figures import canvas
-from feedrate.report.grid import short_names
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.lines import short_names
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Trace, traces
-from feedrate.report.settings import FigureSettings
+
+NEEDS = ("runs",)
+ORDER = 220
 
 PANELS = 8
-"""Cells shown; the note says how many more there are."""
+"""The number of cells shown; the axis label gives the number of all cells."""
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """One panel a cell: its first good run."""
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """One panel for each cell: its first valid run."""
     found = [trace for trace in traces(inputs, settings.study) if trace.run.status == "ok"]
     first = {(t.run.device, t.run.cell): t for t in reversed(found)}
     cells = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
     shown = [first[cell] for cell in cells[:PANELS]]
     if not shown:
-        return canvas.statement("No run ended well, so there are no steps to draw.")
+        return canvas.statement("No run has a valid result, so there are no steps to draw.")
     figure, panels = canvas.new(0.7 + 1.65 * len(shown), len(shown))
     names = short_names(trace.run for trace in shown)
     for axes, trace in zip(panels, shown, strict=True):
@@ -50,7 +54,7 @@ def _panel(axes: Axes, trace: Trace) -> None:
         hatch="////",
         edgecolor="white",
         linewidth=0,
-        label="waits for data",
+        label="waiting for data",
     )
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
     warm = [step.step for step in trace.steps if step.warmup]
@@ -69,7 +73,7 @@ def _panel(axes: Axes, trace: Trace) -> None:
 
 
 def _limit(axes: Axes, trace: Trace, times: list[float]) -> None:
-    """A first step that compiles must not flatten the rest: it is cut, and its time written."""
+    """Cut off a first step that compiles, which would flatten the others, and write its time."""
     timed = [t for t, step in zip(times, trace.steps, strict=True) if not step.warmup] or times
     usual = quantiles(timed, n=20)[-1] if len(timed) > 1 else timed[0]
     top = 1.6 * max(usual, max(timed) / 1.5)

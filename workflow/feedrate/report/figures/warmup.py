@@ -1,21 +1,25 @@
-"""What leaving out warm-up steps does to the throughput that a run reports."""
+"""The effect of leaving out warm-up steps on the throughput that a run reports."""
 
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from feedrate.jobs.events import Step
-from feedrate.report.figures import canvas
-from feedrate.report.grid import short_names
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.lines import short_names
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, traces
-from feedrate.report.settings import FigureSettings
+
+NEEDS = ("runs",)
+ORDER = 230
 
 LINES = 7
-"""Cells shown: those in which the choice matters most."""
+"""The number of cells shown: those with the largest effect."""
 
 
-def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
-    """A line a cell (its first good run): the rate of the steps after the first k, over k."""
+@canvas.as_svg
+def render(settings: PageSettings, inputs: Inputs) -> Figure:
+    """One line for each cell, from its first valid run: the rate after k steps, over k."""
     curves: dict[tuple[str, str], list[float]] = {}
     runs = []
     for trace in traces(inputs, settings.study):
@@ -26,7 +30,7 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
                 curves[key] = curve
                 runs.append(trace.run)
     if not curves:
-        return canvas.statement("No run ended well, so there are no steps to leave out.")
+        return canvas.statement("No run has a valid result, so there are no steps to leave out.")
     names = short_names(runs)
     several = len({device for device, _ in curves}) > 1
     figure, (axes,) = canvas.new(3.6)
@@ -34,30 +38,23 @@ def draw(settings: FigureSettings, inputs: Inputs) -> Figure:
     labels = []
     for index, key in enumerate(strongest):
         look, curve = canvas.style(index), [100 * share for share in curves[key]]
-        axes.plot(
-            range(len(curve)),
-            curve,
-            color=look.color,
-            marker=look.marker,
-            linestyle=look.dash,
-            markersize=5,
-        )
+        axes.plot(range(len(curve)), curve, **look.line, markersize=5)
         device = f"{settings.label(key[0])}, " if several else ""
         labels.append((curve[0], f"{device}{names[key[1]]}", look.color))
     axes.axhline(100, color=canvas.GREY, linewidth=1)
     axes.set_xlabel("first steps left out")
-    axes.set_ylabel("throughput, % of the reported one")
+    axes.set_ylabel("throughput, % of the reported value")
     handles = axes.get_lines()[: len(labels)]
     figure.legend(handles, [label for _, label, _ in labels], **canvas.LEGEND, ncols=2)
     if len(curves) > LINES:
-        canvas.note(figure, [f"The {LINES} of {len(curves)} cells in which it matters most."])
+        canvas.note(figure, [f"The {LINES} of {len(curves)} cells with the largest effect."])
     return figure
 
 
 def shares(steps: Sequence[Step]) -> list[float]:
     """For k = 0, 1, … warm-up steps left out: the rate of the rest over the protocol's own.
 
-    The steps' own times are summed; a run that does not tell its samples has no such rates.
+    Rates are samples over the sum of step times; a run that does not log its samples has none.
     """
     warm = sum(step.warmup for step in steps)
     rates = []

@@ -1,1 +1,6 @@
-"""Tables, one kind a file: each turns rows and settings into HTML, and knows nothing of files."""
+"""Tables: each file is a kind of table, under the file's name.
+
+A file declares `NEEDS` (the inputs, see `report.params.FILES`) and `ORDER` (its place in the
+overview), and defines `render`, which turns settings and result rows into HTML. Planning reads the
+declarations without importing the file.
+"""

@@ -1,48 +1,31 @@
-"""Training between its two ceilings: the loader with no model, and the model with no loader."""
+"""Training throughput between its two ceilings: loader-only and model-only throughput."""
 
 from feedrate.report import text
-from feedrate.report.gains import without_numbers
-from feedrate.report.grid import factor_label
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.cell_table import Field, cell_table
+from feedrate.report.markup import Markup, as_page, join, small
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.report.settings import TableSettings
 
-_COLUMNS = (
-    "Training (samples/s)",
-    "Loader alone (samples/s)",
-    "Model alone (samples/s)",
-    "Training over the lower ceiling",
-    "Waits for data",
-    "Limited by",
-)
+NEEDS = ("cells",)
+ORDER = 130
 
-
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A row a cell that was tried, with the verdict and the figures that it rests on."""
-    cells = [c for c in inputs.cells(settings.study) if c.status != "unsupported"]
-    if not cells:
-        return el("p", "No cell was run.")
-    heads = [", ".join(factor_label(settings, name) for name in settings.factors), *_COLUMNS]
-    rows: list[Markup] = []
-    for device in dict.fromkeys(cell.device for cell in cells):
-        rows.append(group_row(settings.label(device), len(heads)))
-        rows += [_row(cell, len(heads)) for cell in cells if cell.device == device]
-    return table(heads, rows, "last-text")
+COLUMNS: dict[str, Field] = {
+    "Training (samples/s)": lambda cell: text.number(cell.samples_per_s),
+    "Loader-only (samples/s)": lambda cell: text.number(cell.loader_samples_per_s),
+    "Model-only (samples/s)": lambda cell: text.number(cell.model_samples_per_s),
+    "Training / lower ceiling": lambda cell: text.share(_of_ceiling(cell)),
+    "Data-wait share": lambda cell: text.share(cell.data_wait_share),
+    "Limited by": lambda cell: join(cell.verdict or text.DASH, small(cell.why)),
+}
 
 
-def _row(cell: CellRow, width: int) -> Markup:
-    if cell.samples_per_s is None:
-        return without_numbers(cell, width)
-    ceilings = [c for c in (cell.loader_samples_per_s, cell.model_samples_per_s) if c]
-    return row(
-        [
-            text.values_text(cell.levels),
-            text.number(cell.samples_per_s),
-            text.number(cell.loader_samples_per_s),
-            text.number(cell.model_samples_per_s),
-            text.share(cell.samples_per_s / min(ceilings) if ceilings else None),
-            text.share(cell.data_wait_share),
-            join(cell.verdict or text.DASH, small(cell.why)),
-        ],
-        "use" * cell.recommended,
-    )
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A row for each tried cell, with the verdict and the numbers behind it."""
+    cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
+    return cell_table(settings, cells, COLUMNS, recommend=True, class_="last-text")
+
+
+def _of_ceiling(cell: CellRow) -> float | None:
+    ceilings = [rate for rate in (cell.loader_samples_per_s, cell.model_samples_per_s) if rate]
+    return (cell.samples_per_s or 0.0) / min(ceilings) if ceilings else None

@@ -1,4 +1,4 @@
-"""The data that was trained on: how much, of what kind, and what was left out and why."""
+"""The training data: counts, sizes, and the files left out with the reason."""
 
 import json
 from typing import Any
@@ -7,13 +7,15 @@ import msgspec
 
 from feedrate.config.load import ConfigError
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, wide_row
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import TableSettings
+
+NEEDS = ("data",)
+ORDER = 240
 
 LISTED = 50
-"""Files left out that are named; the file with all of them is named below the table."""
-
+"""Left-out files that the table names; the last row refers to data_report.json for the others."""
 _MEASURES = {
     "width_px": "Width (px)",
     "height_px": "Height (px)",
@@ -25,7 +27,7 @@ _MARKS = ("min", "p5", "median", "mean", "p95", "max")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A file or row that training does not see."""
+    """A file that is not used for training, with its rows."""
 
     path: str
     reason: str
@@ -33,7 +35,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class DataReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of data_report.json."""
+    """The part of data_report.json that is shown."""
 
     dataset: str
     source: str
@@ -64,8 +66,9 @@ def read_report(inputs: Inputs) -> DataReport:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
-    """Counts, sizes, and the list of what was left out."""
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
+    """Counts, sizes and the list of left-out files."""
     report = read_report(inputs)
     facts = [
         wide_row("Source", _source(report), 2),
@@ -74,7 +77,7 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (
         wide_row("Colour modes as found", _counts(report.modes), 2),
         wide_row("Formats as found", _counts(report.formats), 2),
         wide_row("Converted", _counts(report.converted) or "nothing", 2),
-        wide_row("Changed since the fetch", text.listed(report.changed_since_fetch) or "none", 2),
+        wide_row("Changed since download", text.listed(report.changed_since_fetch) or "none", 2),
     ]
     sizes = [
         row([name, *(text.number(values.get(mark), 3) for mark in _MARKS)])
@@ -82,7 +85,7 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (
         if (values := getattr(report, field))
     ]
     heads = ["", "smallest", "5%", "median", "mean", "95%", "largest"]
-    return join(table(["What", ""], facts, "texts"), table(heads, sizes), _left_out(report))
+    return join(table(["Property", ""], facts, "texts"), table(heads, sizes), _left_out(report))
 
 
 def _left_out(report: DataReport) -> Markup:
@@ -93,7 +96,7 @@ def _left_out(report: DataReport) -> Markup:
     rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
     return join(
         el("p", f"Left out: {text.count(len(lines), 'file')}, {_rows(report.rows_left_out)}."),
-        table(["File", "Why", "Rows lost"], [*lines[:LISTED], *rest], "texts"),
+        table(["File", "Reason", "Rows lost"], [*lines[:LISTED], *rest], "texts"),
     )
 
 

@@ -1,34 +1,38 @@
-"""How the published numbers drift between editions of the source."""
+"""The published numbers by edition of the source."""
 
 from collections.abc import Sequence
 
 from feedrate.config.published import Published
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import TableSettings
 
-_HEADS = ("Edition", "Value", "Over the one before", "Batch", "Software", "Source and protocol")
+NEEDS = ("published",)
+ORDER = 200
+
+HEADS = ("Edition", "Value", "Ratio to previous", "Batch", "Software", "Source and protocol")
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (all from config)
-    """A group of rows for each device and cell, the oldest edition first."""
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (all from config)
+    """A group of rows for each device and cell, with the oldest edition first."""
     if not settings.published:
         return el("p", "The study has no published numbers.")
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
     rows: list[Markup] = []
     for name, group in _groups(settings).items():
-        rows.append(group_row(name, len(_HEADS)))
+        rows.append(group_row(name, len(HEADS)))
         group = sorted(group, key=lambda entry: order.get(entry.edition, len(order)))
         rows += _rows(group)
-    return table(_HEADS, rows, "texts")
+    return table(HEADS, rows, "texts")
 
 
-def _groups(settings: TableSettings) -> dict[str, list[Published]]:
+def _groups(settings: PageSettings) -> dict[str, list[Published]]:
     groups: dict[str, list[Published]] = {}
     for entry in settings.published:
         count = text.count(entry.count, "device")
-        levels = text.levels_text(entry.levels) or "settings not said"
+        levels = text.levels_text(entry.levels) or "settings not stated"
         metric = f", {entry.metric}" if entry.metric != "samples_per_s" else ""
         name = f"{settings.label(entry.device)}, {count}: {levels}{metric}"
         groups.setdefault(name, []).append(entry)
@@ -36,20 +40,16 @@ def _groups(settings: TableSettings) -> dict[str, list[Published]]:
 
 
 def _rows(group: Sequence[Published]) -> list[Markup]:
-    rows = []
-    before: Published | None = None
-    for entry in group:
-        rows.append(
-            row(
-                [
-                    join(entry.edition, small("used for claims" * entry.headline)),
-                    f"{text.exact(entry.value)} {entry.unit}",
-                    text.ratio(entry.value / before.value if before else None),
-                    str(entry.batch_size or text.DASH),
-                    entry.software or text.DASH,
-                    join(entry.source, small(entry.protocol)),
-                ]
-            )
+    return [
+        row(
+            [
+                join(entry.edition, small("used for claims" * entry.headline)),
+                f"{text.exact(entry.value)} {entry.unit}",
+                text.ratio(entry.value / previous.value if previous else None),
+                str(entry.batch_size or text.DASH),
+                entry.software or text.DASH,
+                join(entry.source, small(entry.protocol)),
+            ]
         )
-        before = entry
-    return rows
+        for previous, entry in zip([None, *group], group, strict=False)
+    ]

@@ -1,24 +1,28 @@
-"""What the loader model says of every number, published and ours, and how well it explains it."""
+"""The prediction of the loader model for every number, published and measured, and its error."""
 
 from feedrate.report import text
-from feedrate.report.grid import short_names
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, word
+from feedrate.report.lines import short_names
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, word
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import FitRow, Inputs
-from feedrate.report.settings import TableSettings
 
-_HEADS = (
+NEEDS = ("fit",)
+ORDER = 180
+
+HEADS = (
     "Cell",
-    "Number (samples/s)",
+    "Throughput (samples/s)",
     "Model (samples/s)",
-    "Off by",
+    "Error",
     "Bound by",
-    "From the ceilings alone (samples/s)",
-    "Off by",
+    "From the ceilings only (samples/s)",
+    "Error",
 )
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A group of rows for each fit, led by what it says: a device may have several."""
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A group of rows for each fit under its reading; a device may have several fits."""
     rows = inputs.rows("fit.csv", FitRow, settings.study)
     if not rows:
         return el("p", "There are no numbers to fit.")
@@ -27,13 +31,15 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
     lines: list[Markup] = []
     for fit in dict.fromkeys(entry.fit for entry in rows):
         mine = [entry for entry in rows if entry.fit == fit]
-        lines.append(group_row(join(_heading(settings, mine[0]), small(mine[0].reading)), 7))
+        lines.append(
+            group_row(join(_heading(settings, mine[0]), small(mine[0].reading)), len(HEADS))
+        )
         lines += [_row(entry, short[entry.cell]) for entry in mine]
     across = dict.fromkeys(entry.across_devices for entry in rows if entry.across_devices)
-    return join(*(el("p", sentence) for sentence in across), table(_HEADS, lines))
+    return join(*(el("p", sentence) for sentence in across), table(HEADS, lines))
 
 
-def _heading(settings: TableSettings, entry: FitRow) -> str:
+def _heading(settings: PageSettings, entry: FitRow) -> str:
     times = [f"Tc {text.seconds(entry.tc_s)}"] if entry.tc_s is not None else []
     times += [f"Td {text.seconds(entry.td_s)}"] if entry.td_s is not None else []
     return ", ".join([entry.called(settings.label(entry.device)), entry.origin, *times])

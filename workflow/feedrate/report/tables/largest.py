@@ -1,21 +1,23 @@
-"""The largest batch that fits, and the fastest one, for every other setting of a study."""
+"""The largest batch that fits and the fastest batch, for every other setting of a study."""
 
 from feedrate.config.base import level_text
 from feedrate.report import text
-from feedrate.report.gains import Climb, climbs
-from feedrate.report.grid import Spot, factor_label, main_factor
-from feedrate.report.markup import Markup, group_row, join, row, small, table, word
+from feedrate.report.lines import Line, Point, ladder_lines
+from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import TableSettings
+
+NEEDS = ("cells",)
+ORDER = 90
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A row for each combination of the other factors; levels of the table's factor ascend."""
-    factor = main_factor(settings, settings.table.factor)
-    others = [name for name in settings.factors if name != factor]
-    label = factor_label(settings, factor)
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A row for each combination of the other factors; the table's factor ascends."""
+    factor = settings.factor
+    label = settings.factor_label(factor)
     heads = [
-        ", ".join(factor_label(settings, name) for name in others),
+        ", ".join(settings.factor_label(name) for name in settings.factors if name != factor),
         f"Largest {label} that fits",
         "Its throughput (samples/s)",
         "Its peak memory (GiB)",
@@ -28,13 +30,13 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
     rows: list[Markup] = []
     for device in settings.measured:
         rows.append(group_row(settings.label(device), len(heads)))
-        rows += [_row(climb, factor) for climb in climbs(settings, cells, factor, device)]
+        rows += [_row(line, factor) for line in ladder_lines(settings, cells, factor, device)]
     return table(heads, rows, "last-text")
 
 
-def _row(climb: Climb, factor: str) -> Markup:
-    name = text.values_text(climb.line.rest)
-    full, largest, fastest = climb.full, climb.largest, climb.fastest
+def _row(line: Line, factor: str) -> Markup:
+    name = text.values_text(line.others)
+    full, largest, fastest = line.out_of_memory, line.largest, line.fastest
     cause = full.row.cause.split(". ")[0] if full and full.row else ""
     limit = join(_level(full, factor), small(cause))
     if largest is None or fastest is None:
@@ -54,5 +56,5 @@ def _row(climb: Climb, factor: str) -> Markup:
     )
 
 
-def _level(spot: Spot | None, factor: str) -> str:
-    return level_text(spot.levels[factor]) if spot else text.DASH
+def _level(point: Point | None, factor: str) -> str:
+    return level_text(point.levels[factor]) if point else text.DASH

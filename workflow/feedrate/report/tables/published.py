@@ -1,18 +1,26 @@
-"""The table of the source, device by setting, with our numbers in the same columns."""
+"""The published table, device by setting, with the measured numbers in the same columns."""
 
 from feedrate.config.base import Level
 from feedrate.report import text
-from feedrate.report.grid import factor_label, headline, lacks, level_key
-from feedrate.report.markup import Markup, group_row, join, row, small, table, word
+from feedrate.report.lines import level_key, missing_capabilities, published_rates
+from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.report.settings import TableSettings
+
+NEEDS = ("cells", "published")
+ORDER = 50
+
+Columns = list[dict[str, Level]]
+Cells = dict[tuple[str, str], CellRow]
+"""The measured cells by device and `level_key`."""
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """Published rows first, then ours, then the ratio of the two where a device has both."""
-    wanted = settings.table.columns or [settings.baseline]
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """Published rows, then measured rows, then their ratio where a device has both."""
+    wanted = settings.columns or [settings.baseline]
     columns = [{**settings.baseline, **levels} for levels in wanted]
-    labels = {name: factor_label(settings, name) for name in settings.factors}
+    labels = {name: settings.factor_label(name) for name in settings.factors}
     heads = ["Device", *(text.levels_text(c, labels) for c in wanted), "Edition, software, batch"]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
     rows = [
@@ -25,14 +33,15 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
     return table(heads, rows, "last-text")
 
 
-def _published(settings: TableSettings, columns: list[dict[str, Level]]) -> list[Markup]:
-    values = headline(settings)
+def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
+    values = published_rates(settings)
     rows = []
     for device in dict.fromkeys(device for device, _ in values):
         numbers = []
         for levels in columns:
             found = values.get((device, level_key(levels)))
-            missing = "/" if lacks(settings, device, levels) else text.DASH
+            lacking = missing_capabilities(settings, device, levels)
+            missing = "/" if lacking else text.DASH
             numbers.append(text.exact(found.value) if found else missing)
         mine = [entry for (name, _), entry in values.items() if name == device]
         about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)
@@ -40,24 +49,15 @@ def _published(settings: TableSettings, columns: list[dict[str, Level]]) -> list
     return rows
 
 
-def _measured(
-    settings: TableSettings,
-    cells: dict[tuple[str, str], CellRow],
-    device: str,
-    columns: list[dict[str, Level]],
-) -> Markup:
+def _measured(settings: PageSettings, cells: Cells, device: str, columns: Columns) -> Markup:
     numbers = [_number(cells.get((device, level_key(levels)))) for levels in columns]
     batches = {c.batch_size for (name, _), c in cells.items() if name == device and c.batch_size}
     about = text.listed(_batch(batch) for batch in sorted(batches))
     return row([_name(settings, device, settings.devices[device].count), *numbers, about])
 
 
-def _compared(
-    settings: TableSettings,
-    cells: dict[tuple[str, str], CellRow],
-    columns: list[dict[str, Level]],
-) -> list[Markup]:
-    values = headline(settings)
+def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Markup]:
+    values = published_rates(settings)
     rows = []
     for device in settings.measured:
         ratios = []
@@ -66,7 +66,7 @@ def _compared(
             known = ours and theirs and ours.samples_per_s
             ratios.append(known / theirs.value if known and theirs else None)
         if any(ratios):
-            name = f"{settings.label(device)}: measured over published"
+            name = f"{settings.label(device)}: measured / published"
             rows.append(row([name, *(text.ratio(value) for value in ratios), ""]))
     return rows
 
@@ -80,9 +80,9 @@ def _number(cell: CellRow | None) -> Markup:
     return join(text.number(cell.samples_per_s), small(remark), small("noisy" * cell.noisy))
 
 
-def _name(settings: TableSettings, device: str, count: int) -> Markup:
+def _name(settings: PageSettings, device: str, count: int) -> Markup:
     return join(settings.label(device), small(text.count(count, "device")))
 
 
 def _batch(size: int | None) -> str:
-    return f"batch {size}" if size else "batch not said"
+    return f"batch {size}" if size else "batch not stated"

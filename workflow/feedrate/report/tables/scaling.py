@@ -1,41 +1,42 @@
-"""Throughput over the count of devices: measured, explained, and predicted beyond."""
+"""Throughput by the number of devices: measured, modelled, and predicted for larger numbers."""
 
 from collections.abc import Mapping, Sequence
 
 from feedrate.report import text
-from feedrate.report.grid import level_key
-from feedrate.report.markup import Markup, group_row, join, row, small, table, wide_row
+from feedrate.report.lines import level_key
+from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, wide_row
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.report.settings import TableSettings
 from feedrate.results.fitting import Scaling, scaling
 
+NEEDS = ("cells",)
+ORDER = 150
+
 BEYOND = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Counts to predict for, beyond the largest that was measured."""
+"""Device counts to predict, beyond the largest measured count."""
+HEADS = ("Devices", "Measured (samples/s)", "Model (samples/s)", "Model error", "Efficiency")
 
-_HEADS = ("Devices", "Measured (samples/s)", "Model (samples/s)", "Model's error", "Efficiency")
 
-
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """A group for each kind of device and cell whose exchange was measured on some count."""
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A group of rows for each device family and cell with a measured all-reduce."""
     rows: list[Markup] = []
     for name, by_count in _groups(settings, inputs.cells(settings.study)).items():
         known = [n for n, cell in by_count.items() if n > 1 and cell.exchange_samples_per_s]
         if not known:
             continue
         model = _model(max(known), by_count[max(known)])
-        said = f"{name} (on {max(known)}: {_constants(model, max(known))})"
-        rows.append(group_row(said, len(_HEADS)))
+        heading = f"{name} (on {max(known)}: {_constants(model, max(known))})"
+        rows.append(group_row(heading, len(HEADS)))
         rows += _rows(model, by_count)
     if not rows:
-        none = "No cell's exchange between devices was measured, so nothing is predicted."
-        rows.append(wide_row("", none, len(_HEADS)))
-    return table(_HEADS, rows)
+        none = "No all-reduce between devices was measured, so nothing is predicted."
+        rows.append(wide_row("", none, len(HEADS)))
+    return table(HEADS, rows)
 
 
-def _groups(
-    settings: TableSettings, cells: Sequence[CellRow]
-) -> Mapping[str, Mapping[int, CellRow]]:
-    """Cells with numbers by family of device and levels, then by count."""
+def _groups(settings: PageSettings, cells: Sequence[CellRow]) -> dict[str, dict[int, CellRow]]:
+    """Cells with numbers by device family and levels, then by device count."""
     groups: dict[str, dict[int, CellRow]] = {}
     for cell in cells:
         known = settings.devices.get(cell.device)
@@ -47,17 +48,17 @@ def _groups(
 
 
 def _model(count: int, cell: CellRow) -> Scaling:
-    """For a batch of every device, whose share of a step it is where steps have several."""
+    """The times for one batch on every device; with gradient accumulation a part of a step."""
     samples = count * (cell.batch_size or 1)
-    alone = (cell.model_samples_per_s or 1.0, cell.exchange_samples_per_s or 1.0)
-    return scaling(count, *(samples / rate for rate in alone))
+    rates = (cell.model_samples_per_s or 1.0, cell.exchange_samples_per_s or 1.0)
+    return scaling(count, *(samples / rate for rate in rates))
 
 
 def _constants(model: Scaling, count: int) -> str:
     exchange_s = model.step_s(count) - model.compute_s
     return (
-        f"a batch takes {text.seconds(model.compute_s)} to compute and {text.seconds(exchange_s)} "
-        "to exchange"
+        f"a batch takes {text.seconds(model.compute_s)} of computing and "
+        f"{text.seconds(exchange_s)} of all-reduce"
     )
 
 

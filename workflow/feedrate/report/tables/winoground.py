@@ -1,24 +1,37 @@
-"""What models score on Winoground, before and after training, beside published scores."""
+"""Scores on Winoground before and after training, with published scores below."""
 
 from collections.abc import Iterator, Sequence
 
 from feedrate.config.published import BenchmarkScore
 from feedrate.report import text
-from feedrate.report.grid import factor_label
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row, word
-from feedrate.report.qualities import over_repeats, said
+from feedrate.report.markup import (
+    Markup,
+    as_page,
+    el,
+    group_row,
+    join,
+    row,
+    small,
+    table,
+    wide_row,
+    word,
+)
+from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, QualityRow
-from feedrate.report.settings import TableSettings
+from feedrate.report.scores import not_scored_rows, over_repeats, score_field
 
-_SCORES = {"text_score": "Text score", "image_score": "Image score", "group_score": "Group score"}
+NEEDS = ("scores", "winoground")
+ORDER = 170
+
+SCORES = {"text_score": "Text score", "image_score": "Image score", "group_score": "Group score"}
 
 
-def render(settings: TableSettings, inputs: Inputs) -> Markup:
-    """Ours by device, two rows a cell and head; below them what others print."""
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """Measured scores by device, two rows for each cell and head; then published scores."""
     if not settings.examples:
         return el("p", "No model is scored on Winoground (winoground: null in the configuration).")
-    factors = ", ".join(factor_label(settings, name) for name in settings.factors)
-    heads = [factors, "Head", "Moment", *_SCORES.values(), "Examples"]
+    heads = [settings.factor_labels, "Head", "Moment", *SCORES.values(), "Examples"]
     rows: list[Markup] = []
     found = inputs.scores(settings.study)
     for device in settings.measured:
@@ -26,8 +39,11 @@ def render(settings: TableSettings, inputs: Inputs) -> Markup:
         mine = [one for one in found if one.device == device]
         scored = [one for one in mine if one.on == "winoground"]
         rows += _measured([one for one in scored if one.value is not None])
-        rows += _without_head([one for one in scored if one.value is None], len(heads))
-        rows += _without_model(mine, len(heads))
+        reasons = dict.fromkeys((one.head, one.note) for one in scored if one.value is None)
+        for head, note in reasons:
+            reason = join(word("not scored"), small(note))
+            rows.append(wide_row(f"{head} head", reason, len(heads)))
+        rows += not_scored_rows(mine, len(heads))
     for source in dict.fromkeys(score.source for score in settings.scores):
         rows.append(group_row(f"Published, on Winoground itself: {source}", len(heads)))
         rows += [_published(score) for score in settings.scores if score.source == source]
@@ -45,27 +61,10 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
     for cell, head, moment in dict.fromkeys((s.cell, s.head, s.moment) for s in scores):
         these = [s for s in scores if (s.cell, s.head, s.moment) == (cell, head, moment)]
         first = these[0]
-        values = []
-        for metric in _SCORES:
-            value, ends = said(over_repeats(s for s in these if s.metric == metric), metric)
-            values.append(join(value, small(ends)))
+        values = [score_field(over_repeats(s for s in these if s.metric == m), m) for m in SCORES]
         name = text.values_text(first.levels)
-        start = [name, join(head, small(first.note)), moment]
-        yield row([*start, *values, str(first.n)], "use" * (moment == "after"))
+        cells = [name, join(head, small(first.note)), moment, *values, str(first.n)]
+        yield row(cells, "use" * (moment == "after"))
     if scores:
         chance = {s.metric: s.chance for s in scores}
-        yield row(["by chance", "", "", *(text.share(chance.get(m)) for m in _SCORES), ""])
-
-
-def _without_head(scores: Sequence[QualityRow], width: int) -> Iterator[Markup]:
-    """A line for each reason why a head is not scored, however many cells it is of."""
-    for head, note in dict.fromkeys((one.head, one.note) for one in scores):
-        yield wide_row(f"{head} head", join(word("not scored"), small(note)), width)
-
-
-def _without_model(scores: Sequence[QualityRow], width: int) -> Iterator[Markup]:
-    """A line for each run that has left no model to score."""
-    for one in scores:
-        if one.status != "ok":
-            name = f"{text.values_text(one.levels)}, repeat {one.repeat}"
-            yield wide_row(name, join(word("not scored"), small(one.cause)), width)
+        yield row(["by chance", "", "", *(text.share(chance.get(m)) for m in SCORES), ""])

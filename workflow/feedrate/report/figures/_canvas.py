@@ -1,9 +1,10 @@
-"""What all figures share: colours with a mark beside each, type, and bytes that repeat."""
+"""What all figures share: styles, axes, labels, and SVG with reproducible bytes."""
 
+import functools
 import io
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,45 +13,51 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feedrate.report.grid import Line
+from feedrate.report.lines import Line
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import Inputs
 
 WIDTH_IN = 6.0
-"""Width of every figure: a page's column, and readable when a phone shows it whole."""
+"""The width of every figure: a column of a page, and readable on a phone."""
 
 BLACK, GREY, LIGHT = "#1a1a1a", "#6b6b6b", "#d9d9d9"
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE = "#56B4E9", "#CC79A7"
-"""The palette of Okabe and Ito (2008), told apart by readers with any colour vision."""
+"""The palette of Okabe and Ito (2008), which readers with any colour vision can distinguish."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """A colour that never stands alone: with it come a marker, a dash pattern and a hatch."""
+    """A colour together with a marker and a dash pattern, so that no series depends on colour."""
 
     color: str
     marker: str
     dash: Any
-    hatch: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The style as options of `plot`."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.dash}
 
 
 STYLES = (
-    Style(BLUE, "o", "solid", ""),
-    Style(RED, "s", (0, (5, 1.5)), "///"),
-    Style(GREEN, "^", (0, (1, 1)), "..."),
-    Style(PURPLE, "D", (0, (4, 1, 1, 1)), "xxx"),
-    Style(ORANGE, "v", (0, (7, 2)), "\\\\\\"),
-    Style(SKY, "P", (0, (3, 1, 1, 1, 1, 1)), "++"),
-    Style(BLACK, "X", (0, (2, 2)), "oo"),
+    Style(BLUE, "o", "solid"),
+    Style(RED, "s", (0, (5, 1.5))),
+    Style(GREEN, "^", (0, (1, 1))),
+    Style(PURPLE, "D", (0, (4, 1, 1, 1))),
+    Style(ORANGE, "v", (0, (7, 2))),
+    Style(SKY, "P", (0, (3, 1, 1, 1, 1, 1))),
+    Style(BLACK, "X", (0, (2, 2))),
 )
 
 FEW = 12
-"""So many names or numbers fit side by side."""
+"""The number of names or numbers that fit side by side."""
 
 LABEL_PX = 19
-"""Height of a line of a label, in pixels of the drawing."""
+"""The height of a line of a label, in pixels of the drawing."""
 
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
-"""The box behind a number that may stand on a line."""
+"""The box behind a number that may cross a line."""
 
 LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
 
@@ -84,12 +91,12 @@ _RC = {
 
 
 def style(index: int) -> Style:
-    """The style of the n-th series; after seven they repeat, and direct labels tell."""
+    """The style of the n-th series; after seven they repeat."""
     return STYLES[index % len(STYLES)]
 
 
 def new(height_in: float, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `rows` panels, one below the other."""
+    """A figure of `rows` panels in a column."""
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     axes = figure.subplots(rows, 1, squeeze=False, **options)
     return figure, list(axes[:, 0])
@@ -97,15 +104,28 @@ def new(height_in: float, rows: int = 1, **options: Any) -> tuple[Figure, list[A
 
 @contextmanager
 def theme() -> Iterator[None]:
-    """Draw and save inside this: our type and lines, whatever a user's matplotlibrc says."""
+    """Draw and save inside this context: our style, whatever a user's matplotlibrc says."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_RC)
         yield
 
 
+def as_svg(
+    draw: Callable[[PageSettings, Inputs], Figure],
+) -> Callable[[PageSettings, Inputs], str]:
+    """Decorate the `render` of a figure: its drawing becomes SVG."""
+
+    @functools.wraps(draw)
+    def drawn(settings: PageSettings, inputs: Inputs) -> str:
+        with theme():
+            return to_svg(draw(settings, inputs), settings.title)
+
+    return drawn
+
+
 def to_svg(figure: Figure, title: str) -> str:
-    """The figure as SVG: text as outlines, no date, the same bytes for the same drawing."""
+    """The figure as SVG: text as outlines, no date, equal bytes for equal drawings."""
     stream = io.StringIO()
     metadata = {"Title": title, "Date": None, "Creator": None}
     figure.savefig(stream, format="svg", metadata=metadata)
@@ -113,14 +133,14 @@ def to_svg(figure: Figure, title: str) -> str:
 
 
 def statement(text: str) -> Figure:
-    """A plain sentence where there is nothing to draw."""
+    """A sentence in place of a figure without data."""
     figure = Figure(figsize=(WIDTH_IN, 1.1))
     figure.text(0.02, 0.5, wrap(text, 80), va="center", fontsize=11, color=GREY)
     return figure
 
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
-    """Small remarks below the whole figure."""
+    """Small remarks below the figure."""
     text = "\n".join(wrap(line, 100) for line in lines if line)
     if text:
         figure.supxlabel(text, x=0.01, ha="left", fontsize=8.5, color=GREY)
@@ -132,9 +152,9 @@ def wrap(text: str, width: int) -> str:
 
 
 def level_axis(axes: Axes, ticks: Sequence[str]) -> None:
-    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names, not a scale.
+    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names and not a scale.
 
-    Of many levels only some are named.
+    With many levels only some are labelled.
     """
     every = math.ceil(len(ticks) / FEW)
     axes.set_xticks(range(0, len(ticks), every), ticks[::every])
@@ -142,14 +162,36 @@ def level_axis(axes: Axes, ticks: Sequence[str]) -> None:
     axes.tick_params(axis="x", length=0)
 
 
+def row_axis(axes: Axes, names: Sequence[str], grid: bool = True, **options: Any) -> None:
+    """One row per name, from top to bottom, as in a bar chart."""
+    axes.set_yticks(range(len(names)), names, **options)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    if grid:
+        axes.grid(axis="x", visible=True)
+
+
 def path(line: Line) -> tuple[list[int], list[float]]:
-    """Places and values of a line; it breaks at a cell that was tried and has no number."""
+    """Places and values of a line, with a gap at each cell that failed."""
     points = [
-        (place, math.nan if spot.value is None else spot.value)
-        for place, spot in enumerate(line.spots)
-        if spot.value is not None or spot.broke
+        (place, math.nan if point.value is None else point.value)
+        for place, point in enumerate(line.points)
+        if point.value is not None or point.failed
     ]
     return [place for place, _ in points], [value for _, value in points]
+
+
+def label(
+    axes: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float] = (6, 0),
+    **options: Any,
+) -> None:
+    """A text next to a place, `offset` in points."""
+    options = {"va": "center", "fontsize": 8.5, **options}
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **options)
 
 
 def whiskers(axes: Axes, x: float, low: float | None, high: float | None, color: str) -> None:
@@ -161,15 +203,15 @@ def whiskers(axes: Axes, x: float, low: float | None, high: float | None, color:
 
 
 def dots(axes: Axes, x: float, values: Sequence[float], color: str) -> None:
-    """Every repeat as a small dot, a little to the side of the median."""
+    """Every repeat as a small dot next to the median."""
     places = [x + 0.09 + 0.035 * (index % 3) for index in range(len(values))]
     axes.plot(places, values, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Names of lines at their right ends, pushed apart where they would touch.
+    """Names of lines at their right ends, moved apart where they would overlap.
 
-    `labels` are (y, text, colour); call it last, when the limits of the axes stand.
+    `labels` are (y, text, colour). Call it last, when the limits of the axes are final.
     """
     low, high = axes.get_ylim()
     line = (high - low) * LABEL_PX / axes.get_window_extent().height
@@ -178,13 +220,4 @@ def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -
         half = line * (1 + text.count("\n")) / 2
         place = max(y, lower_edge + half)
         lower_edge = place + half
-        axes.annotate(
-            text,
-            (x, place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            color=color,
-            fontsize=9.5,
-            annotation_clip=False,
-        )
+        label(axes, text, (x, place), (8, 0), color=color, fontsize=9.5, annotation_clip=False)

@@ -1,12 +1,12 @@
-"""What a table, a figure and the overview show besides results: plain values for Snakemake.
+"""Settings of the report's jobs, as plain values that Snakemake passes to them and compares.
 
-A rule passes them as one dict param, so a job runs again when, and only when, something that it
-shows has changed. The Snakefile imports this module at every parse: nothing here is heavy.
+A rule passes them as one dict param, so a job reruns when, and only when, something that it shows
+has changed. The Snakefile imports this module at every parse, so nothing here is heavy.
 """
 
 import html
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -24,52 +24,36 @@ from feedrate.config.workflow import (
     LocalExamples,
     WorkflowConfig,
 )
-from feedrate.core import paths
+from feedrate.core import paths, plugins
 from feedrate.models.checkpoint import is_on_hub
 
 T = TypeVar("T")
+Part = Literal["table", "figure"]
 
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "published": (paths.CELLS_CSV,),
-    "cells": (paths.CELLS_CSV,),
-    "speedup": (paths.CELLS_CSV,),
-    "scaling": (paths.CELLS_CSV,),
-    "largest": (paths.CELLS_CSV,),
-    "quality": (paths.QUALITY_CSV,),
-    "equal": (paths.CELLS_CSV,),
-    "gain": (paths.QUALITY_CSV,),
-    "training": (paths.CELLS_CSV,),
-    "latency": (paths.CELLS_CSV, paths.RESULTS_CSV),
-    "ladder": (paths.CELLS_CSV,),
-    "reach": (paths.CELLS_CSV,),
-    "claims": (paths.CLAIMS_CSV,),
-    "ceilings": (paths.CELLS_CSV,),
-    "fit": (paths.FIT_CSV,),
-    "editions": (),
-    "winoground": (paths.QUALITY_CSV,),
-    "data": (paths.DATA_REPORT,),
-    "answer": (paths.CELLS_CSV, paths.RESULTS_CSV),
-    "throughput": (paths.CELLS_CSV, paths.RESULTS_CSV),
-    "step_time": (paths.CELLS_CSV, paths.RESULTS_CSV),
-    "loss": (paths.RESULTS_CSV,),
-    "steps": (paths.RESULTS_CSV,),
-    "warmup": (paths.RESULTS_CSV,),
+FILES = {
+    "cells": paths.CELLS_CSV,
+    "runs": paths.RESULTS_CSV,
+    "claims": paths.CLAIMS_CSV,
+    "fit": paths.FIT_CSV,
+    "scores": paths.QUALITY_CSV,
+    "data": paths.DATA_REPORT,
 }
-_WITH_PUBLISHED = ("published", "speedup", "editions", "throughput", "reach")
+"""The files that a table or figure may name in NEEDS. It may also name `published` and
+`winoground`, which come from the configuration."""
 
 
 class DeviceInfo(Strict, kw_only=True):
-    """What pages say of a device."""
+    """A device, as far as pages show it."""
 
     label: str
     count: int
     capabilities: list[Name]
     family: Name | None = None
-    """The entry that this one is another count of."""
+    """The registry entry that this one varies in its device count."""
 
 
 class Setup(Strict, kw_only=True):
-    """What was trained on a device, and how it was measured."""
+    """The model that ran on a device, and how it was measured."""
 
     model: str
     size: str
@@ -81,8 +65,8 @@ class Setup(Strict, kw_only=True):
     repeats: int
 
 
-class Shown(Strict, kw_only=True):
-    """What every page of a study knows."""
+class StudyContext(Strict, kw_only=True):
+    """What every page of a study can use."""
 
     study: Name
     origin: Source
@@ -93,32 +77,45 @@ class Shown(Strict, kw_only=True):
     within: list[Name] = []
     """Factors that no comparison crosses."""
     ladder: list[Name] = []
-    """Factors that are climbed until memory is full: running out of it is a result."""
+    """Factors whose levels ascend until memory is full: running out of memory is a result."""
     exclude: list[Exclude]
     published: list[Published] = []
 
     def label(self, device: str) -> str:
-        """The device's name for people."""
+        """The device's display name."""
         return self.devices[device].label if device in self.devices else device
 
+    def factor_label(self, factor: str) -> str:
+        """The factor's display name."""
+        return self.factors[factor].label or factor
 
-class TableSettings(Shown):
-    """Settings of `python -m feedrate.report.table`."""
+    @property
+    def factor_labels(self) -> str:
+        """The display names of all factors: the heading of a column of cells."""
+        return ", ".join(map(self.factor_label, self.factors))
 
-    table: Table
+    def baseline_of(self, levels: dict[str, Level]) -> dict[str, Level]:
+        """The cell that a cell with these levels is compared with."""
+        return {**self.baseline, **{name: levels[name] for name in self.within}}
+
+
+class PageSettings(StudyContext):
+    """Settings of `python -m feedrate.report.render`: one table or figure."""
+
+    part: Part
+    kind: Name
+    title: str
+    factor: Name
+    """The factor along the page: the columns of a table, the horizontal axis of a figure."""
+    columns: list[dict[str, Level]] = []
+    epoch_samples: int | None = None
     scores: list[BenchmarkScore] = []
-    """Published ones (kind: winoground)."""
+    """Published scores on Winoground."""
     examples: str = ""
-    """Which copy of Winoground ours are of, in words; empty: none."""
+    """The copy of Winoground that models were scored on, in words; empty: none."""
 
 
-class FigureSettings(Shown):
-    """Settings of `python -m feedrate.report.figure`."""
-
-    figure: Figure
-
-
-class StudySettings(Shown):
+class StudySettings(StudyContext):
     """A study's part of the overview."""
 
     title: str
@@ -128,6 +125,8 @@ class StudySettings(Shown):
     setups: dict[Name, Setup]
     tables: list[Table]
     figures: list[Figure]
+    order: list[str]
+    """The anchors of all tables and figures (`table-cells`), in the order of the page."""
 
 
 class OverviewSettings(Strict, kw_only=True):
@@ -136,34 +135,42 @@ class OverviewSettings(Strict, kw_only=True):
     studies: list[StudySettings]
 
 
-def inputs_of(kind: str, study: str, dataset: str) -> list[str]:
-    """The result files that a table or figure of this kind is made from."""
-    return [path.format(study=study, dataset=dataset) for path in _NEEDS[kind]]
+def inputs_of(part: Part, kind: str, study: str, dataset: str) -> list[str]:
+    """The result files that a table or figure of this kind reads."""
+    needs = _declared(part, "NEEDS")[kind]
+    return [FILES[need].format(study=study, dataset=dataset) for need in needs if need in FILES]
 
 
-def table_settings(project: Project, study: str, table: str) -> dict[str, Any]:
-    """The `--settings` of a table of a study."""
-    entry = next(t for t in project.studies[study].tables if t.name == table)
-    shown = _shown(project, study, entry.kind)
-    if entry.kind == "winoground":
-        shown |= {"scores": project.scores.get(study, []), "examples": _examples(project.config)}
-    return to_param(TableSettings(**shown, table=entry))
+def find_page(project: Project, study: str, part: Part, name: str) -> Table | Figure:
+    """A table or figure of a study, by name."""
+    pages: list[Any] = getattr(project.studies[study], f"{part}s")
+    return next(page for page in pages if page.name == name)
 
 
-def figure_settings(project: Project, study: str, figure: str) -> dict[str, Any]:
-    """The `--settings` of a figure of a study."""
-    entry = next(f for f in project.studies[study].figures if f.name == figure)
-    return to_param(FigureSettings(**_shown(project, study, entry.kind), figure=entry))
+def page_settings(project: Project, study: str, part: Part, name: str) -> dict[str, Any]:
+    """The `--settings` of a table or figure of a study."""
+    page = find_page(project, study, part, name)
+    needs = _declared(part, "NEEDS")[page.kind]
+    options: dict[str, Any] = {"factor": page.x} if isinstance(page, Figure) else {}
+    if isinstance(page, Table):
+        options = {key: getattr(page, key) for key in ("factor", "columns", "epoch_samples")}
+    options["factor"] = options["factor"] or next(iter(project.studies[study].factors))
+    if "winoground" in needs:
+        options["scores"] = project.scores.get(study, [])
+        options["examples"] = _examples(project.config)
+    context = _context(project, study, "published" in needs)
+    settings = PageSettings(**context, **options, part=part, kind=page.kind, title=page.title)
+    return to_param(settings)
 
 
 def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     """The `--settings` of the overview of all studies."""
     setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
-    for spec in plan.runs.values():  # repeat 1 of all cells first: the last one tells how many
+    for spec in plan.runs.values():  # repeat 1 of all cells first, so the last spec has the count
         setups[spec.study][spec.device] = _setup(spec)
     studies = [
         StudySettings(
-            **_shown(project, name, "published"),
+            **_context(project, name, published=True),
             title=study.title,
             question=study.question,
             task=study.task,
@@ -171,6 +178,7 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
             setups=setups[name],
             tables=study.tables,
             figures=study.figures,
+            order=_order(study.figures, study.tables),
         )
         for name, study in project.studies.items()
     ]
@@ -189,10 +197,23 @@ def from_param(text: str, kind: type[T]) -> T:
     return convert(_map_texts(values, html.unescape), kind, "--settings")
 
 
-def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
+def _declared(part: str, constant: str) -> dict[str, Any]:
+    return plugins.declared(f"feedrate.report.{part}s", constant)
+
+
+def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
+    """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
+    pages: list[tuple[Part, Table | Figure]] = [("figure", page) for page in figures]
+    pages += [("table", page) for page in tables]
+    order = {part: _declared(part, "ORDER") for part in ("figure", "table")}
+    pages.sort(key=lambda page: order[page[0]][page[1].kind])
+    return [f"{part}-{page.name}" for part, page in pages]
+
+
+def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     entry = project.studies[study]
-    published = project.published[study]
-    names = dict.fromkeys([*project.config.devices, *(row.device for row in published)])
+    rows = project.published[study]
+    names = dict.fromkeys([*project.config.devices, *(row.device for row in rows)])
     return {
         "study": study,
         "origin": entry.source,
@@ -212,7 +233,7 @@ def _shown(project: Project, study: str, kind: str) -> dict[str, Any]:
         "within": entry.within,
         "ladder": entry.ladder,
         "exclude": entry.exclude,
-        "published": published if kind in _WITH_PUBLISHED else [],
+        "published": rows if published else [],
     }
 
 
@@ -253,25 +274,22 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-# What a model's card says beside its record and its scores: plain values for Snakemake.
-
-
 class CardSettings(Strict, kw_only=True):
-    """Settings of `python -m feedrate.report.card`."""
+    """Settings of `python -m feedrate.report.card`: what a card shows beside record and scores."""
 
     title: str
-    """The study's."""
+    """The study's title."""
     device: str
-    """The device's name for people."""
+    """The device's display name."""
     base_model: str | None = None
-    """Where the weights came from, if that is a repository of the hub."""
+    """The hub repository of the initial weights, if they came from the hub."""
     dataset: str | None = None
-    """The hub's repository of the data, if they are from there."""
+    """The hub repository of the data, if they came from the hub."""
     dataset_revision: str | None = None
     repository: str | None = None
-    """Where the model is pushed."""
+    """The hub repository that the model is pushed to."""
     place: str
-    """The folder there."""
+    """The model's folder in that repository."""
 
 
 def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
@@ -291,5 +309,5 @@ def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
 
 
 def place(spec: RunSpec) -> str:
-    """The folder of a cell's model in a repository that holds those of all cells."""
+    """The folder of a cell's model in a hub repository that holds the models of all cells."""
     return f"{spec.study}/{spec.device}/{spec.cell}"

@@ -1,0 +1,244 @@
+"""The answer of a study for one device: a headline, and a sentence with the numbers behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from feedrate.config.base import BETWEEN_LEVELS, Level, level_text
+from feedrate.config.published import parse_levels
+from feedrate.report import text
+from feedrate.report.cell_table import unsupported_by_cause
+from feedrate.report.lines import differing, ladder_lines, notable, recommended_cell
+from feedrate.report.params import StudySettings
+from feedrate.report.rows import CellRow, QualityRow
+from feedrate.report.scores import MATCHING, Key, Score, cells_of, pick, score_text
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer for one device; `found` is false where the results give none."""
+
+    headline: str
+    detail: str
+    found: bool = True
+
+
+VERDICTS = {
+    "input-bound": "This setting is input-bound: data loading limits it.",
+    "compute-bound": "This setting is compute-bound: faster data loading would gain little.",
+    "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
+    "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
+}
+"""What a verdict means for the user of a setting."""
+
+
+def answer(
+    study: StudySettings,
+    cells: Sequence[CellRow],
+    device: str,
+    scores: Sequence[QualityRow] = (),
+) -> Answer:
+    """The setting to use on a device; in a study of quality, the effect of training."""
+    label = study.label(device)
+    if factor := ladder_factor(study):
+        return _largest_that_fits(study, cells, factor, device)
+    tried = [c for c in cells if c.device == device and c.status != "unsupported"]
+    good = [cell for cell in tried if cell.status == "ok"]
+    if is_about_quality(study) and (gain := _training_gain(study, scores, device)):
+        return Answer(f"{label}: {gain}.", _rates(study, good))
+    if best := recommendation(study, cells, device):
+        labels = {name: study.factor_label(name) for name in study.factors}
+        levels = text.levels_text(notable(study, best.levels), labels)
+        return Answer(f"{label}: use {levels}.", _throughput(study, best))
+    if not good:
+        return Answer(f"{label}: no answer yet.", _no_answer(cells, device), found=False)
+    if study.task == "inference":
+        return _latency_and_throughput(study, good)
+    if len(tried) == 1:
+        return _only_setting(study, good[0])
+    return Answer(f"{label}: no setting is recommended.", _rates(study, good))
+
+
+def ladder_factor(study: StudySettings) -> str | None:
+    """The factor whose largest level is the study's question; None for any other question."""
+    factors = [table.factor for table in study.tables if table.kind == "largest"]
+    return next((factor for factor in factors if factor in study.ladder), None)
+
+
+def is_about_quality(study: StudySettings) -> bool:
+    """Whether the study asks for the effect of training and not for a setting to use."""
+    kinds = {figure.kind for figure in study.figures}
+    return "gain" in kinds and "answer" not in kinds
+
+
+def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) -> CellRow | None:
+    """The setting to use on a device; None where the study does not ask for the fastest one."""
+    if study.task == "inference" or is_about_quality(study):
+        return None
+    return recommended_cell(study, cells, device)
+
+
+def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    """`workers = 2: 14.30 samples/s; workers = 16: …`."""
+    rates = (
+        f"{text.levels_text(notable(study, cell.levels))}: {text.rate(cell.samples_per_s)}"
+        for cell in cells
+    )
+    return "; ".join(rates) + "."
+
+
+def _only_setting(study: StudySettings, cell: CellRow) -> Answer:
+    levels = text.levels_text(cell.levels)
+    return Answer(
+        f"{study.label(cell.device)}: training throughput is {text.rate(cell.samples_per_s)}.",
+        f"{levels} is the only setting. {VERDICTS.get(cell.verdict, '')}".strip(),
+    )
+
+
+def _no_answer(cells: Sequence[CellRow], device: str) -> str:
+    mine = [cell for cell in cells if cell.device == device]
+    tried = [cell for cell in mine if cell.status != "unsupported"]
+    if tried:
+        return f"None of {text.count(len(tried), 'cell')} has a valid result; see the causes above."
+    if mine:
+        cause = next(iter(unsupported_by_cause(mine)))
+        return f"The device supports no cell of the study. {cause}"
+    return "No cell was run on this device."
+
+
+def _throughput(study: StudySettings, best: CellRow) -> str:
+    """The throughput of the setting to use, its gain, and what limits it."""
+    interval = text.interval(best.ci_low, best.ci_high)
+    single = " (a single run, so no interval)" if best.ok_runs == 1 else ""
+    spread = f" (interval {interval})" if interval else single
+    rate = f"Training throughput is {text.rate(best.samples_per_s)}{spread}"
+    return f"{rate}{_gain(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
+
+
+def _gain(study: StudySettings, best: CellRow) -> str:
+    """The rest of the sentence about throughput: the ratio to the baseline."""
+    baseline = study.baseline_of(best.levels)
+    if best.levels == baseline:
+        return ". It is the baseline, and no other setting is measurably faster."
+    apart = {k: v for k, v in baseline.items() if k in study.within or best.levels[k] != v}
+    base = text.levels_text(apart)
+    if best.speedup is None:
+        return f". The baseline ({base}) has no number to compare with."
+    low, high = best.speedup_ci_low, best.speedup_ci_high
+    if low is None or high is None:
+        return f", {text.ratio(best.speedup)} relative to {base}."
+    noise = ", which is within noise" if low <= 1 <= high else ""
+    interval = text.ratio_interval(low, high)
+    return f", {text.ratio(best.speedup)} ({interval}) relative to {base}{noise}."
+
+
+# Studies of memory
+
+
+def _largest_that_fits(
+    study: StudySettings, cells: Sequence[CellRow], factor: str, device: str
+) -> Answer:
+    """The largest level of a factor on the ladder, and the fastest one for each other setting."""
+    name, label = study.label(device), study.factor_label(factor)
+    order = [*map(level_text, study.factors[factor].levels)]
+    fitting = []
+    for line in ladder_lines(study, cells, factor, device):
+        if line.largest and line.fastest:
+            large, fast = (level_text(p.levels[factor]) for p in (line.largest, line.fastest))
+            sentence = f"up to {large}, fastest with {fast} ({text.rate(line.fastest.value)})"
+            fitting.append((large, text.levels_text(line.others), sentence))
+    if not fitting:
+        return Answer(f"{name}: no {label} fits.", "", found=False)
+    large, others, _ = max(fitting, key=lambda one: order.index(one[0]))
+    detail = "; ".join(f"{others}: {sentence}" for _, others, sentence in fitting)
+    return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.")
+
+
+# Studies of inference
+
+
+def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> Answer:
+    """The lowest latency and the highest throughput, by level of the first factor.
+
+    `cells` are the device's valid ones. The headline is of the baseline's level.
+    """
+    first = next(iter(study.factors))
+    groups: dict[str, list[CellRow]] = {}
+    for cell in cells:
+        groups.setdefault(level_text(cell.levels[first]), []).append(cell)
+
+    def sentence(group: Sequence[CellRow]) -> str:
+        quick, busy = min(group, key=_latency_s), max(group, key=_rate)
+        settings = [
+            text.levels_text({k: v for k, v in differing(study, cell.levels).items() if k != first})
+            or "the baseline's settings"
+            for cell in (quick, busy)
+        ]
+        return (
+            f"median latency {text.seconds(quick.step_time_median_s)} (99th percentile "
+            f"{text.seconds(quick.step_time_p99_s)}) with {settings[0]}; "
+            f"{text.rate(busy.samples_per_s)} with {settings[1]}."
+        )
+
+    base = level_text(study.baseline[first])
+    main = groups.get(base) or next(iter(groups.values()))
+    where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
+    lowest, highest = text.seconds(min(map(_latency_s, main))), text.rate(max(map(_rate, main)))
+    return Answer(
+        f"{study.label(cells[0].device)}: the lowest latency is {lowest} and the highest "
+        f"throughput {highest}{where}.",
+        " ".join(f"{level}: {sentence(group)}" for level, group in groups.items()),
+    )
+
+
+def _latency_s(cell: CellRow) -> float:
+    return float("inf") if cell.step_time_median_s is None else cell.step_time_median_s
+
+
+def _rate(cell: CellRow) -> float:
+    return cell.samples_per_s or 0.0
+
+
+# Studies of quality
+
+
+class Gain(NamedTuple):
+    """The effect of training on the accuracy of a cell, on the test split."""
+
+    before: float
+    after: float
+    score: Score
+    """After training."""
+
+
+def _training_gain(study: StudySettings, rows: Sequence[QualityRow], device: str) -> str:
+    """The gain of the baseline's cell on a device or, if that has no scores, the largest gain;
+    empty where the score does not rise."""
+    cells = cells_of(rows, device)
+    gains = {cell: gain for cell in cells if (gain := _gain_of(rows, cell))}
+    if not gains:
+        return ""
+    own = [cell for cell in gains if _levels(cell) == study.baseline]
+    cell = own[0] if own else max(gains, key=lambda one: gains[one].after - gains[one].before)
+    gain = gains[cell]
+    if gain.after <= gain.before:
+        return ""
+    interval = score_text(gain.score, MATCHING)[1]
+    sentence = (
+        f"training raises the share of correctly chosen captions (one of five) from "
+        f"{text.share(gain.before)} to {text.share(gain.after)} "
+        f"({interval}; by chance {text.share(gain.score.chance)})"
+    )
+    return f"{sentence} with {text.levels_text(_levels(cell))}" if len(cells) > 1 else sentence
+
+
+def _gain_of(rows: Sequence[QualityRow], cell: Key) -> Gain | None:
+    """None where the accuracy is not known at both moments."""
+    before, after = (pick(rows, cell, "test", MATCHING, moment) for moment in ("before", "after"))
+    if not (before and after) or before.value is None or after.value is None:
+        return None
+    return Gain(before.value, after.value, after)
+
+
+def _levels(cell: Key) -> dict[str, Level]:
+    return parse_levels(cell[1], BETWEEN_LEVELS)

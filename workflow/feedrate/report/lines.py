@@ -1,0 +1,254 @@
+"""Cells in the order of the study: lines along one factor, measured and published alike."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from feedrate.config.base import Level, level_text
+from feedrate.config.published import Published
+from feedrate.report.params import StudyContext
+from feedrate.report.rows import CellOf, CellRow, RunRow
+from feedrate.report.text import DASH, STATUS_WORDS, levels_text
+
+METRIC = "samples_per_s"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cell on a line; `status` is a record's status, `absent` or `excluded`."""
+
+    levels: dict[str, Level]
+    status: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    row: CellRow | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the cell ran and has no valid number."""
+        return self.value is None and self.status not in ("unsupported", "absent", "excluded")
+
+
+@dataclass(frozen=True)
+class Line:
+    """The cells of a device that differ in one factor only; `others` are the other levels."""
+
+    device: str
+    others: dict[str, Level]
+    published: bool
+    points: list[Point] = field(default_factory=list)
+
+    @property
+    def valid(self) -> list[Point]:
+        """The points that have a value."""
+        return [point for point in self.points if point.value is not None]
+
+    @property
+    def largest(self) -> Point | None:
+        """The last point with a value: the largest level that fits in memory."""
+        return self.valid[-1] if self.valid else None
+
+    @property
+    def fastest(self) -> Point | None:
+        """The point with the highest throughput."""
+        return max(self.valid, key=lambda point: point.value or 0.0, default=None)
+
+    @property
+    def out_of_memory(self) -> Point | None:
+        """The first point that ran out of memory."""
+        return next((point for point in self.points if point.status == "out_of_memory"), None)
+
+
+def measured_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -> list[Line]:
+    """Lines of the measured cells along `factor`, in the order of the configuration."""
+    known = {(cell.device, level_key(cell.levels)): cell for cell in cells}
+
+    def point(device: str, levels: dict[str, Level]) -> Point:
+        row = known.get((device, level_key(levels)))
+        if row is None:
+            able = study.devices[device].capabilities if device in study.devices else ()
+            excluded = any(entry.covers(levels, able) for entry in study.exclude)
+            return Point(levels, "excluded" if excluded else "absent")
+        value = row.samples_per_s if row.status == "ok" else None
+        return Point(levels, row.status, value, row.ci_low, row.ci_high, row)
+
+    return _lines(study, factor, study.measured, False, point)
+
+
+def tried_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -> list[Line]:
+    """The measured lines on which the device supports at least one cell."""
+    return [
+        line
+        for line in measured_lines(study, cells, factor)
+        if any(point.row and point.status != "unsupported" for point in line.points)
+    ]
+
+
+def published_lines(study: StudyContext, factor: str) -> list[Line]:
+    """Lines of the published numbers along `factor`, from the edition that comparisons use."""
+    known = published_rates(study)
+
+    def point(device: str, levels: dict[str, Level]) -> Point:
+        row = known.get((device, level_key(levels)))
+        if row is None:
+            lacking = missing_capabilities(study, device, levels)
+            return Point(levels, "unsupported" if lacking else "absent")
+        return Point(levels, "ok", row.value)
+
+    lines = _lines(study, factor, dict.fromkeys(device for device, _ in known), True, point)
+    return [line for line in lines if line.valid]
+
+
+def published_rates(study: StudyContext) -> dict[tuple[str, str], Published]:
+    """The published throughputs that comparisons use, by device and `level_key`."""
+    return {
+        (row.device, level_key({**study.baseline, **row.levels})): row
+        for row in study.published
+        if row.headline and row.metric == METRIC
+    }
+
+
+def level_key(levels: dict[str, Level]) -> str:
+    """A cell's levels as a key that ignores the order of the factors."""
+    return ",".join(f"{name}={level_text(levels[name])}" for name in sorted(levels))
+
+
+def _lines(
+    study: StudyContext,
+    factor: str,
+    devices: Iterable[str],
+    published: bool,
+    point: Callable[[str, dict[str, Level]], Point],
+) -> list[Line]:
+    """A line for each device and combination of the other factors, the baseline's first."""
+    names = [name for name in study.factors if name != factor]
+    product = itertools.product(*(study.factors[name].levels for name in names))
+    others = [dict(zip(names, levels, strict=True)) for levels in product]
+    others.sort(key=lambda levels: bool(differing(study, levels)))
+    levels = study.factors[factor].levels
+    return [
+        Line(device, rest, published, [point(device, {**rest, factor: level}) for level in levels])
+        for device in devices
+        for rest in others
+    ]
+
+
+def missing_capabilities(study: StudyContext, device: str, levels: dict[str, Level]) -> list[str]:
+    """The capabilities that a cell needs and the device lacks."""
+    entry = study.devices.get(device)
+    needed = [study.factors[k].requires.get(level_text(v)) for k, v in levels.items()]
+    return [need for need in needed if need and entry and need not in entry.capabilities]
+
+
+def unsupported_note(study: StudyContext, device: str) -> str:
+    """`Not supported on CPU: decode = device (needs device_decode)`; empty where nothing is."""
+    if device not in study.devices:
+        return ""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for name, factor in study.factors.items():
+        for level, need in factor.requires.items():
+            if need not in study.devices[device].capabilities:
+                missing.setdefault((study.factor_label(name), need), []).append(level)
+    parts = [f"{name} = {', '.join(ls)} (needs {need})" for (name, need), ls in missing.items()]
+    return f"Not supported on {study.label(device)}: {'; '.join(parts)}." if parts else ""
+
+
+# Names of cells
+
+
+def differing(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
+    """The levels that differ from the baseline."""
+    return {k: v for k, v in levels.items() if v != study.baseline.get(k)}
+
+
+def notable(study: StudyContext, levels: dict[str, Level]) -> dict[str, Level]:
+    """The levels that name a cell in a sentence: of the first factor that is compared, of the
+    ladder, and those that differ from the baseline."""
+    compared = [name for name in study.factors if name not in study.within]
+    always = {next(iter(compared or study.factors)), *study.ladder}
+    return {k: v for k, v in levels.items() if k in always or v != study.baseline.get(k)}
+
+
+def line_name(study: StudyContext, line: Line, *details: str) -> str:
+    """The device, then `details`, then the other levels that differ from the baseline."""
+    parts = [study.label(line.device), *details, levels_text(differing(study, line.others))]
+    return ", ".join(filter(None, parts))
+
+
+def point_status(line: Line, point: Point) -> str:
+    """The text in place of a missing number."""
+    if point.status == "unsupported":
+        return "/"
+    return DASH if line.published else STATUS_WORDS[point.status]
+
+
+def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
+    """Names of cells by the levels that differ among them, such as `workers = 2`.
+
+    A level `false` is omitted where other levels remain: the cells with `true` name that factor.
+    """
+    levels = {cell.cell: cell.levels for cell in cells}
+    varying = [
+        name
+        for name in next(iter(levels.values()), {})
+        if len({level_text(other.get(name, "")) for other in levels.values()}) > 1
+    ]
+    return {
+        cell: levels_text(
+            {k: v for k, v in entry.items() if k in varying and level_text(v) != "false"} or entry
+        )
+        for cell, entry in levels.items()
+    }
+
+
+# Choices of cells and runs
+
+
+def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str) -> CellRow | None:
+    """The cell to use on a device: the fastest recommended cell, or one within its interval that
+    differs less from the baseline. Of factors that no comparison crosses, the last level with a
+    recommendation counts."""
+    chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
+    if not chosen:
+        return None
+    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
+
+    def rank(cell: CellRow) -> list[int]:
+        texts = {name: level_text(cell.levels[name]) for name in study.within}
+        return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
+
+    last = max(map(rank, chosen))
+    chosen = [cell for cell in chosen if rank(cell) == last]
+    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
+    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
+    return next(cell for cell in chosen if cell is best or _overlap(cell, best))
+
+
+def _overlap(one: CellRow, other: CellRow) -> bool:
+    if one.ci_high is None or other.ci_low is None:
+        return False
+    return one.ci_high >= other.ci_low
+
+
+def repeat_rates(runs: Iterable[RunRow], point: Point) -> list[float]:
+    """The throughput of every valid run of a cell, samples/s."""
+    cell = point.row
+    return [
+        run.samples_per_s
+        for run in runs
+        if cell
+        and (run.device, run.cell) == (cell.device, cell.cell)
+        and run.status == "ok"
+        and run.samples_per_s
+    ]
+
+
+def ladder_lines(
+    study: StudyContext, cells: Iterable[CellRow], factor: str, device: str
+) -> list[Line]:
+    """The tried lines of a device along `factor`, in the order of the other factors' levels."""
+    lines = [line for line in tried_lines(study, cells, factor) if line.device == device]
+    order = {name: [*map(level_text, f.levels)] for name, f in study.factors.items()}
+    lines.sort(key=lambda line: [order[k].index(level_text(v)) for k, v in line.others.items()])
+    return lines
