@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Kind, RunSpec, Settings, TrainSettings
 from feedrate.core import variables
+from feedrate.core.errors import ExpectedError
 from feedrate.devices.energy import Counter
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions whose operations run in bf16 by autocast."""
 
 
-class DeviceError(Exception):
+class DeviceError(ExpectedError):
     """The machine lacks the device that was asked for; nothing else is taken in its place."""
 
 
