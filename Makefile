@@ -50,7 +50,7 @@ check: $(DEV_READY) ## Check formatting, lint, types, schemas and Snakemake's ow
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/snakefmt --check Snakefile workflow/rules
-	@$(BIN)/python -m feedrate.cli.schemas --check
+	@$(BIN)/python -m feedrate schemas --check
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 

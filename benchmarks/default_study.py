@@ -36,12 +36,12 @@ def prepare_default(folder: Path) -> Path:
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     module = [sys.executable, "-m"]
     run(
-        [*module, "feedrate.data.fetch", "--name", config["dataset"]]
+        [*module, "feedrate", "fetch-dataset", "--name", config["dataset"]]
         + ["--settings", settings, "--out", str(index)],
         folder,
     )
     run(
-        [*module, "feedrate.data.prepare", "--index", str(index)]
+        [*module, "feedrate", "preprocess-dataset", "--index", str(index)]
         + ["--settings", settings, "--out", str(manifest)],
         folder,
     )

@@ -165,6 +165,6 @@ def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
     from feedrate.data.store import store_spec
 
     spec = repr(msgspec.to_builtins(store_spec(settings)))
-    command = [sys.executable, "-m", "feedrate.jobs.store", "--data"]
+    command = [sys.executable, "-m", "feedrate", "store-dataset", "--data"]
     command += [str(prepared / "manifest.json"), "--settings", spec, "--out", str(out)]
     run(command, folder, job_environment())

@@ -36,8 +36,19 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
     spec = next(iter(make_plan(project).of_study(STUDY)))
     settings = repr(msgspec.to_builtins(project.config.datasets[spec.dataset]))
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
-    python("feedrate.data.fetch", "--name", spec.dataset, "--settings", settings, "--out", index)
-    python("feedrate.data.prepare", "--index", index, "--settings", settings, "--out", manifest)
+    python(
+        "feedrate", "fetch-dataset", "--name", spec.dataset, "--settings", settings, "--out", index
+    )
+    python(
+        "feedrate",
+        "preprocess-dataset",
+        "--index",
+        index,
+        "--settings",
+        settings,
+        "--out",
+        manifest,
+    )
     run, given = folder / "run", repr(msgspec.to_builtins(spec))
     python("feedrate.jobs.supervisor", "--spec", given, "--data", manifest, "--out", run, "--quiet")
     arguments = ("--outcome", run / "outcome.json", "--model", run / "trainer/model")

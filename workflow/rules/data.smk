@@ -15,7 +15,7 @@ rule fetch_dataset:
     params:
         fetch=lambda wc: VIEW.fetching(wc.dataset),
     shell:
-        "python -m feedrate.data.fetch --name {wildcards.dataset} "
+        "python -m feedrate fetch-dataset --name {wildcards.dataset} "
         "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -33,7 +33,7 @@ rule fetch_winoground:
     params:
         fetch=lambda wc: VIEW.fetching_winoground(wc.winoground),
     shell:
-        "python -m feedrate.data.fetch_winoground --name {wildcards.winoground} "
+        "python -m feedrate fetch-winoground --name {wildcards.winoground} "
         "--settings {params.fetch[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -51,7 +51,7 @@ rule fetch_checkpoint:
     params:
         fetch=lambda wc: VIEW.fetching_checkpoint(wc.checkpoint),
     shell:
-        "python -m feedrate.data.fetch_checkpoint --name {params.fetch[settings][name]:q} "
+        "python -m feedrate fetch-checkpoint --name {params.fetch[settings][name]:q} "
         "--revision {params.fetch[settings][revision]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -72,7 +72,7 @@ rule preprocess_dataset:
     params:
         prepare=lambda wc: VIEW.preparing(wc.dataset),
     shell:
-        "python -m feedrate.data.prepare --index {input:q} "
+        "python -m feedrate preprocess-dataset --index {input:q} "
         "--settings {params.prepare[settings]:q} --out {output.manifest:q} 2> >(tee {log:q} >&2)"
 
 
@@ -93,5 +93,5 @@ rule store_dataset:
     params:
         store=lambda wc: VIEW.storing(wc.store),
     shell:
-        "python -m feedrate.jobs.store --data {input.data:q} "
+        "python -m feedrate store-dataset --data {input.data:q} "
         "--settings {params.store[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"

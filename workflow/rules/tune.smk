@@ -21,7 +21,7 @@ rule predict_published:
     params:
         predict=lambda wc: VIEW.predictions(),
     shell:
-        "python -m feedrate.cli.predictions --published {params.predict[settings]:q} "
+        "python -m feedrate predict-published --published {params.predict[settings]:q} "
         "--out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -45,5 +45,5 @@ for device, entry in VIEW.devices():
         params:
             tune=lambda wc, device=device: VIEW.tuning(device),
         shell:
-            "python -m feedrate.cli.tune --spec {params.tune[settings]:q} "
+            "python -m feedrate tune-device --spec {params.tune[settings]:q} "
             "--data {input.data:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -4,7 +4,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from feedrate.cli import schemas
+from feedrate.cli import jobs, schemas
 from feedrate.config.load import problems, read_yaml
 from feedrate.config.plan import Devices, make_plan
 from feedrate.config.study import Study
@@ -19,15 +19,15 @@ def valid(name, value):
 
 def test_the_files_are_what_the_types_say():
     assert schemas.stale() == []
-    assert schemas.main(["--check"]) == 0
+    assert jobs.run("schemas", ["--check"]) == 0
 
 
 def test_a_schema_out_of_step_is_told_and_renewed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schemas, "FOLDER", tmp_path)
-    assert schemas.main(["--check"]) == 1
+    assert jobs.run("schemas", ["--check"]) == 1
     assert len(capsys.readouterr().out.splitlines()) == len(schemas.KINDS)
-    assert schemas.main([]) == 0
-    assert schemas.main(["--check"]) == 0
+    assert jobs.run("schemas", []) == 0
+    assert jobs.run("schemas", ["--check"]) == 0
     schemas.path("spec").write_text("{}", encoding="utf-8")
     assert schemas.stale() == [tmp_path / "spec.schema.json"]
 

@@ -188,9 +188,10 @@ def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_
     whole = workplace.prepare() if earlier else None
     code = (
         "import os, pathlib, sys, feedrate.data.prepare as prepare\n"
+        "from feedrate.cli import jobs\n"
         "def die(*_): os.kill(os.getpid(), 9)\n"
         f"{moment}\n"
-        "sys.exit(prepare.main(sys.argv[1:]))"
+        "sys.exit(jobs.run('preprocess-dataset', sys.argv[1:]))"
     )
     arguments = ["--index", workplace.index, "--out", workplace.manifest, "--settings"]
     settings = {"source": "folder", "path": str(workplace.mine)}
@@ -210,16 +211,16 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     workplace.filled(3)
     settings = {"source": "folder", "path": str(workplace.mine)}
 
-    def run(module, *arguments):
-        command = [sys.executable, "-m", f"feedrate.data.{module}", *map(str, arguments)]
+    def run(job, *arguments):
+        command = [sys.executable, "-m", "feedrate", f"{job}-dataset", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     fetched = run("fetch", "--name", "mine", "--settings", settings, "--out", workplace.index)
     assert fetched.stdout == "fetched mine: 3 images; 0 rows left out\n", fetched.stderr
     paths = ["--index", workplace.index, "--out", workplace.manifest]
-    prepared = run("prepare", *paths, "--settings", settings)
+    prepared = run("preprocess", *paths, "--settings", settings)
     assert prepared.stdout.startswith("prepared mine: train 1, validation 1, test 1; 3 images")
-    wrong = run("prepare", *paths, "--settings", settings | {"pth": 1})
+    wrong = run("preprocess", *paths, "--settings", settings | {"pth": 1})
     assert wrong.returncode == 1
     assert "pth" in wrong.stderr
     assert "Traceback" not in wrong.stderr

@@ -18,10 +18,11 @@ from drawings import drawing, encoded
 from huggingface_hub.errors import GatedRepoError
 from PIL import Image
 
+from feedrate.cli import jobs
 from feedrate.config.load import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
 from feedrate.data.cartoon.pairs import invent_pair
-from feedrate.data.fetch_winoground import fetch_winoground, main
+from feedrate.data.fetch_winoground import fetch_winoground
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import read_winoground
 
@@ -341,7 +342,7 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
             "HF_TOKEN": TOKEN,
         }
         settings = "{'source': 'hub', 'name': 'facebook/winoground', 'revision': 'main'}"
-        command = [sys.executable, "-m", "feedrate.data.fetch_winoground", "--name", "hub"]
+        command = [sys.executable, "-m", "feedrate", "fetch-winoground", "--name", "hub"]
         done = subprocess.run(
             [*command, "--settings", settings, "--out", str(tmp_path / "w/examples.json")],
             env=environment,
@@ -353,7 +354,7 @@ def test_the_real_client_at_a_gate_is_one_sentence_without_the_token(tmp_path):
         server.shutdown()
     assert (done.returncode, done.stdout) == (1, "")
     said = done.stderr.strip().splitlines()[-1]
-    program = "feedrate.data.fetch_winoground: "
+    program = "feedrate fetch-winoground: "
     assert said.startswith(f"{program}dataset facebook/winoground: its owner must grant access")
     assert TOKEN not in done.stderr
     assert not (tmp_path / "w/examples.json").exists()
@@ -377,15 +378,18 @@ def test_a_revision_without_parquet_is_told(hub, place):
 
 
 def test_the_command_ends_well_or_in_one_sentence(place, capsys):
-    arguments = ["--name", "mine", "--out", str(place.out), "--settings"]
-    assert main([*arguments, "{'source': 'generated', 'examples': 1}"]) == 0
+    def fetch(settings):
+        words = ["--name", "mine", "--out", str(place.out), "--settings", settings]
+        return jobs.run("fetch-winoground", words)
+
+    assert fetch("{'source': 'generated', 'examples': 1}") == 0
     assert capsys.readouterr().out == "fetched Winoground (mine): 1 examples\n"
-    assert main([*arguments, "{'source': 'folder', 'path': 'no/such'}"]) == 1
+    assert fetch("{'source': 'folder', 'path': 'no/such'}") == 1
     assert capsys.readouterr().err == (
-        "feedrate.data.fetch_winoground: winoground_sets.mine.path: there is no 'no/such'\n"
+        "feedrate fetch-winoground: winoground_sets.mine.path: there is no 'no/such'\n"
     )
-    assert main([*arguments, "{'source': 'generated', 'examples': 0}"]) == 1
-    assert "winoground_sets.mine" in capsys.readouterr().err
+    assert fetch("{'source': 'generated', 'examples': 0}") == 1
+    assert "examples" in capsys.readouterr().err
 
 
 def test_a_copy_that_is_not_whole_is_told(place):

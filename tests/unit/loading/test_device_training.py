@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from feedrate.cli import jobs
 from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
-from feedrate.jobs import store
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.opening import Options
 from feedrate.jobs.train import run_job
@@ -158,7 +158,10 @@ def make_store(spec, prepared):
         return
     out = store_folder(spec.settings, prepared) / "index.json"
     arguments = ["--data", str(prepared / "manifest.json"), "--out", str(out)]
-    assert store.main([*arguments, "--settings", repr(msgspec.to_builtins(needed))]) == 0
+    assert (
+        jobs.run("store-dataset", [*arguments, "--settings", repr(msgspec.to_builtins(needed))])
+        == 0
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import torch
 
+from feedrate.cli import jobs
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import adapter
-from feedrate.jobs import store
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.opening import make_dataset
 from feedrate.loading.registry import open_path
@@ -37,7 +37,7 @@ def made_store(spec, prepared):
     settings = repr(msgspec.to_builtins(store_spec(spec.settings)))
     data = str(prepared / "manifest.json")
     out = str(folder / "index.json")
-    assert store.main(["--data", data, "--settings", settings, "--out", out]) == 0
+    assert jobs.run("store-dataset", ["--data", data, "--settings", settings, "--out", out]) == 0
     return folder
 
 

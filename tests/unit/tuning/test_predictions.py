@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from feedrate.cli.predictions import main, predictions
+from feedrate.cli import jobs
+from feedrate.cli.predictions import predictions
 from feedrate.config.plan import with_all_studies
 from feedrate.results.settings import FitSettings, PublishedFacts, prediction_settings
 
@@ -64,10 +65,10 @@ def test_the_command_writes_and_prints(published, tmp_path, capsys, monkeypatch)
     monkeypatch.delenv("FEEDRATE_ADVICE_LATER", raising=False)
     out = tmp_path / "predictions.txt"
     literal = repr(msgspec.to_builtins(published))
-    assert main(["--published", literal, "--out", str(out)]) == 0
+    assert jobs.run("predict-published", ["--published", literal, "--out", str(out)]) == 0
     assert out.read_text() == capsys.readouterr().out
     monkeypatch.setenv("FEEDRATE_ADVICE_LATER", "1")
-    assert main(["--published", literal, "--out", str(out)]) == 0
+    assert jobs.run("predict-published", ["--published", literal, "--out", str(out)]) == 0
     assert not capsys.readouterr().out
-    assert main(["--published", "{'studies': 3}", "--out", str(out)]) == 1
+    assert jobs.run("predict-published", ["--published", "{'studies': 3}", "--out", str(out)]) == 1
     assert "--published" in capsys.readouterr().err

@@ -1,38 +1,27 @@
-"""`python -m feedrate.cli.predictions`: what on-device decoding would bring published devices.
+"""What on-device decoding would bring published devices.
 
 The model that is fitted to published rates says it where nobody printed a number: loading then
 costs the host nothing, so that only Tc is left. Where one was printed, it tells how far it is off.
 """
 
-import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.cli.advice import rate
-from feedrate.config.load import ConfigError, convert_text
 from feedrate.core import variables
-from feedrate.core.errors import fail
 from feedrate.core.files import write_text
 from feedrate.results.loader_model import Row, fit_rows
 from feedrate.results.settings import FitSettings, PublishedFacts
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.cli.predictions", description=__doc__)
-    parser.add_argument("--published", required=True, help="FitSettings, as a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="predictions.txt")
-    options = parser.parse_args(arguments)
-    try:
-        lines = [*predictions(convert_text(options.published, FitSettings, "--published"))]
-        write_text(options.out, "".join(f"{line}\n" for line in lines))
-    except (ConfigError, OSError) as error:
-        return fail(parser.prog, error)
+def predict_published(published: FitSettings, out: Path) -> None:
+    """Predict the throughput of published devices with decoding on the device, and write `out`
+    (predictions.txt)."""
+    text = "".join(f"{line}\n" for line in predictions(published))
+    write_text(out, text)
     if not os.environ.get(variables.ADVICE_LATER):
-        print("\n".join(lines), flush=True)
-    return 0
+        print(text, end="", flush=True)
 
 
 def predictions(settings: FitSettings) -> Iterator[str]:
@@ -82,7 +71,3 @@ def _predicted(what: str, found: float, row: Row, origin: str) -> str:
 def _there(row: PublishedFacts) -> bool:
     """Whether somebody printed a rate with decoding on the device."""
     return "device" in row.levels.values() and row.metric == "samples_per_s"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

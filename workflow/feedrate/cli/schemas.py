@@ -1,11 +1,9 @@
 """JSON schemas of all files that people or other programs read, made from the types.
 
-`python -m feedrate.cli.schemas` writes them; with `--check` it only says which are out of step.
+`python -m feedrate schemas` writes them; with `--check` it only names those that are out of date.
 """
 
-import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +72,16 @@ def stale() -> list[Path]:
     ]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write or check the schemas; the exit code is 1 where a check finds one out of step."""
-    parser = argparse.ArgumentParser(prog="python -m feedrate.cli.schemas", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if out of step")
-    if parser.parse_args(arguments).check:
-        wrong = stale()
-        for file in wrong:
-            print(f"{file}: not what the types say; run python -m feedrate.cli.schemas")
-        return 1 if wrong else 0
-    for name in KINDS:
-        write_text(path(name), text(name))
-    return 0
+def write_schemas(*, check: bool = False) -> int:
+    """Write the schemas; with --check write nothing and fail if one is out of date."""
+    if not check:
+        for name in KINDS:
+            write_text(path(name), text(name))
+        return 0
+    outdated = stale()
+    for file in outdated:
+        print(f"{file}: out of date; run python -m feedrate schemas")
+    return 1 if outdated else 0
 
 
 def _in_one_line(value: Any) -> Any:
@@ -119,7 +115,3 @@ def _partial_of(value: dict[str, Any], definitions: dict[str, Any]) -> dict[str,
     if reference:
         return _partial(reference.rsplit("/", 1)[-1], definitions)
     return {key: inner for key, inner in value.items() if key != "default"}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

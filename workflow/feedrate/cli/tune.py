@@ -1,4 +1,4 @@
-"""`python -m feedrate.cli.tune`: measure loaders and model on this machine, and say what to use.
+"""`python -m feedrate tune`: measure loaders and model on this machine, and say what to use.
 
 Takes the spec of a run, changes nothing of it but the loader, and leaves advice.txt (also printed)
 and tuning.json in a folder. It trains twice, for a few seconds each: for the model's own rate, and
@@ -23,18 +23,15 @@ import msgspec
 from feedrate.cli import advice
 from feedrate.cli.advice import Choice, Model, Run, choose
 from feedrate.cli.snakemake import add_choices, config_arguments, run_snakemake
-from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import RunSpec
 from feedrate.core import paths, variables
-from feedrate.core.errors import fail, tell
+from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import ANY_EVENTS, LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
-from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path
 from feedrate.jobs.drain import Loader, Refused, answer_file, with_loader
 
-PROGRAM = "feedrate.cli.tune"
 STEPS = 30
 """Timed steps of the two runs."""
 SHARDED_WORKERS = 2
@@ -52,27 +49,18 @@ class Drained(NamedTuple):
     """Of all ranks together."""
 
 
-class TuningError(Exception):
+class TuningError(ExpectedError):
     """Something was not measured; the message says what to look at."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
-    parser.add_argument("--spec", required=True, help="a RunSpec, as a Python literal")
-    parser.add_argument("--data", type=Path, required=True, help="prepared/manifest.json")
-    parser.add_argument("--out", type=Path, required=True, help="advice.txt")
-    options = parser.parse_args(arguments)
-    try:
-        spec = short(convert_text(options.spec, RunSpec, "--spec"))
-        lines, numbers = tune(spec, options.data, options.out.parent)
-        write_json(options.out.with_name("tuning.json"), numbers)
-        write_text(options.out, "\n".join(lines) + "\n")
-    except (ConfigError, DeviceError, TuningError, OSError) as error:
-        return fail(PROGRAM, error)
+def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
+    """Measure every loader and the model of `spec` on this machine, and write `out` (advice.txt)
+    and tuning.json beside it. `data` is prepared/manifest.json."""
+    lines, numbers = tune(short(spec), data, out.parent)
+    write_json(out.with_name("tuning.json"), numbers)
+    write_text(out, "\n".join(lines) + "\n")
     if not os.environ.get(variables.ADVICE_LATER):
         print("\n".join(lines), flush=True)
-    return 0
 
 
 def short(spec: RunSpec) -> RunSpec:
@@ -187,7 +175,7 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     module = ["feedrate.jobs.drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     try:
-        with host_lock(lock_path(), partial(tell, PROGRAM)) as lock:
+        with host_lock(lock_path(), partial(tell, "feedrate tune-device")) as lock:
             subprocess.run(
                 job.command,
                 env=job.environment,
@@ -251,7 +239,3 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     for told in [*new, *[predictions] * (bool(new) and predictions.is_file())]:
         print(f"\n{told.read_text(encoding='utf-8').rstrip()}")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

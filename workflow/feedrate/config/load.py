@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from feedrate.config.base import Level
+from feedrate.core.errors import ExpectedError
 
 try:
     from yaml import CSafeLoader as SafeLoader  # ten times faster, where PyYAML was built with it
@@ -22,7 +23,7 @@ _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[e
 _LISTED = 10
 
 
-class ConfigError(Exception):
+class ConfigError(ExpectedError):
     """A wrong configuration, told in one message: file, key, value and what is allowed."""
 
 

@@ -1,4 +1,4 @@
-"""How a program ends where a user can mend what is wrong: one sentence, and no traceback."""
+"""How a program reports an expected failure: one sentence on stderr, without a traceback."""
 
 import errno
 import os
@@ -7,16 +7,26 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# Which environment variables hold secrets, by their names.
-
 SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
-
-
-# Tokens of the environment never reach a log, an event or a message.
-
+"""Environment variables whose values never reach a log, an event or a message."""
 MASK = "***"
 _SHORTEST = 8
-"""A shorter value is no token; masking it would blot out ordinary words."""
+"""Shorter values are not masked: they may be ordinary words."""
+
+SENTENCE = re.compile(r"^feedrate(?: [\w-]+|[\w.]*): (.+)$", re.MULTILINE)
+"""A line in a job's log that `tell` printed; the group is its sentence."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class ExpectedError(Exception):
+    """A failure that its message explains in one sentence; the program ends with `exit_code`."""
+
+    exit_code = 1
+
+
+class LogError(ExpectedError):
+    """A raw log lacks required content; the message names the file and the line."""
 
 
 class Masker:
@@ -36,27 +46,20 @@ class Masker:
         return self._pattern.sub(MASK, text) if self._pattern else text
 
 
-SENTENCE = re.compile(r"^feedrate[\w.]*: (.+)$", re.MULTILINE)
-"""A line of ours in a job's log: the sentence is its group."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
 def fail(program: str, why: object, exit_code: int = 1) -> int:
-    """Say on stderr why `program` ends, a sentence or an exception; the exit code."""
-    tell(program, explain_os_error(why) if isinstance(why, OSError) else f"{why}")
+    """Print on stderr why `program` fails, a sentence or an exception; return the exit code."""
+    tell(program, explain_os_error(why) if isinstance(why, OSError) else why)
     return exit_code
 
 
 def tell(program: str, what: object) -> None:
-    """Print a line of ours on stderr; `program` begins with feedrate. Tokens of the environment are
+    """Print `what` on stderr after the program's name, which begins with feedrate. Secrets are
     masked."""
     print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
 
 
 def explain_os_error(error: OSError, folder: Path | None = None) -> str:
-    """One sentence for a full disk, a folder that may not be written and the like; `folder` stands
-    in where the error names no file."""
+    """Explain a system error in one sentence; `folder` is named if the error names no file."""
     where = error.filename or folder
     if error.errno in _FULL:
         at = f" at {where}" if where else ""
@@ -66,7 +69,3 @@ def explain_os_error(error: OSError, folder: Path | None = None) -> str:
         )
     reason = (error.strerror or str(error)).lower() if error.errno else str(error)
     return f"{where}: {reason}" if where else reason
-
-
-class LogError(Exception):
-    """A log that does not hold what it must; the message names the file and the line."""

@@ -1,17 +1,14 @@
-"""`python -m feedrate.data.fetch`: bring a dataset's images and rows, with a checksum for each.
+"""Fetch a dataset's images and rows.
 
 Writes raw/rows.parquet, raw/images/ (a folder source's images stay where they are) and, last,
 raw/index.json. The folder raw/ is replaced as a whole or not at all.
 """
 
-import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from feedrate.config.load import convert_text
 from feedrate.config.workflow import Dataset, Folder, Generated, Hub
 from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import (
@@ -21,13 +18,20 @@ from feedrate.data.manifest import (
     LeftOut,
     RawFile,
     RawIndex,
-    run_command,
     write_index,
 )
 from feedrate.data.rows import make_table, plain_text, write_table
 
 _NO_CAPTION = "no caption"
 _SHOWN = 3
+
+
+def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
+    """Fetch the images and rows of the dataset `name` of config.yaml, with a checksum for each
+    image. `out` is raw/index.json."""
+    index = fetch(name, settings, out)
+    lost = sum(entry.rows for entry in index.left_out)
+    print(f"fetched {name}: {len(index.files)} images; {lost} rows left out")
 
 
 def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
@@ -68,24 +72,6 @@ def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
         by_image.setdefault(rows[position]["image"], []).append(position)
     kept = {position for positions in by_image.values() for position in positions[:limit]}
     return [row for position, row in enumerate(rows) if position in kept]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.data.fetch", description=__doc__)
-    parser.add_argument("--name", required=True, help="the dataset's name in config.yaml")
-    parser.add_argument("--settings", required=True, help="its settings, as a Python literal")
-    parser.add_argument("--out", required=True, type=Path, help="raw/index.json")
-    options = parser.parse_args(arguments)
-
-    def work() -> str:
-        origin = f"datasets.{options.name}"
-        settings = cast(Dataset, convert_text(options.settings, cast(Any, Dataset), origin))
-        index = fetch(options.name, settings, options.out)
-        lost = sum(entry.rows for entry in index.left_out)
-        return f"fetched {options.name}: {len(index.files)} images; {lost} rows left out"
-
-    return run_command(parser.prog, work, options.out)
 
 
 def _fetch(name: str, settings: Dataset, raw: Path) -> Fetched:
@@ -136,7 +122,3 @@ def _describe(folder: Path, name: str) -> RawFile:
 def _nothing(name: str, left_out: Sequence[LeftOut]) -> str:
     first = "; ".join(f"{entry.path}: {entry.reason}" for entry in left_out[:_SHOWN])
     return f"dataset {name}: no row can be used{f' ({first}, …)' if first else ''}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

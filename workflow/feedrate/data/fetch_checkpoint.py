@@ -1,25 +1,23 @@
-"""`python -m feedrate.data.fetch_checkpoint`: bring a hub checkpoint here, at one revision.
+"""Fetch a checkpoint from the hub, so that training jobs need no network.
 
-Weights (safetensors alone), configuration and tokenizer go into the folder of fetched.json, which
-comes last and has a checksum for each. Training jobs start from there, and need no network.
+Weights (only safetensors), configuration and tokenizer go into the folder of fetched.json, which is
+written last and holds a checksum for each file.
 """
 
-import argparse
 import os
 import shutil
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import PATTERNS, DataError, run_command
+from feedrate.data.manifest import PATTERNS, DataError
 from feedrate.data.sources.hub import download
 
 
-def fetch_checkpoint(name: str, revision: str, out: Path) -> int:
-    """Bring a checkpoint into the folder of `out`; how many files that are.
+def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
+    """Fetch the repository `name` of the hub at `revision` (a commit, tag or branch) into the
+    folder of `out`, which is fetched.json.
 
-    Raises DataError, in a sentence, where it cannot be had or has no safetensors weights.
+    Raises DataError if the hub refuses it or it has no safetensors weights.
     """
     advice = "set `checkpoint` to a local folder"
     source = download(f"checkpoint {name}", name, revision, PATTERNS, advice)
@@ -38,31 +36,12 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> int:
         commit = source.name
         made = {"name": name, "revision": revision, "commit": commit, "sha256": entries}
         write_json(folder / out.name, made)
-    return len(files)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.data.fetch_checkpoint", description=__doc__)
-    parser.add_argument("--name", required=True, help="repository on the hub")
-    parser.add_argument("--revision", required=True, help="commit, tag or branch")
-    parser.add_argument("--out", required=True, type=Path, help="fetched.json")
-    options = parser.parse_args(arguments)
-
-    def work() -> str:
-        count = fetch_checkpoint(options.name, options.revision, options.out)
-        return f"fetched {options.name} at {options.revision}: {count} files"
-
-    return run_command(parser.prog, work, options.out)
+    print(f"fetched {name} at {revision}: {len(files)} files")
 
 
 def _place(file: Path, place: Path) -> None:
-    """Put a file of the cache in its place, as a link where one file system has both."""
+    """Link a file of the cache to its place, or copy it across file systems."""
     try:
         os.link(file, place)
     except OSError:
         shutil.copyfile(file, place)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

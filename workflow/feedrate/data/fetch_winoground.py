@@ -1,27 +1,25 @@
-"""`python -m feedrate.data.fetch_winoground`: bring Winoground, or its stand-in, here.
+"""Fetch Winoground, or draw its stand-in.
 
-Writes images/ (every picture verified, as a plain JPEG file) and, last, examples.json with a
-checksum for each. The folder is replaced as a whole or not at all.
+Writes images/ (every image is verified and becomes a plain JPEG file) and, last, examples.json with
+a checksum for each. The folder is replaced as a whole or not at all.
 """
 
-import argparse
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.load import ConfigError
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.cartoon.pairs import invent_pair
 from feedrate.data.cartoon.render import render
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import DataError, Fetched, RawFile, run_command
+from feedrate.data.manifest import DataError, Fetched, RawFile
 from feedrate.data.rows import plain_text, read_table
 from feedrate.data.sources.hub import download
 from feedrate.data.sources.listed import EmbeddedImages, ListedFiles
@@ -201,22 +199,11 @@ def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> 
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.data.fetch_winoground", description=__doc__)
-    parser.add_argument("--name", required=True, help="its name under winoground_sets")
-    parser.add_argument("--settings", required=True, help="its settings, as a Python literal")
-    parser.add_argument("--out", required=True, type=Path, help="examples.json")
-    options = parser.parse_args(arguments)
-
-    def work() -> str:
-        origin = f"winoground_sets.{options.name}"
-        settings = cast(Examples, convert_text(options.settings, cast(Any, Examples), origin))
-        workers = len(os.sched_getaffinity(0))
-        found = fetch_winoground(options.name, settings, options.out, workers)
-        return f"fetched Winoground ({options.name}): {len(found.examples)} examples"
-
-    return run_command(parser.prog, work, options.out)
+def fetch_set(name: str, settings: Examples, out: Path) -> None:
+    """Fetch the Winoground set `name` of config.yaml into the folder of `out`, which is
+    examples.json."""
+    found = fetch_winoground(name, settings, out, workers=len(os.sched_getaffinity(0)))
+    print(f"fetched Winoground ({name}): {len(found.examples)} examples")
 
 
 def _fetch(name: str, settings: Examples, raw: Path, workers: int) -> Fetched:
@@ -261,7 +248,3 @@ def _number(value: Any) -> int | None:
         return int(plain_text(value))
     except ValueError:
         return None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.base import Strict
-from feedrate.config.load import ConfigError
-from feedrate.core.errors import explain_os_error, fail
+from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
 
 MANIFEST_SCHEMA = 1
@@ -29,7 +28,7 @@ CAPTION = "caption"
 """The column of samples.parquet with a row's text."""
 
 
-class DataError(Exception):
+class DataError(ExpectedError):
     """The data cannot be used; the message says why and what to do."""
 
 
@@ -206,20 +205,3 @@ def check_fetched(index: Path) -> None:
         ) from None
     for name, digest in sha256.items():
         check_file(index.parent, name, digest)
-
-
-# How the data commands end: what a user can cause is one sentence and exit code 1.
-
-
-def run_command(program: str, work: Callable[[], str], out: Path) -> int:
-    """Do the work of `program`, which writes the folder of `out`, and print what it says; the exit
-    code."""
-    try:
-        print(work())
-    except (ConfigError, DataError) as error:
-        return fail(program, error)
-    except OSError as error:
-        return fail(program, explain_os_error(error, out.parent))
-    except KeyboardInterrupt:
-        return 130
-    return 0

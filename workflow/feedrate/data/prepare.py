@@ -1,23 +1,20 @@
-"""`python -m feedrate.data.prepare`: verify what was fetched and lay it out for training.
+"""Verify what was fetched and lay it out for training.
 
 Writes images/, samples.parquet, tokenizer/, checksums.json, data_report.json and, last,
 manifest.json. The folder prepared/ is replaced as a whole or not at all.
 """
 
-import argparse
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median, quantiles
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from feedrate.config.load import convert_text
 from feedrate.config.workflow import Dataset, Folder
 from feedrate.core.files import digest_file, replaced_folder, write_json, write_text
 from feedrate.data.manifest import (
@@ -34,7 +31,6 @@ from feedrate.data.manifest import (
     image_root,
     images_digest,
     read_index,
-    run_command,
 )
 from feedrate.data.rows import count_splits, make_table, read_rows, share_out, write_table
 from feedrate.data.verify import Rejected, Stored, verify_images
@@ -166,6 +162,15 @@ _SHOWN = 20
 _Verdicts = dict[str, Stored | Rejected]
 
 
+def preprocess_dataset(index: Path, settings: Dataset, out: Path) -> None:
+    """Verify every image of the dataset in `index` (raw/index.json), convert those that need it,
+    and write `out` (prepared/manifest.json)."""
+    manifest = prepare(index, settings, out, workers=len(os.sched_getaffinity(0)))
+    rows = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
+    size_mb = manifest.images_bytes / 1e6
+    print(f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB")
+
+
 def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Manifest:
     """Prepare the dataset of `index_path` into the folder of `out`, which is manifest.json.
 
@@ -191,26 +196,6 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         report = make_report(index, rows, samples, verdicts)
         write_json(folder / REPORT, report)
         return _finish(folder, index, samples, verdicts, out.name)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.data.prepare", description=__doc__)
-    parser.add_argument("--index", required=True, type=Path, help="raw/index.json")
-    parser.add_argument("--settings", required=True, help="the dataset's, as a Python literal")
-    parser.add_argument("--out", required=True, type=Path, help="prepared/manifest.json")
-    options = parser.parse_args(arguments)
-
-    def work() -> str:
-        origin = f"settings of {options.index}"
-        settings = cast(Dataset, convert_text(options.settings, cast(Any, Dataset), origin))
-        workers = len(os.sched_getaffinity(0))
-        manifest = prepare(options.index, settings, options.out, workers)
-        rows = ", ".join(f"{split} {count.rows}" for split, count in manifest.splits.items())
-        size_mb = manifest.images_bytes / 1e6
-        return f"prepared {manifest.dataset}: {rows}; {manifest.images} images, {size_mb:.1f} MB"
-
-    return run_command(parser.prog, work, options.out)
 
 
 def _hold_share(
@@ -289,7 +274,3 @@ def _finish(
     )
     write_json(folder / manifest_name, msgspec.to_builtins(manifest))
     return manifest
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Kind, RunSpec, Settings
 from feedrate.core import plugins, variables
+from feedrate.core.errors import ExpectedError
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +44,7 @@ BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions that run operations in bf16 by autocast."""
 
 
-class DeviceError(Exception):
+class DeviceError(ExpectedError):
     """The machine lacks the device that was asked for. No other device replaces it."""
 
 

@@ -1,9 +1,8 @@
-"""`python -m feedrate.jobs.store`: the store of decoded pictures that `decode: cache` reads.
+"""The store of decoded pictures that `decode: cache` reads.
 
 It is made for a model's size of image and its tokenizer, so the model's builder is asked.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -20,14 +19,13 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from PIL import Image
 
-from feedrate.config.load import ConfigError, convert_text
 from feedrate.config.settings import LoaderSettings
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest, run_command
+from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
 from feedrate.data.store import INDEX, PICTURES, PIXELS, StoreIndex, StoreSpec
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.pixels import crop_centre, read_levels, resize_to, resized_size
-from feedrate.models.build import ModelError, build_bare
+from feedrate.models.build import build_bare
 
 # Makes the store of the level `cache` (data/stored.py) from a prepared dataset.
 
@@ -148,32 +146,15 @@ def _hold_space(folder: Path, size: int) -> None:
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.jobs.store", description=__doc__)
-    parser.add_argument("--data", required=True, type=Path, help="prepared/manifest.json")
-    parser.add_argument("--settings", required=True, help="a StoreSpec, as a Python literal")
-    parser.add_argument("--out", required=True, type=Path, help="the store's index.json")
-    options = parser.parse_args(arguments)
-
-    def work() -> str:
-        spec = convert_text(options.settings, StoreSpec, f"settings of {options.out}")
-        prepared: Path = options.data.parent
-        try:
-            loader = LoaderSettings(max_tokens=spec.max_tokens, label=spec.label)
-            built = build_bare(spec.model, loader, prepared)
-        except ModelError as error:
-            raise ConfigError(str(error)) from None
-        workers = len(os.sched_getaffinity(0))
-        tokenizer, side_px = built.tokenizer, built.image_px
-        index = write_store(
-            prepared, spec, tokenizer, side_px, options.out, workers, column=built.column
-        )
-        size_mb = index.size_bytes / 1e6
-        return f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB"
-
-    return run_command(parser.prog, work, options.out)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def store_dataset(data: Path, settings: StoreSpec, out: Path) -> None:
+    """Decode, resize and tokenise the dataset in `data` (prepared/manifest.json) once, for runs
+    with `loader.decode: cache`. `out` is the store's index.json."""
+    loader = LoaderSettings(max_tokens=settings.max_tokens, label=settings.label)
+    built = build_bare(settings.model, loader, data.parent)
+    workers = len(os.sched_getaffinity(0))
+    tokenizer, side_px = built.tokenizer, built.image_px
+    index = write_store(
+        data.parent, settings, tokenizer, side_px, out, workers, column=built.column
+    )
+    size_mb = index.size_bytes / 1e6
+    print(f"stored {index.pictures} pictures at {index.image_px} px, {size_mb:.1f} MB")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings
+from feedrate.core.errors import ExpectedError
 from feedrate.data.manifest import CAPTION
 
 BUILDERS = {name: f"feedrate.models.{name}" for name in MODELS}
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class ModelError(Exception):
+class ModelError(ExpectedError):
     """The model cannot be built; the message says why and what to do."""
 
 

@@ -5,15 +5,16 @@ import importlib
 
 import pytest
 
+from feedrate.cli import jobs
 from feedrate.core.errors import explain_os_error, fail
 from feedrate.flow.lost import own_words
 
 ABSENT = "no/such/file"
 NO_MAPPING = ("--settings", "[")
 PROGRAMS = {
-    "data.fetch": ("--name", "x", *NO_MAPPING),
-    "data.fetch_winoground": ("--name", "x", *NO_MAPPING),
-    "data.prepare": ("--index", ABSENT, *NO_MAPPING),
+    "fetch-dataset": ("--name", "x", *NO_MAPPING),
+    "fetch-winoground": ("--name", "x", *NO_MAPPING),
+    "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
     "results.assemble": ("--run", ABSENT, "--device", "["),
     "jobs.score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
     "report.push": (
@@ -25,19 +26,24 @@ PROGRAMS = {
     "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
     "results.merge": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
     "results.quality": NO_MAPPING,
-    "jobs.store": ("--data", ABSENT, *NO_MAPPING),
-    "cli.tune": ("--spec", "[", "--data", ABSENT),
-    "cli.predictions": ("--published", "["),
+    "store-dataset": ("--data", ABSENT, *NO_MAPPING),
+    "tune-device": ("--spec", "[", "--data", ABSENT),
+    "predict-published": ("--published", "["),
 }
-"""Modules, and arguments that each refuses."""
+"""Jobs and modules with a command line, and arguments that each refuses."""
 
 
-@pytest.mark.parametrize("module", PROGRAMS)
-def test_what_a_user_can_mend_is_one_sentence_of_the_program(module, tmp_path, capsys):
-    main = importlib.import_module(f"feedrate.{module}").main
-    assert main([*PROGRAMS[module], "--out", str(tmp_path / "out")]) == 1
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, capsys):
+    words = [*PROGRAMS[program], "--out", str(tmp_path / "out")]
+    if program in jobs.JOBS:
+        name = f"feedrate {program}"
+        assert jobs.run(program, words) == 1
+    else:
+        name = f"feedrate.{program}"
+        assert importlib.import_module(name).main(words) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"feedrate.{module.removesuffix('.__main__')}: ")
+    assert said.startswith(f"{name}: ")
     assert said.count("\n") == 1
     assert own_words(f"host: n1\n{said}slurmstepd: error: x\n") == said.partition(": ")[2].strip()
 
@@ -97,5 +103,5 @@ def test_advice_that_cannot_be_written_is_a_sentence(tmp_path, capsys, monkeypat
     monkeypatch.setattr(tuning, "tune", lambda *_: (["use it"], {}))
     (tmp_path / "file").write_text("")
     arguments = ["--spec", repr(spec), "--data", ABSENT]
-    assert tuning.main([*arguments, "--out", str(tmp_path / "file/advice.txt")]) == 1
+    assert jobs.run("tune-device", [*arguments, "--out", str(tmp_path / "file/advice.txt")]) == 1
     assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))

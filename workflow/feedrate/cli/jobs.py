@@ -1,0 +1,103 @@
+"""The programs that rules and launchers start: `python -m feedrate JOB --option VALUE …`.
+
+A job is a function, and its parameters are its options. Its module is imported only when the job
+is called, so that the interpreter of a device's own software needs only what the job itself needs.
+"""
+
+import argparse
+import inspect
+import json
+import types
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from feedrate.core.errors import ExpectedError, explain_os_error, fail
+
+JOBS = {
+    "fetch-dataset": "data.fetch:fetch_dataset",
+    "fetch-winoground": "data.fetch_winoground:fetch_set",
+    "fetch-checkpoint": "data.fetch_checkpoint:fetch_checkpoint",
+    "preprocess-dataset": "data.prepare:preprocess_dataset",
+    "store-dataset": "jobs.store:store_dataset",
+    "tune-device": "cli.tune:tune_device",
+    "predict-published": "cli.predictions:predict_published",
+    "schemas": "cli.schemas:write_schemas",
+}
+"""By command, the module in this package and its function."""
+
+STOPPED = 130
+"""Exit code after Ctrl-C."""
+
+
+def run(job: str, words: Sequence[str]) -> int:
+    """Run a job with the options in `words`; return its exit code.
+
+    An expected failure is printed as one sentence. Other exceptions are faults of the program and
+    keep their traceback.
+    """
+    program = f"feedrate {job}"
+    options: dict[str, Any] = {}
+    try:
+        module, _, name = JOBS[job].partition(":")
+        function = getattr(import_module(f"feedrate.{module}"), name)
+        options = vars(parser(program, function).parse_args(words))
+        return function(**options) or 0
+    except ExpectedError as error:
+        return fail(program, error, error.exit_code)
+    except OSError as error:
+        out = options.get("out")
+        return fail(program, explain_os_error(error, out.parent if out else None))
+    except KeyboardInterrupt:
+        return STOPPED
+
+
+def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParser:
+    """A parser with one option for each parameter of `function`; `@FILE` reads more options from a
+    file with one word per line."""
+    made = argparse.ArgumentParser(
+        prog=program,
+        description=inspect.getdoc(function),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        fromfile_prefix_chars="@",
+        allow_abbrev=False,
+    )
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        option = "--" + parameter.name.rstrip("_").replace("_", "-")
+        made.add_argument(option, dest=parameter.name, **_argument(option, parameter))
+    return made
+
+
+def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
+    """How argparse reads the value of `parameter`."""
+    kind = parameter.annotation
+    if kind is bool:
+        return {"action": "store_true"}
+    settings: dict[str, Any] = {"required": parameter.default is parameter.empty}
+    if not settings["required"]:
+        settings["default"] = parameter.default
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = Union[tuple(one for one in get_args(kind) if one is not type(None))]  # noqa: UP007
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+        settings["nargs"] = "+" if settings["required"] else "*"
+    if kind in (str, int, Path):
+        return {"type": kind, "metavar": {str: "TEXT", int: "N", Path: "PATH"}[kind], **settings}
+    about = "a JSON file, or the same as a Python literal"
+    return {"type": partial(_read, kind, option), "metavar": "SETTINGS", "help": about, **settings}
+
+
+def _read(kind: Any, option: str, text: str) -> Any:
+    """A checked value of `kind` from a JSON file or a Python literal."""
+    from feedrate.config.load import ConfigError, convert, convert_text
+
+    path = Path(text)
+    if text.startswith("{") or not path.is_file():
+        return convert_text(text, kind, option)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON ({error})") from None
+    return convert(value, kind, text)
