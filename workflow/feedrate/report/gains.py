@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from feedrate.config.base import Level, level_text
-from feedrate.jobs.ladder import NOT_TRIED
+from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.grid import (
     Line,

@@ -10,7 +10,7 @@ import pytest
 from training_jobs import make_spec, of_a_script
 
 from feedrate.devices.base import UnsupportedError
-from feedrate.jobs.opening import limit_memory
+from feedrate.jobs.job_setup import limit_memory
 
 TAKE = """
 import json, sys
@@ -18,7 +18,7 @@ import torch
 from training_jobs import make_spec
 import msgspec
 from feedrate.jobs.failure import classify
-from feedrate.jobs.opening import limit_memory
+from feedrate.jobs.job_setup import limit_memory
 
 spec = make_spec()
 train = msgspec.structs.replace(spec.settings.train, memory_gib=float(sys.argv[1]))
