@@ -10,9 +10,7 @@ TRAIN = (
     "slurm",
     "workflow",
     "unit/devices",
-    "unit/infer",
-    "unit/quality",
-    "unit/train",
+    "unit/jobs",
     "unit/tuning",
 )
 """Folders whose tests start training jobs: a run beside which another trains does not count."""

@@ -40,7 +40,7 @@ PROFILE = {
 }
 ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
-BOUNDED = ROOT / "tests/unit/train/out_of_memory.py"
+BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 
 # Training processes, as the shell starts them in place of an interpreter's `-m MODULE …`.
 TRAIN = f'exec {sys.executable} "$@"'
@@ -168,7 +168,7 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
     assert word["status"] == "out_of_memory"
-    assert "for want of host memory: its limit of 400M on cpu-" in word["cause"]
+    assert "for lack of host memory: its limit of 400M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 

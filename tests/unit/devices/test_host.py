@@ -128,7 +128,7 @@ def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_module(mon
     running = [SimpleNamespace(info={"cmdline": line}) for line in lines]
     monkeypatch.setattr(host.psutil, "process_iter", lambda _: running)
     assert host.other_training_jobs() == 1
-    for module in ("feedrate.jobs.score_worker", "feedrate.jobs.drain"):
+    for module in ("feedrate.jobs.worker", "feedrate.jobs.drain"):
         running.append(SimpleNamespace(info={"cmdline": ["python", "-m", module]}))
     assert host.other_training_jobs() == 3
 

@@ -13,7 +13,7 @@ from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.opening import Options
+from feedrate.jobs.job_setup import Options
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
 from feedrate.loading import registry
@@ -61,8 +61,10 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # Only these have pixels from the host: the distance between both, and one batch for the ceiling
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
-    monkeypatch.setattr("feedrate.jobs.opening.distance", lambda *_: Distance(3.0, 25.0))
-    monkeypatch.setattr("feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1})
+    monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0))
+    monkeypatch.setattr(
+        "feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1, "wall_s": 1}
+    )
     monkeypatch.setattr("feedrate.loading.readers.decode", watch)
     device = run("device", make_spec("device", evaluate=True))[1]
     assert not seen

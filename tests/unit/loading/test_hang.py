@@ -119,17 +119,15 @@ next(watched(hang(), 0.2, "the decoder"))
 
 
 def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_path):
-    from feedrate.jobs.events import read_raw_events
+    from feedrate.jobs.events import EventTail
 
     command = [sys.executable, "-c", HANGS, str(tmp_path)]
     ended = subprocess.run(command, check=False, timeout=60, env={**os.environ})
     assert ended.returncode == 1
-    error, end = read_raw_events(tmp_path / "events.jsonl")
-    assert (error["type"], error["infrastructure"]) == ("HungError", False)
-    assert error["message"] == (
-        "the decoder hangs: it made no batch within 0.2 s (loader.timeout_s)"
-    )
-    assert end["ok"] is False
+    error, end = EventTail(tmp_path / "events.jsonl").read()
+    assert (error.type, error.infrastructure) == ("HungError", False)
+    assert error.message == ("the decoder hangs: it made no batch within 0.2 s (loader.timeout_s)")
+    assert end.ok is False
 
 
 def test_another_error_of_a_thread_does_not_end_the_process():

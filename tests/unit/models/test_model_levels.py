@@ -11,7 +11,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import adapter
 from feedrate.jobs.ceilings import EndlessBatches
-from feedrate.jobs.opening import make_dataset
+from feedrate.jobs.job_setup import make_dataset
 from feedrate.loading.registry import open_path
 from feedrate.models.build import BUILDERS, build_bare
 from feedrate.models.tokenizers import UNKNOWN

@@ -1,12 +1,12 @@
 """What the terminal shows of a run, as bars and as lines."""
 
 import io
-import json
 
 import pytest
 from rich.console import Console
 
 from feedrate.cli.display import SHOWN, Display, Progress
+from feedrate.jobs.events import EventLog, Step
 
 
 @pytest.fixture
@@ -21,10 +21,9 @@ def start(progress, tmp_path):
     def start(number, rule, step=0, **wildcards):
         run = tmp_path / str(number)
         if step:
-            events = run / "attempt-x/events.jsonl"
-            events.parent.mkdir(parents=True)
-            event = {"event": "step", "step": step, "samples": 8, "step_s": 0.5}
-            events.write_text(json.dumps(event))
+            attempt = run / "attempt-x"
+            attempt.mkdir(parents=True)
+            EventLog(attempt, 0).write(Step(rank=0, step=step, samples=8, step_s=0.5))
         told = {"jobid": number, "rule_name": rule, "wildcards": wildcards}
         progress.update("job_info", told | {"output": [str(run / "outcome.json")]})
 

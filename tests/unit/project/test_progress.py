@@ -1,7 +1,7 @@
-import json
 import os
 
 from feedrate.cli.display import Progress, duration
+from feedrate.jobs.events import EventLog, Step
 
 
 def record(**values):
@@ -102,7 +102,7 @@ def test_the_step_of_the_newest_attempt(tmp_path):
     for number, (attempt, step) in enumerate([("attempt-b", 7), ("attempt-a", 2)]):
         events = tmp_path / attempt / "events.jsonl"
         events.parent.mkdir()
-        event = {"event": "step", "step": step, "samples": 8, "step_s": 0.5}
-        events.write_text(json.dumps(event) + "\n" + '{"event": "st')
+        EventLog(events.parent, 0).write(Step(rank=0, step=step, samples=8, step_s=0.5))
+        events.write_text(events.read_text() + '{"event": "st')
         os.utime(events, (number, number))
     assert job.step() == "step 2, 16.0 samples/s a rank"

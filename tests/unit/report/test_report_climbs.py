@@ -2,14 +2,14 @@
 
 import msgspec
 import pytest
+from feedrate.report.settings import FigureSettings, OverviewSettings
 from report_samples import RATES, STUDY, make_project, write_results
 
 from feedrate.config.plan import make_plan
-from feedrate.jobs.ladder import NOT_TRIED
+from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import figure, findings, settings
 from feedrate.report.figures import canvas
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import FigureSettings, OverviewSettings
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What is drained on a rank, and what the ranks say together."""
 
 import fcntl
-import json
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
@@ -13,6 +12,7 @@ from feedrate.core.files import write_json
 from feedrate.devices.host import lock_path
 from feedrate.jobs import drain
 from feedrate.jobs.drain import Loader, Refused
+from feedrate.jobs.events import Ceiling, EventLog, Start, Window
 from tiny_spec import tiny_spec
 
 pytestmark = pytest.mark.usefixtures("own_lock")
@@ -144,15 +144,18 @@ def test_the_runs_are_short():
     assert changed.settings.model == SPEC.settings.model
 
 
+def window(rank, wall_s, wait_s):
+    values = {"first_step": 7, "last_step": 36, "steps": 30, "samples": 60}
+    return Window(rank=rank, **values, wall_s=wall_s, data_wait_s=wait_s)
+
+
 def test_rates_of_all_ranks_are_read_from_a_run(tmp_path):
-    for name, rate in (("events.jsonl", 40), ("events.rank1.jsonl", 30)):
-        events = [
-            {"event": "start"},
-            {"event": "window", "samples": 60, "wall_s": 2.0, "data_wait_s": 0.5},
-            {"event": "ceiling", "kind": "loader", "samples": 9, "wall_s": 1, "cpu_s": 1},
-            {"event": "ceiling", "kind": "model", "samples": rate, "wall_s": 0.5, "cpu_s": 0.7},
-        ]
-        (tmp_path / name).write_text("".join(f"{json.dumps(e)}\n" for e in events))
+    for rank, rate in enumerate((40, 30)):
+        log = EventLog(tmp_path, rank)
+        log.write(Start(rank=rank, world_size=2))
+        log.write(window(rank, 2.0, 0.5))
+        log.write(Ceiling(rank=rank, kind="loader", samples=9, wall_s=1, cpu_s=1))
+        log.write(Ceiling(rank=rank, kind="model", samples=rate, wall_s=0.5, cpu_s=0.7))
     assert tuning.read_run(tmp_path) == tuning.Run(
         60.0, 80.0, tuning.Model(140.0, pytest.approx(0.02))
     )
@@ -162,9 +165,8 @@ def test_rates_of_all_ranks_are_read_from_a_run(tmp_path):
 
 
 def test_sharded_ranks_have_the_rate_of_their_steps_without_the_wait(tmp_path):
-    for name, wait_s in (("events.jsonl", 0.5), ("events.rank1.jsonl", 0.2)):
-        window = {"event": "window", "samples": 60, "wall_s": 2.5, "data_wait_s": wait_s}
-        (tmp_path / name).write_text(json.dumps(window) + "\n")
+    for rank, wait_s in enumerate((0.5, 0.2)):
+        EventLog(tmp_path, rank).write(window(rank, 2.5, wait_s))
     assert tuning.read_run(tmp_path) == tuning.Run(48.0, 60.0, None)
     assert tuning.read_run(tmp_path, sharded=True) == tuning.Run(48.0, 60.0, tuning.Model(60.0))
 

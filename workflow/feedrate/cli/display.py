@@ -1,6 +1,5 @@
 """Progress on a terminal as bars, elsewhere as a line per event. Everything goes to stderr."""
 
-import json
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from feedrate.config.base import BETWEEN_LEVELS
 from feedrate.core.paths import TRAIN_RULE
+from feedrate.jobs.events import EventTail, Step
 
 # Progress of a workflow, by rule and by training job, with the time left.
 
@@ -168,24 +168,15 @@ def _newest_events(run: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def _last_step(events: Path) -> str:
+def _last_step(path: Path) -> str:
     """The newest step in a file of events."""
-    try:
-        with events.open("rb") as stream:
-            stream.seek(max(events.stat().st_size - _TAIL_BYTES, 0))
-            lines = stream.read().decode(errors="replace").splitlines()
-    except OSError:
+    events = EventTail(path, last_bytes=_TAIL_BYTES).read()
+    if not events:
         return "starting"
-    for line in reversed(lines):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if event.get("event") == "step":
-            rate = event["samples"] / event["step_s"] if event.get("step_s") else 0.0
-            return f"step {event['step']}, {rate:.1f} samples/s a rank"
-        return str(event.get("event", ""))
-    return "starting"
+    if not isinstance(step := events[-1], Step):
+        return step.event_name
+    rate = (step.samples or 0) / step.step_s if step.step_s else 0.0
+    return f"step {step.step}, {rate:.1f} samples/s a rank"
 
 
 BAR_WIDTH = 24

@@ -27,10 +27,11 @@ from feedrate.config.settings import RunSpec
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.paths import ANY_EVENTS, LOG_NAME, OUTCOME_NAME, SPEC_NAME
+from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
 from feedrate.jobs.drain import Loader, Refused, answer_file, with_loader
+from feedrate.jobs.events import read_run_events
 
 STEPS = 30
 """Timed steps of the two runs."""
@@ -141,27 +142,22 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
 
     Sharded ranks cannot compute apart: their steps without the wait stand for the model.
     """
-    samples, wall_s, wait_s = 0, 0.0, 0.0
-    alone: list[dict[str, float]] = []
-    for file in sorted(folder.glob(ANY_EVENTS)):
-        events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        windows = [event for event in events if event["event"] == "window"]
-        samples += sum(window["samples"] for window in windows)
-        wall_s = max(wall_s, sum(w["wall_s"] for w in windows))
-        wait_s = max(wait_s, sum(w.get("data_wait_s") or 0 for w in windows))
-        alone += [e for e in events if e["event"] == "ceiling" and e["kind"] == "model"]
+    ranks = read_run_events(folder).values()
+    windows = [rank.window for rank in ranks if rank.window]
+    samples = sum(window.samples for window in windows)
+    wall_s = max((window.wall_s for window in windows), default=0.0)
+    wait_s = max((window.data_wait_s for window in windows), default=0.0)
     if not wall_s:
         raise TuningError(f"{folder}: no timed steps in its events")
     rates = samples / wall_s, samples / (wall_s - wait_s)
     if sharded:
         return Run(*rates, Model(rates[1]))
+    alone = [ceiling for rank in ranks for ceiling in rank.ceilings if ceiling.kind == "model"]
     if not alone:
         return Run(*rates, None)
-    rate = sum(ceiling["samples"] / ceiling["wall_s"] for ceiling in alone)
-    cpu_s = sum(ceiling["cpu_s"] for ceiling in alone) / sum(
-        ceiling["samples"] for ceiling in alone
-    )
-    return Run(*rates, Model(rate, cpu_s))
+    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in alone)
+    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in alone)
+    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in alone)))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:

@@ -1,11 +1,13 @@
-"""Processes that do not outlive the one that started them, however that one dies."""
+"""Process trees: that none outlives its parent, which processes are below one, their CPU time."""
 
 import ctypes
 import os
 import signal
 import socket
-from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from feedrate.core import variables
 
@@ -26,13 +28,14 @@ def supervisor() -> str:
 
 
 def die_with_supervisor() -> None:
-    """`die_with_parent`, and end at once if the supervisor has died before this was called.
+    """`die_with_parent`, and end at once if the supervisor died before this was called.
 
-    On another host than the supervisor's, its launcher there is the parent to die with.
+    On another host than the supervisor's, the parent is the supervisor's launcher there.
     """
     die_with_parent()
     pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
-    if pid.isdigit() and host in ("", socket.gethostname()) and not is_alive(int(pid)):
+    here = host in ("", socket.gethostname())
+    if pid.isdigit() and here and not psutil.pid_exists(int(pid)):
         os._exit(1)
 
 
@@ -41,74 +44,47 @@ def adopt_orphans() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process of this number exists."""
+def descendants() -> list[psutil.Process]:
+    """All living processes below this one, whatever their group or session; no zombies."""
+    return [child for child in psutil.Process().children(recursive=True) if is_alive(child)]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process has not ended; a zombie has."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
-# The processes that a process has started, directly or not, and the CPU time they take.
+def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
+    """The processes below `root` that main threads started, as the kernel lists them.
 
-PROC = Path("/proc")
-
-
-def cpu_time_s(root: int, proc: Path = PROC) -> float:
-    """CPU seconds that `root` and all living processes below it have taken, in all threads."""
-    ticks = 0
-    for pid in (root, *family(root)):
+    psutil reads every process of the host to find these, milliseconds on a small host: too much
+    inside a timed window. It does so only where the kernel lists no children.
+    """
+    found = [root]
+    for parent in found:  # grows while it is read
+        pid = str(parent.pid)
         try:
-            fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc(5)
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def family(root: int) -> list[int]:
-    """Processes that main threads below `root` started: cheap, where the kernel lists children."""
-    found: list[int] = []
-    queue = [root]
-    while queue:
-        pid = queue.pop()
-        try:
-            listed = (PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
+            children = Path("/proc", pid, "task", pid, "children").read_text().split()
         except FileNotFoundError:
-            if pid == root:
-                return descendants(root)
+            if parent is root:
+                return list(root.children(recursive=True))
             continue
         except OSError:
             continue
-        below = [int(child) for child in listed]
-        found += below
-        queue += below
-    return found
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(int(child)))
+    return found[1:]
 
 
-def descendants(root: int, proc: Path = PROC) -> list[int]:
-    """All living processes below `root`, whatever their group or session; zombies left out."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for folder in proc.iterdir():
-        if folder.name.isdigit():
-            try:
-                # "<pid> (<name, which may hold anything>) <state> <parent> ..."
-                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue
-            if state not in "ZX":
-                children[int(parent)].append(int(folder.name))
-    return _below(root, children)
-
-
-def _below(root: int, children: dict[int, list[int]]) -> list[int]:
-    found: list[int] = []
-    queue = [root]
-    while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += below
-    return found
+def cpu_time_s(root: int | None = None) -> float:
+    """CPU seconds that `root` (this process) and all living processes below it have taken."""
+    process, total_s = psutil.Process(root), 0.0
+    for one in (process, *listed_descendants(process)):
+        with suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            total_s += times.user + times.system
+    return total_s

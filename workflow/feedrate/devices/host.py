@@ -31,8 +31,8 @@ PACKAGES = (
 TRAINING_MODULE = "feedrate.jobs.worker"
 """The module that training processes run."""
 
-WORKERS = (TRAINING_MODULE, "feedrate.jobs.score_worker", "feedrate.jobs.drain")
-"""The modules that train, score and drain loaders: they identify other jobs on the host."""
+WORKERS = (TRAINING_MODULE, "feedrate.jobs.drain")
+"""The modules that train, score and drain loaders, by which other jobs on the host are found."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""

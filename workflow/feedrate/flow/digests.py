@@ -45,13 +45,7 @@ CODE = {
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
     "scored": Code(
-        (
-            "jobs/score.py",
-            "jobs/score_worker.py",
-            "jobs/score_model.py",
-            *DEVICES,
-            "models/*.py",
-        ),
+        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, "models/*.py"),
         ("jobs", "devices", "models", "loading"),
     ),
     "tuned": Code(

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from feedrate.config.plan import Project, timeouts_min
 from feedrate.core import variables
-from feedrate.jobs.ladder import ladders
+from feedrate.jobs.pruning import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")

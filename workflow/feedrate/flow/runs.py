@@ -14,7 +14,7 @@ from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
 from feedrate.config.settings import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file
-from feedrate.jobs.ladder import NOT_TRIED, Made, still_pruned
+from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
 from feedrate.results.quality import QualitySettings, ScoredRun
 
 # Which try a job is: what failed is tried again by the next call, since its number has changed.
@@ -59,7 +59,8 @@ class Attempts:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-            return still_pruned(cause, spec, Made(source, self._digest_of(spec.dataset)), run)
+            digests = Digests(source, self._digest_of(spec.dataset))
+            return still_pruned(cause, spec, digests, run)
 
         return self.next(_of_run(paths.OUTCOME, spec), stands=stands)
 

@@ -1,7 +1,6 @@
-"""What the parts of a run make alone, in the same job after training: the loader, the model, and
-the exchange of gradients between ranks."""
+"""The rates of the parts of a run, each alone, in the same job after training: the loader, the
+model, and the exchange of gradients between ranks."""
 
-import os
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from feedrate.config.settings import RunSpec, TrainSettings
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
+from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.failure import classify
 from feedrate.jobs.meter import batch_length
@@ -21,11 +21,11 @@ from feedrate.models.layers import stop_exchanges
 WARMUP_STEPS = 2
 """Steps of the model alone before its clock starts."""
 MOST_ROUNDS = 50
-"""Exchanges of all gradients that are timed."""
+"""The most exchanges of all gradients that are timed."""
 
 
 class EndlessBatches:
-    """Batch sampler that shuffles anew whenever the rows are used up, so no epoch ends a worker."""
+    """Batch sampler that shuffles again when the rows are used up, so no epoch ends a worker."""
 
     def __init__(self, rows: int, batch_size: int, seed: int) -> None:
         self._rows, self.batch_size = rows, batch_size
@@ -42,31 +42,34 @@ class EndlessBatches:
 def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
-    """Write a `ceiling` event for each; one that fails leaves a `note` instead.
+    """Write a `ceiling` event for each part; one that fails leaves a `note` instead.
 
     All ranks take part at the same time.
     """
     measures: dict[str, Any] = {"loader": loader_alone}
-    # Sharded ranks cannot compute apart, and would have to stay in step.
+    # Sharded ranks cannot compute apart: they would have to stay in step.
     if spec.settings.train.strategy != "fsdp":
         measures["model"] = model_alone
         if trainer.args.world_size > 1:
             measures["exchange"] = exchange_alone
     for kind, measure in measures.items():
+        # Ranks that begin together share the host as in training.
         trainer.accelerator.wait_for_everyone()
         try:
-            measured = measure(spec, adapter, trainer, dataset)
+            ceiling = measure(spec, adapter, trainer, dataset)
         except Exception as error:
             failure = classify(error)
             log.write(
-                "note",
-                about=f"ceiling {kind}",
-                type=failure.type,
-                message=failure.message,
-                out_of_memory=failure.out_of_memory,
+                events.Note(
+                    rank=log.rank,
+                    about=f"ceiling {kind}",
+                    type=failure.type,
+                    message=failure.message,
+                    out_of_memory=failure.out_of_memory,
+                )
             )
         else:
-            log.write("ceiling", kind=kind, **measured)
+            log.write(events.Ceiling(rank=log.rank, kind=kind, **ceiling))
 
 
 def loader_alone(
@@ -86,29 +89,31 @@ def drain(
     seconds: float,
     adapter: Adapter,
 ) -> dict[str, Any]:
-    """Take batches to the device for `seconds`, and do nothing with them.
+    """Move batches to the device for `seconds` and drop them.
 
-    The clock starts when every worker has delivered a batch, for by then all have one or more
-    ready, which would count as made in no time; for the same reason whole rounds are counted.
-    `startup_s` tells what the start took, `cpu_s` what this process and its workers computed.
+    The clock starts when every worker has delivered a batch: by then all have one or more ready,
+    which would count as made in no time. For the same reason whole rounds are counted. `startup_s`
+    is the time until then, `cpu_s` the CPU time of this process and its workers inside the clock.
     """
     round_size = path.round_size
     order = EndlessBatches(len(dataset), batch_size, seed)
     created_s = perf_counter()
-    loaded = path.batches(dataset, order)
-    batches = (_placed(batch, adapter.device) for batch in loaded)
+    batches = (_placed(batch, adapter.device) for batch in path.batches(dataset, order))
     for _ in range(round_size):
         next(batches)
-    adapter.synchronize()
-    start_s, used_s = perf_counter(), cpu_time_s(os.getpid())
+    adapter.synchronize()  # the copies of the first batches are not in the clock
+    start_s, used_s = perf_counter(), cpu_time_s()
     samples, wall_s = 0, 0.0
     while wall_s < seconds:
         samples += sum(batch_length(next(batches)) for _ in range(round_size))
-        adapter.synchronize()
+        adapter.synchronize()  # and those of the counted ones are, to their end
         wall_s = perf_counter() - start_s
-    cpu_s = cpu_time_s(os.getpid()) - used_s
-    startup_s = start_s - created_s
-    return {"samples": samples, "wall_s": wall_s, "cpu_s": cpu_s, "startup_s": startup_s}
+    return {
+        "samples": samples,
+        "wall_s": wall_s,
+        "cpu_s": cpu_time_s() - used_s,
+        "startup_s": start_s - created_s,
+    }
 
 
 def model_alone(
@@ -116,7 +121,7 @@ def model_alone(
 ) -> dict[str, Any]:
     """Train on one batch that stays on the device, for about `ceiling_s`; nothing is loaded.
 
-    Ranks exchange nothing here, so that one that fails leaves no other waiting.
+    Ranks exchange nothing, so one that fails leaves no other waiting.
     """
     train = spec.settings.train
     rows = [dataset[i % len(dataset)] for i in range(train.batch_size)]
@@ -126,8 +131,8 @@ def model_alone(
 
     for _ in range(WARMUP_STEPS):
         _optimizer_step(train, adapter, trainer, batch)
-    adapter.synchronize()
-    start_s, used_s, steps = perf_counter(), cpu_time_s(os.getpid()), 0
+    adapter.synchronize()  # the warm-up's work ends before the clock starts
+    start_s, used_s, steps = perf_counter(), cpu_time_s(), 0
     while not steps or perf_counter() - start_s < spec.protocol.ceiling_s:
         _optimizer_step(train, adapter, trainer, batch)
         steps += 1
@@ -136,7 +141,7 @@ def model_alone(
     return {
         "samples": steps * train.batch_size * train.gradient_accumulation,
         "wall_s": wall_s,
-        "cpu_s": cpu_time_s(os.getpid()) - used_s,
+        "cpu_s": cpu_time_s() - used_s,
     }
 
 
@@ -163,28 +168,29 @@ def exchange_alone(
         for begin in range(0, numbers, size):
             torch.distributed.all_reduce(part[: min(size, numbers - begin)])
             adapter.end_of_step()
-        adapter.synchronize()
+        adapter.synchronize()  # the call returns before the exchange has ended
         return perf_counter() - start_s
 
     exchange()
     slowest_s = torch.tensor(exchange(), device=adapter.device)
+    # The ranks must agree on the number of rounds.
     torch.distributed.all_reduce(slowest_s, torch.distributed.ReduceOp.MAX)
     rounds = max(1, min(MOST_ROUNDS, int(spec.protocol.ceiling_s / slowest_s.item())))
-    used_s = cpu_time_s(os.getpid())
+    used_s = cpu_time_s()
     wall_s = sum(exchange() for _ in range(rounds))
     return {
         "samples": rounds * train.batch_size * train.gradient_accumulation,
         "wall_s": wall_s,
-        "cpu_s": cpu_time_s(os.getpid()) - used_s,
+        "cpu_s": cpu_time_s() - used_s,
     }
 
 
 def _optimizer_step(
     train: TrainSettings, adapter: Adapter, trainer: Any, batch: dict[str, Any]
 ) -> None:
-    """What the Trainer's loop does for one step, without exchanging gradients.
+    """One step of the Trainer's loop, without exchanging gradients.
 
-    With several ranks, what training lacks to this rate is therefore communication (or data).
+    With several ranks, the rate that training lacks to this is therefore communication (or data).
     """
     model, accelerator = trainer.model_wrapped, trainer.accelerator
     for _ in range(train.gradient_accumulation):

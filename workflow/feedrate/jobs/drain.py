@@ -25,17 +25,16 @@ from feedrate.devices.placement import bind_rank
 from feedrate.loading.hang import ends_the_process
 
 DRAIN_S = 2.0
-LOOK_S = 0.01
+POLL_S = 0.01
 """How often a rank looks for the others."""
 WORKERS = (0, 1, 2, 4, 8)
 
-
 Meet = Callable[..., list[str]]
-"""`meet_ranks` of a rank: a place where ranks meet, and what one says there."""
+"""`meet_ranks` of a rank: a name for the meeting point, and the rank's word there."""
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """A loader that was drained alone, all ranks at the same time."""
+    """A loader that was drained alone, by all ranks at the same time."""
 
     decode: Decode
     workers: int
@@ -43,26 +42,26 @@ class Loader(msgspec.Struct, frozen=True):
     """Of all ranks together."""
     startup_s: float
     cpu_s: float = 0.0
-    """CPU seconds that a sample costs, in all processes; 0: not known."""
+    """CPU seconds of a sample, in all processes; 0: not known."""
     scaled: bool = False
     psnr_db: float | None = None
-    """How near its pixels are to the reference's; None: equal."""
+    """Similarity of its pixels to the reference's; None: equal."""
 
     @property
     def name(self) -> str:
-        """As it is set."""
+        """Its settings."""
         scaled = ", scaled_decode: true" if self.scaled else ""
         return f"decode: {self.decode}{scaled}, workers: {self.workers}"
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A level that cannot be had here, or not with as many workers."""
+    """A level that does not work here, or not with so many workers."""
 
     decode: Decode
     why: str
     scaled: bool = False
     workers: int = 0
-    """With so many it was tried, and with more it was not."""
+    """The number it was tried with; higher ones were not tried."""
 
 
 class Candidate(NamedTuple):
@@ -74,7 +73,7 @@ class Candidate(NamedTuple):
 
 
 def answer_file(folder: Path, rank: int) -> Path:
-    """Where a rank leaves its rates."""
+    """The file of a rank's rates."""
     return folder / f"loaders.rank{rank}.json"
 
 
@@ -100,13 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def meet_ranks(folder: Path, rank: int, ranks: int, what: str, said: str = "") -> list[str]:
-    """Wait until all ranks have come to `what`, so that they go on at the same time; what each has
-    said there. Who started the ranks ends them where one never comes."""
-    files = [folder / f"{what}.rank{one}" for one in range(ranks)]
-    write_text(files[rank], said)
+def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
+    """Wait until all ranks have come to `point`, so that they continue together; the words of all.
+
+    The launcher ends the ranks where one never comes.
+    """
+    files = [folder / f"{point}.rank{one}" for one in range(ranks)]
+    write_text(files[rank], word)
     while not all(file.exists() for file in files):
-        sleep(LOOK_S)
+        sleep(POLL_S)
     return [file.read_text(encoding="utf-8") for file in files]
 
 
@@ -123,9 +124,11 @@ def candidates(cores: int) -> Iterator[Candidate]:
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once a level, why it cannot be had. All ranks try the same ones,
-    those that the rank with the fewest cores can have, each at the same time."""
-    # Heavy, and only for a process that is where it stays.
+    """The rate of each loader, or, once a level, the reason why there is none.
+
+    All ranks try the same loaders at the same time: those for the rank with the fewest cores.
+    """
+    # torch starts its threads when it is imported: not before the process is bound.
     from feedrate.devices.base import adapter
     from feedrate.jobs.failure import classify
     from feedrate.models.build import build_bare
@@ -133,7 +136,7 @@ def drains(
     device = adapter(spec.kind, local_rank, local_ranks)
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
-    fewest = min(int(said) for said in meet("cores", str(cores)))
+    fewest = min(int(word) for word in meet("cores", str(cores)))
     for number, one in enumerate(candidates(fewest)):
         level = one.decode, one.scaled
         meet(f"loader{number}")
@@ -143,23 +146,29 @@ def drains(
             measured = _measure(
                 spec, prepared, built, device, one, with_pixels=level not in psnr_db
             )
-        except Exception as error:  # whatever ails a level, the others are measured
+        except Exception as error:  # whatever is wrong with a level, the others are measured
             refused.add(level)
             yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
         else:
             psnr_db.setdefault(level, measured.get("psnr_db"))
-            samples, startup_s = measured["samples"], measured["startup_s"]
-            rate, cpu_s = samples / measured["wall_s"], measured["cpu_s"] / samples
-            facts = (rate, startup_s, cpu_s, one.scaled, psnr_db[level])
-            yield Loader(one.decode, one.workers, *facts)
+            samples = measured["samples"]
+            yield Loader(
+                one.decode,
+                one.workers,
+                samples_per_s=samples / measured["wall_s"],
+                startup_s=measured["startup_s"],
+                cpu_s=measured["cpu_s"] / samples,
+                scaled=one.scaled,
+                psnr_db=psnr_db[level],
+            )
 
 
 def _measure(
     spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
 ) -> dict[str, Any]:
-    """What `ceilings.drain` says of a loader; `with_pixels` also `psnr_db` to the reference."""
+    """The answer of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
-    from feedrate.jobs.opening import make_dataset
+    from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.registry import distance, open_path
 
     changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)

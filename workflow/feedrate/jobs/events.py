@@ -1,10 +1,15 @@
-"""Our own events: one JSON object a line, one file a rank (docs/architecture.md names the keys)."""
+"""The events of a run: one JSON object a line, one file a rank.
+
+Each rank writes its events as they happen. They are read as a whole once the run has ended
+(`read_run_events`), or as far as they are written while it is running (`EventTail`).
+docs/architecture.md lists the events and their keys.
+"""
 
 import json
+import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -13,13 +18,21 @@ from feedrate.core.paths import events_name
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """What all events have. A key that is not named here is passed over."""
+    """The part that all events share. Readers ignore keys that are not declared here.
+
+    Defaults stand for what is unknown, and let files of earlier versions be read.
+    """
 
     rank: int
 
+    @property
+    def event_name(self) -> str:
+        """The value of the key `event`."""
+        return str(self.__struct_config__.tag)
+
 
 class Start(Event, frozen=True, kw_only=True, tag="start"):
-    """The process is up."""
+    """The process runs, on this host and device."""
 
     world_size: int
     pid: int | None = None
@@ -27,6 +40,7 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     device_model: str | None = None
     driver: str | None = None
     cores_granted: int | None = None
+    cores: str | None = None
     cores_of_host: int | None = None
     host_memory_gib: float | None = None
     bf16_instructions: list[str] | None = None
@@ -34,6 +48,7 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     packages: dict[str, str] = {}
     python: str | None = None
     platform: str | None = None
+    environment: dict[str, str] = {}
 
 
 class Model(Event, frozen=True, kw_only=True, tag="model"):
@@ -46,7 +61,7 @@ class Model(Event, frozen=True, kw_only=True, tag="model"):
 
 
 class Data(Event, frozen=True, kw_only=True, tag="data"):
-    """The data is open; `decode` is the path really taken."""
+    """The dataset is open; `decode` is the decoding level that is used."""
 
     digest: str | None = None
     samples: int | None = None
@@ -58,7 +73,7 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step, or forward pass, numbered from 1; samples are this rank's."""
+    """One optimizer step or forward pass, numbered from 1; samples are those of this rank."""
 
     step: int
     t_s: float | None = None
@@ -73,7 +88,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
 
 
 class Window(Event, frozen=True, kw_only=True, tag="window"):
-    """The timed window of this rank, the device synchronised at both ends."""
+    """The timed window of this rank; the device is synchronised at both ends."""
 
     first_step: int
     last_step: int
@@ -89,7 +104,7 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
 
 
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
-    """How the ranks really shared their work, read from the wrapped model."""
+    """How the ranks share the work, read from the wrapped model."""
 
     name: str
     layers: int = 0
@@ -101,52 +116,100 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
 
 
 class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
-    """What `Trainer.train` returned."""
+    """The metrics that `Trainer.train` returned."""
 
     library: str = ""
     metrics: dict[str, Any] = {}
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """The loader with no model, the model with no loader, or the gradients' exchange alone."""
+    """The loader without a model, the model without a loader, or the gradients' exchange alone."""
 
     kind: str
     samples: int
     wall_s: float
+    cpu_s: float | None = None
+    startup_s: float | None = None
+
+
+class Note(Event, frozen=True, kw_only=True, tag="note"):
+    """A failure that invalidates no result, such as that of a ceiling."""
+
+    about: str = ""
+    type: str = ""
+    message: str = ""
+    out_of_memory: bool = False
 
 
 class Evaluation(Event, frozen=True, kw_only=True, tag="evaluation"):
-    """What evaluate or predict returned."""
+    """The metrics of a split."""
 
     split: str
     metrics: dict[str, Any] = {}
 
 
+class Scores(Event, frozen=True, kw_only=True, tag="scores"):
+    """The scores of a kept model, before and after training, as quality.json lists them."""
+
+    scores: list[dict[str, Any]] = []
+    winoground: str = ""
+
+
 class Error(Event, frozen=True, kw_only=True, tag="error"):
-    """An exception ended this rank."""
+    """An exception ended this rank; `infrastructure`: the fault of the machine, not of the cell."""
 
     type: str = ""
     message: str = ""
     out_of_memory: bool = False
+    infrastructure: bool = False
     traceback: str = ""
 
 
 class End(Event, frozen=True, kw_only=True, tag="end"):
-    """The last word of a rank."""
+    """The last event of a rank."""
 
     ok: bool
 
 
-AnyEvent = (
-    Start | Model | Data | Step | Window | Strategy | Trainer | Ceiling | Evaluation | Error | End
-)
-_KINDS: dict[str, type[Event]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(AnyEvent)
-}
+_KINDS = {str(kind.__struct_config__.tag): kind for kind in Event.__subclasses__()}
+
+
+class EventLog:
+    """Appends one rank's events; the kernel has each when `write` returns."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.rank = rank
+        self._stream = (folder / events_name(rank)).open("a", encoding="utf-8")
+
+    def write(self, event: Event) -> None:
+        """Write one event. Raises OSError where the disk is full."""
+        self._stream.write(encode(event) + "\n")
+        self._stream.flush()
+
+
+def encode(event: Event) -> str:
+    """The line of an event. A loss that is not a number is written as NaN, which Python reads.
+
+    msgspec would write null for it, and the check that rejects such a loss would never see it.
+    """
+    values = {"event": event.event_name, **msgspec.structs.asdict(event)}
+    return json.dumps(values, ensure_ascii=False)
+
+
+def decode(line: str | bytes) -> Event | None:
+    """The event of a line; None where its name is unknown.
+
+    Raises ValueError (msgspec.ValidationError is one) where the line is not an event.
+    """
+    value = json.loads(line)
+    if not isinstance(value, dict) or not isinstance(value.get("event"), str):
+        raise ValueError("not an object with a string under `event`")
+    kind = _KINDS.get(value["event"])
+    return None if kind is None else msgspec.convert(value, kind)
 
 
 class RankEvents(msgspec.Struct, kw_only=True):
-    """The events of one rank; of an event that comes once, the last."""
+    """The events of one rank by kind; of a kind that comes once, the last one."""
 
     start: Start | None = None
     model: Model | None = None
@@ -156,20 +219,19 @@ class RankEvents(msgspec.Struct, kw_only=True):
     strategy: Strategy | None = None
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
+    notes: list[Note] = []
     evaluations: list[Evaluation] = []
+    scores: Scores | None = None
     error: Error | None = None
     end: End | None = None
 
-    def add(self, event: AnyEvent) -> None:
-        """Sort one event in."""
-        if isinstance(event, Step):
-            self.steps.append(event)
-        elif isinstance(event, Ceiling):
-            self.ceilings.append(event)
-        elif isinstance(event, Evaluation):
-            self.evaluations.append(event)
+    def add(self, event: Event) -> None:
+        """Add one event under its kind."""
+        name = event.event_name
+        if isinstance(event, Step | Ceiling | Note | Evaluation):
+            getattr(self, f"{name}s").append(event)
         else:
-            setattr(self, str(event.__struct_config__.tag), event)
+            setattr(self, name, event)
 
 
 def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
@@ -177,8 +239,7 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
     first = run_dir / events_name(0)
     files = {0: first} if first.is_file() else {}
     for path in run_dir.glob(f"{first.stem}.rank*{first.suffix}"):
-        match = re.fullmatch(r".*\.rank(\d{1,6})\.[a-z]+", path.name)
-        if match:
+        if match := re.fullmatch(r".*\.rank(\d{1,6})\.[a-z]+", path.name):
             files[int(match[1])] = path
     return {rank: read_events(path, rank) for rank, path in sorted(files.items())}
 
@@ -186,96 +247,61 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 def read_events(path: Path, rank: int) -> RankEvents:
     """Read one rank's events.
 
-    A last line that was cut off is left out, and so are events of unknown names. Where a file
-    holds several attempts, the last counts. Raises LogError for any other line that is not an
-    event of the contract, and for one of another rank.
+    Skips a last line that is cut off and events of unknown names. Where the file holds several
+    attempts, the last one counts. Raises LogError for any other line that is not an event of this
+    rank.
     """
     events = RankEvents()
     *lines, tail = path.read_bytes().decode("utf-8", errors="replace").split("\n")
-    for position, line in enumerate([*lines, tail], start=1):
+    for number, line in enumerate([*lines, tail], start=1):
         if not line.strip():
             continue
         try:
-            event = parse_event(line)
+            event = decode(line)
         except (ValueError, RecursionError) as error:
-            if position > len(lines):
+            if number > len(lines):
                 break
-            raise LogError(f"{path}, line {position}: not an event: {error}") from None
+            raise LogError(f"{path}, line {number}: not an event: {error}") from None
         if event is None:
             continue
         if event.rank != rank:
-            raise LogError(f"{path}, line {position}: rank {event.rank} in the file of rank {rank}")
+            raise LogError(f"{path}, line {number}: rank {event.rank} in the file of rank {rank}")
         if isinstance(event, Start):
             events = RankEvents()
         events.add(event)
     return events
 
 
-def parse_event(line: str) -> AnyEvent | None:
-    """One line as an event; None for a name that is not known.
-
-    Raises ValueError (msgspec.ValidationError is one) where it is none. NaN is accepted: a loss
-    that is not finite must reach the check that rejects it.
-    """
-    value = json.loads(line)
-    if not isinstance(value, dict) or not isinstance(value.get("event"), str):
-        raise ValueError("no object with a name under `event`")
-    kind = _KINDS.get(value["event"])
-    return None if kind is None else msgspec.convert(value, kind)  # type: ignore[return-value]
-
-
-# A run's events: one JSON object a line, written as they happen, read even from a torn file.
-
-RawEvent = dict[str, Any]
-
-
-class EventLog:
-    """Appends one rank's events; each is in the kernel's hands when `write` returns.
-
-    A loss that is not a number is written as NaN (which JSON proper lacks and Python reads).
-    """
-
-    def __init__(self, folder: Path, rank: int) -> None:
-        self.rank = rank
-        self._stream = (folder / events_name(rank)).open("a", encoding="utf-8")
-
-    def write(self, event: str, **values: Any) -> None:
-        """Write one event. Raises OSError where the disk is full."""
-        line = json.dumps({"event": event, "rank": self.rank, **values}, ensure_ascii=False)
-        self._stream.write(line + "\n")
-        self._stream.flush()
-
-
 class EventTail:
-    """Reads what has been added to an events file since the last look."""
+    """Reads the events that were added to a file since the last call.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Skips what is not an event: a full disk or a kill tears lines.
+    """
+
+    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
+        """Begin with the file's first byte, or as many `last_bytes` before its end."""
+        self._path, self._last_bytes = path, last_bytes
         self._offset = 0
 
-    def read(self) -> list[RawEvent]:
-        """Complete events added since the last call; none while there is no file."""
+    def read(self) -> list[Event]:
+        """The events of complete lines; none while there is no file."""
         try:
             with self._path.open("rb") as stream:
+                if self._last_bytes is not None:
+                    end = stream.seek(0, os.SEEK_END)
+                    self._offset, self._last_bytes = max(0, end - self._last_bytes), None
                 stream.seek(self._offset)
                 added = stream.read()
         except OSError:
             return []
-        whole = added.rfind(b"\n") + 1
-        self._offset += whole
-        return list(_parse_raw(added[:whole]))
-
-
-def read_raw_events(path: Path) -> list[RawEvent]:
-    """All complete events of a file; none where it is missing."""
-    return EventTail(path).read()
-
-
-def _parse_raw(text: bytes) -> Iterator[RawEvent]:
-    for line in text.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # torn by a full disk or a kill
-            continue
-        if isinstance(event, dict):
-            yield event
+        complete = added.rfind(b"\n") + 1
+        self._offset += complete
+        found = []
+        for line in added[:complete].splitlines():
+            try:
+                event = decode(line)
+            except (ValueError, RecursionError):
+                continue
+            if event is not None:
+                found.append(event)
+        return found

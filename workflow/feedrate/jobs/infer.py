@@ -1,9 +1,8 @@
-"""One rank's job of the task `inference`, from the spec to the last event."""
+"""The inference job of one rank: forward passes, each timed until its answer is on the host."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -14,165 +13,35 @@ from transformers import set_seed
 
 from feedrate.config.inference import inference_faults
 from feedrate.config.settings import RunSpec
-from feedrate.devices.base import Adapter, UnsupportedError, adapter, check_count, check_model
+from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
+from feedrate.jobs import events
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.opening import (
+from feedrate.jobs.job_setup import (
     Options,
-    check_rows,
     limit_memory,
     make_dataset,
+    open_device,
     write_data,
     write_model,
-    write_start,
 )
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
-from feedrate.loading.registry import check_decode, open_path
+from feedrate.loading.registry import open_path
 from feedrate.models.build import Built, Head, build_head
 from feedrate.models.layers import cast
-
-# What each forward pass is asked: a batch that lies ready on the device, or files and captions.
 
 Request = dict[str, torch.Tensor]
 """pixel_values (batch, 3, px, px), input_ids and attention_mask (batch, max_tokens), on the
 device."""
 Requests = Callable[[], Request]
-"""Gives the next one; what it takes is part of a pass's time."""
+"""Returns the next request; the time of the call is part of a pass's time."""
 
 READY = 4
-"""Batches that lie ready on the device, taken in turn."""
-
-
-def make_requests(
-    spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
-) -> Requests:
-    """The requests of one rank, as `inference.preprocessing` says; the same for the same seed."""
-    prepare = Preparation(spec, device, built, dataset, seed)
-    if spec.settings.inference.preprocessing == "in":
-        return prepare
-    ready = [prepare() for _ in range(READY)]
-    device.synchronize()
-
-    def take() -> Request:
-        ready.append(ready.pop(0))
-        return ready[-1]
-
-    return take
-
-
-class Preparation:
-    """From JPEG files and captions to a batch on the device, all of it done when it is called."""
-
-    def __init__(
-        self, spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, seed: int
-    ) -> None:
-        self._device, self._dataset = device.device, dataset
-        self._tokenizer, self._max_tokens = built.tokenizer, spec.settings.loader.max_tokens
-        self._dtype = next(built.model.parameters()).dtype
-        self._texts = read_split(dataset.prepared, dataset.split, built.column)[1]
-        rows = EndlessBatches(len(dataset), spec.settings.train.batch_size, seed)
-        self._rows = iter(rows)
-
-    def __call__(self) -> Request:
-        """The next rows: decoded, tokenised, copied, and finished where they are to be used."""
-        rows = next(self._rows)
-        texts = [self._texts[row] for row in rows]
-        tokens, mask = tokenise(self._tokenizer, texts, self._max_tokens)
-        batch = self._pixels(rows) | {"input_ids": tokens, "attention_mask": mask}
-        placed = {name: value.to(self._device) for name, value in batch.items()}
-        finished = self._dataset.finish(placed)
-        return finished | {"pixel_values": finished["pixel_values"].to(self._dtype)}
-
-    def _pixels(self, rows: list[int]) -> dict[str, torch.Tensor]:
-        dataset = self._dataset
-        fetch = dataset.__getitems__
-        batch = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
-        return {"pixel_values": batch["pixel_values"]}
-
-
-# Forward passes, one after the other, each timed until its answer is on the host.
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One pass."""
-
-    took_s: float
-    prepared_s: float
-    """Of it, until the batch was handed to the model."""
-    finite: bool
-    """Whether the answer is made of finite numbers alone."""
-
-
-def time_passes(
-    spec: RunSpec, device: Adapter, log: EventLog, model: Any, head: Head, requests: Requests
-) -> None:
-    """Write a `step` event for each pass, and the `window` of those after the warm-up.
-
-    The window's time is the sum of its passes: what lies between them (events are written, answers
-    looked at) is told as `paused_s`.
-    """
-    protocol, size = spec.protocol, spec.settings.train.batch_size
-    timed: list[Timed] = []
-    device.synchronize()
-    device.reset_peak()
-    origin_s = opened_s = perf_counter()
-    for number in range(1, protocol.steps + 1):
-        if number == protocol.warmup_steps + 1:
-            opened_s = perf_counter()
-        one = _time_pass(device, model, head, requests, spec.settings.train.precision)
-        now_gib, peak_gib = device.memory()
-        log.write(
-            "step",
-            step=number,
-            t_s=perf_counter() - origin_s,
-            step_s=one.took_s,
-            data_wait_s=one.prepared_s,
-            samples=size,
-            loss=None,
-            finite=one.finite,
-            memory_gib=now_gib,
-            peak_memory_gib=peak_gib,
-            warmup=number <= protocol.warmup_steps,
-        )
-        timed.append(one)
-    inside = timed[protocol.warmup_steps :]
-    wall_s = sum(one.took_s for one in inside)
-    log.write(
-        "window",
-        first_step=protocol.warmup_steps + 1,
-        last_step=protocol.steps,
-        steps=len(inside),
-        samples=len(inside) * size,
-        wall_s=wall_s,
-        data_wait_s=sum(one.prepared_s for one in inside),
-        paused_s=perf_counter() - opened_s - wall_s,
-        memory_gib=now_gib,
-        peak_memory_gib=peak_gib,
-        allocator_retries=device.allocator_retries(),
-    )
-
-
-@torch.inference_mode()
-def _time_pass(
-    device: Adapter, model: Any, head: Head, requests: Requests, precision: str
-) -> Timed:
-    start_s = perf_counter()
-    batch = requests()
-    prepared_s = perf_counter() - start_s
-    with device.autocast(precision):
-        outputs: Mapping[str, torch.Tensor] = model(**batch, **head.arguments)
-    answers = [outputs[name].to("cpu") for name in head.answers]
-    device.synchronize()  # what the answer does not need is work of the pass too
-    took_s = perf_counter() - start_s
-    finite = all(bool(answer.isfinite().all()) for answer in answers)
-    return Timed(took_s, prepared_s, finite)
-
-
+"""Requests that are prepared beforehand, taken in turn, where preprocessing is not timed."""
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-"""Environment variable: where torch.compile keeps its work."""
+"""Environment variable: the folder where torch.compile keeps its work."""
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
 """Where its inductor keeps compiled C++ headers, outside that folder on purpose."""
 
@@ -187,39 +56,82 @@ def run_job(
 ) -> None:
     """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`.
 
-    As `feedrate.jobs.train.run_job`, whose place it takes; raises ConfigError, DataError,
-    DeviceError, ModelError or UnsupportedError for what cannot be done.
+    The counterpart of `feedrate.jobs.train.run_job`; raises ConfigError, DataError, DeviceError,
+    ModelError or UnsupportedError for what cannot be done.
     """
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
     settings = spec.settings
-    rank, world_size, local_rank, local_ranks = rank_from_environment()
-    check_count(spec, world_size, local_ranks)
-    device = adapter(spec.kind, local_rank, local_ranks)
-    write_start(log, device, world_size, placement)
-    check_model(spec, device.device_model())
-    check_decode(device, settings.loader)
-    check_rows(spec, prepared)
+    device = open_device(spec, prepared, log, placement)
     limit_memory(spec)
     set_seed(spec.seed)
     head_name = settings.inference.head
     built, head = build_head(settings.model, settings.loader, prepared, head_name)
     dataset = make_dataset(spec, prepared, built, "train")
     write_model(log, spec, built)
-    write_data(log, spec, built, prepared, dataset, open_path(device, settings.loader))
+    write_data(log, spec, built, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)
+    rank, world_size, *_ = rank_from_environment()
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)
     wait_for_ranks(rank, world_size)
     with compiling_anew(run):
         time_passes(spec, device, log, model, head, requests)
 
 
+def make_requests(
+    spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
+) -> Requests:
+    """The requests of one rank, as `inference.preprocessing` says; the same for the same seed."""
+    texts = read_split(dataset.prepared, dataset.split, built.column)[1]
+    order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
+    dtype = next(built.model.parameters()).dtype
+
+    def prepare() -> Request:
+        """Decode, tokenise, copy and finish the next rows."""
+        rows = next(order)
+        captions = [texts[row] for row in rows]
+        tokens, mask = tokenise(built.tokenizer, captions, spec.settings.loader.max_tokens)
+        fetch = dataset.__getitems__
+        pairs = collate(fetch(rows) if fetch else [dataset[row] for row in rows])
+        batch = {
+            "pixel_values": pairs["pixel_values"],
+            "input_ids": tokens,
+            "attention_mask": mask,
+        }
+        placed = {name: value.to(device.device) for name, value in batch.items()}
+        finished = dataset.finish(placed)
+        return finished | {"pixel_values": finished["pixel_values"].to(dtype)}
+
+    if spec.settings.inference.preprocessing == "in":
+        return prepare
+    ready = [prepare() for _ in range(READY)]
+    device.synchronize()  # their preparation is no part of a pass
+
+    def take() -> Request:
+        ready.append(ready.pop(0))
+        return ready[-1]
+
+    return take
+
+
+def wait_for_ranks(rank: int, world_size: int) -> None:
+    """Return when all ranks are here: their passes are timed at the same time.
+
+    They meet as their launcher told them, and share nothing afterwards.
+    """
+    if world_size == 1:
+        return
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
 @contextmanager
 def compiling_anew(run: Path) -> Iterator[None]:
-    """Let torch.compile find nothing that an earlier run compiled: each first pass is a first one.
+    """Hide from torch.compile all that earlier runs compiled: each first pass is a first one.
 
-    What it compiles lies in `run` meanwhile, its C++ headers too, which have a place of their own
-    for all runs of a machine.
+    It compiles into a temporary folder in `run`, including the C++ headers, which otherwise lie in
+    a place of their own for all runs of a machine.
     """
     from torch._inductor import codecache
 
@@ -235,13 +147,72 @@ def compiling_anew(run: Path) -> Iterator[None]:
                 setattr(codecache, name, place)
 
 
-def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here: their passes are to be timed side by side.
+def time_passes(
+    spec: RunSpec, device: Adapter, log: EventLog, model: Any, head: Head, requests: Requests
+) -> None:
+    """Write a `step` event for each pass, and the `window` of those after the warm-up.
 
-    They meet as their launcher told them, and share nothing afterwards.
+    The window's time is the sum of its passes; the time between them (writing events, checking
+    answers) is reported as `paused_s`.
     """
-    if world_size == 1:
-        return
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    protocol, train = spec.protocol, spec.settings.train
+    inside: list[events.Step] = []
+    device.synchronize()  # work given to the device before is no part of the first pass
+    device.reset_peak()
+    origin_s = opened_s = perf_counter()
+    for number in range(1, protocol.steps + 1):
+        if number == protocol.warmup_steps + 1:
+            opened_s = perf_counter()
+        passed = _time_pass(device, model, head, requests, train.precision)
+        took_s, prepared_s, finite = passed
+        memory = device.memory()
+        step = events.Step(
+            rank=log.rank,
+            step=number,
+            t_s=perf_counter() - origin_s,
+            step_s=took_s,
+            data_wait_s=prepared_s,
+            samples=train.batch_size,
+            finite=finite,
+            memory_gib=memory.now_gib,
+            peak_memory_gib=memory.peak_gib,
+            warmup=number <= protocol.warmup_steps,
+        )
+        log.write(step)
+        inside += [] if step.warmup else [step]
+    log.write(_window(inside, perf_counter() - opened_s, device.allocator_retries()))
+
+
+def _window(steps: list[events.Step], open_s: float, retries: int | None) -> events.Window:
+    """The window of these passes, which was open for `open_s`."""
+    last, wall_s = steps[-1], sum(step.step_s for step in steps)
+    return events.Window(
+        rank=last.rank,
+        first_step=steps[0].step,
+        last_step=last.step,
+        steps=len(steps),
+        samples=sum(step.samples or 0 for step in steps),
+        wall_s=wall_s,
+        data_wait_s=sum(step.data_wait_s for step in steps),
+        paused_s=open_s - wall_s,
+        memory_gib=last.memory_gib,
+        peak_memory_gib=last.peak_memory_gib,
+        allocator_retries=retries,
+    )
+
+
+@torch.inference_mode()
+def _time_pass(
+    device: Adapter, model: Any, head: Head, requests: Requests, precision: str
+) -> tuple[float, float, bool]:
+    """Seconds of a pass, seconds of it until the model was given the batch, and whether the answer
+    is finite throughout."""
+    start_s = perf_counter()
+    batch = requests()
+    prepared_s = perf_counter() - start_s
+    with device.autocast(precision):
+        outputs: Mapping[str, torch.Tensor] = model(**batch, **head.arguments)
+    answers = [outputs[name].to("cpu") for name in head.answers]
+    device.synchronize()  # work of the pass that the answer does not need counts too
+    took_s = perf_counter() - start_s
+    return took_s, prepared_s, all(bool(answer.isfinite().all()) for answer in answers)

@@ -1,8 +1,8 @@
-"""The meter: what each optimizer step took, and the timed window.
+"""The meter: the time of each optimizer step, and the timed window.
 
 Throughput is samples over wall time of the window, never a mean of rates. The window goes from
 the synchronised end of the last warm-up step to the synchronised end of the last step, with data
-loading inside; checkpoints and evaluations within it are taken out and recorded as pauses.
+loading inside; checkpoints and evaluations within it are subtracted and recorded as pauses.
 """
 
 from collections import deque
@@ -12,50 +12,46 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from feedrate.devices.base import Adapter, Counter, Deferred
+import msgspec
+
+from feedrate.devices.base import Adapter, Counter, Deferred, Memory
+from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 
-# The energy of a timed window, without its pauses.
+if TYPE_CHECKING:
+    import torch
 
-LOOK_S = 60.0
-"""A counter is read at least this often, since it may start anew."""
+ENERGY_EVERY_S = 60.0
+"""An energy counter is read at least this often, since it may wrap around."""
 
 
 class WindowEnergy:
-    """What a device takes while the window is open; the calls cost a reading each."""
+    """The energy of a device while the window is open, pauses left out."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
         self._start_j: float | None = None
-        self._looked_s = 0.0
-        self._total_j: float | None = 0.0
+        self._read_s = 0.0
+        self.total_j: float | None = 0.0
+        """Joules between starts and stops; None where a reading failed."""
 
     def start(self, now_s: float) -> None:
-        """The window opens, or goes on after a pause."""
-        self._start_j, self._looked_s = self._counter(), now_s
+        """The window opens, or continues after a pause."""
+        self._start_j, self._read_s = self._counter(), now_s
 
     def stop(self) -> None:
         """The window closes, or pauses."""
         end_j = self._counter()
-        if self._total_j is None or self._start_j is None or end_j is None:
-            self._total_j = None
+        if self.total_j is None or self._start_j is None or end_j is None:
+            self.total_j = None
         else:
-            self._total_j += end_j - self._start_j
+            self.total_j += end_j - self._start_j
 
-    def look(self, now_s: float) -> None:
-        """A step has ended."""
-        if now_s - self._looked_s > LOOK_S:
+    def end_step(self, now_s: float) -> None:
+        """Read the counter where that is due."""
+        if now_s - self._read_s > ENERGY_EVERY_S:
             self._counter()
-            self._looked_s = now_s
-
-    @property
-    def total_j(self) -> float | None:
-        """Joules between starts and stops; None where a reading failed."""
-        return self._total_j
-
-
-if TYPE_CHECKING:
-    import torch
+            self._read_s = now_s
 
 
 @dataclass
@@ -82,26 +78,20 @@ class Meter:
         self._log = log
         self._last_step = steps
         self._warmup_steps = warmup_steps
-        self._pending: deque[tuple[dict[str, Any], Deferred | None]] = deque()
+        self._pending: deque[tuple[events.Step, Deferred | None]] = deque()
         self._window: _Window | None = None
         self._fetch_start_s: float | None = None
         self._loss: torch.Tensor | None = None
 
     def begin(self, steps_done: int = 0) -> None:
-        """The loop begins, `steps_done` of its steps having been done by an earlier process."""
+        """The loop begins; an earlier process has done `steps_done` of its steps."""
         self._opens_after = steps_done + self._warmup_steps
         self._energy = WindowEnergy(self._adapter.energy_counter())
+        # Work that the device was given before must not count as the first step's.
         self._adapter.synchronize()
         self._adapter.reset_peak()
         self._origin_s = self._step_start_s = perf_counter()
         self._clear_step()
-
-    def end_epoch(self) -> None:
-        """The rows are used up: until batches come again, the loop waits for its loader.
-
-        This is where workers that do not outlive an epoch are stopped and started anew.
-        """
-        self._fetch_start_s = perf_counter()
 
     def begin_fetch(self) -> None:
         """The loop asks for batches."""
@@ -116,12 +106,44 @@ class Meter:
         self._samples += sum(batch_length(batch) for batch in batches)
 
     def add_loss(self, loss: "torch.Tensor") -> None:
-        """A micro-step's share of the step's loss (a scalar on the device)."""
+        """Add a micro-step's share of the step's loss (a scalar on the device)."""
         self._loss = loss if self._loss is None else self._loss + loss
+
+    def end_step(self, step: int) -> None:
+        """Optimizer step `step` (counted from 1) has ended."""
+        opens, closes = step == self._opens_after, step == self._last_step
+        if opens or closes:
+            # The window's ends: the device may be steps behind the host, and all work given to it
+            # inside the window counts, none given before. In between nobody waits for it.
+            self._adapter.synchronize()
+        if opens:
+            self._energy.start(perf_counter())
+        now_s, memory = perf_counter(), self._adapter.memory()
+        self._add_step(step, now_s, memory)
+        self._write_steps(wait=opens or closes)
+        if self._window is not None:
+            self._window.samples += self._samples
+            self._window.data_wait_s += self._data_wait_s
+            self._energy.end_step(now_s)
+            if closes:
+                self._energy.stop()
+                self._close(self._window, step, now_s, memory)
+        if opens:
+            self._window = _Window(first_step=step + 1, start_s=now_s)
+        self._step_start_s = now_s
+        self._clear_step()
+
+    def end_epoch(self) -> None:
+        """The rows are used up: until batches come again, the loop waits for its loader.
+
+        This is where workers that do not outlive an epoch are stopped and started again.
+        """
+        self._fetch_start_s = perf_counter()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time in this block is no training: it is taken out of step and window."""
+        """Time in this block is not training: step and window leave it out."""
+        # The work of the steps before belongs to them, and the pause's own work to the pause.
         self._adapter.synchronize()
         start_s = perf_counter()
         if self._window is not None:
@@ -139,75 +161,54 @@ class Meter:
             if self._window is not None:
                 self._window.paused_s += took_s
 
-    def end_step(self, step: int) -> None:
-        """Optimizer step `step` (counted from 1) has ended."""
-        opens, closes = step == self._opens_after, step == self._last_step
-        if opens or closes:
-            self._adapter.synchronize()
-        if opens:
-            self._energy.start(perf_counter())
-        now_s = perf_counter()
-        now_gib, peak_gib = self._adapter.memory()
-        event = {
-            "step": step,
-            "t_s": now_s - self._origin_s,
-            "step_s": now_s - self._step_start_s - self._paused_s,
-            "data_wait_s": self._data_wait_s,
-            "samples": self._samples,
-            "memory_gib": now_gib,
-            "peak_memory_gib": peak_gib,
-            "warmup": step <= self._opens_after,
-        }
-        loss = None if self._loss is None else self._adapter.defer(self._loss)
-        self._pending.append((event, loss))
-        self._write_steps(wait=opens or closes)
-        if self._window is not None:
-            self._window.samples += self._samples
-            self._window.data_wait_s += self._data_wait_s
-            self._energy.look(now_s)
-            if closes:
-                self._energy.stop()
-                self._close(self._window, step, now_s, now_gib, peak_gib)
-        if opens:
-            self._window = _Window(first_step=step + 1, start_s=now_s)
-        self._step_start_s = now_s
-        self._clear_step()
-
     def _clear_step(self) -> None:
         self._data_wait_s = self._paused_s = 0.0
         self._samples = 0
         self._loss = None
 
+    def _add_step(self, step: int, now_s: float, memory: Memory) -> None:
+        event = events.Step(
+            rank=self._log.rank,
+            step=step,
+            t_s=now_s - self._origin_s,
+            step_s=now_s - self._step_start_s - self._paused_s,
+            data_wait_s=self._data_wait_s,
+            samples=self._samples,
+            memory_gib=memory.now_gib,
+            peak_memory_gib=memory.peak_gib,
+            warmup=step <= self._opens_after,
+        )
+        # Reading the loss now would make the host wait for the device at every step.
+        loss = None if self._loss is None else self._adapter.defer(self._loss)
+        self._pending.append((event, loss))
+
     def _write_steps(self, *, wait: bool) -> None:
+        """Write the steps whose loss is there, or all where the device is synchronised anyway."""
         while self._pending:
             event, loss = self._pending[0]
             if not (wait or loss is None or loss.ready()):
                 return
             self._pending.popleft()
-            self._log.write("step", **event, loss=None if loss is None else loss.value())
+            value = None if loss is None else loss.value()
+            self._log.write(msgspec.structs.replace(event, loss=value))
 
-    def _close(
-        self,
-        window: _Window,
-        step: int,
-        now_s: float,
-        memory_gib: float | None,
-        peak_memory_gib: float | None,
-    ) -> None:
+    def _close(self, window: _Window, step: int, now_s: float, memory: Memory) -> None:
         self._window = None
         self._log.write(
-            "window",
-            first_step=window.first_step,
-            last_step=step,
-            steps=step - window.first_step + 1,
-            samples=window.samples,
-            wall_s=now_s - window.start_s - window.paused_s,
-            data_wait_s=window.data_wait_s,
-            paused_s=window.paused_s,
-            memory_gib=memory_gib,
-            peak_memory_gib=peak_memory_gib,
-            allocator_retries=self._adapter.allocator_retries(),
-            energy_j=self._energy.total_j,
+            events.Window(
+                rank=self._log.rank,
+                first_step=window.first_step,
+                last_step=step,
+                steps=step - window.first_step + 1,
+                samples=window.samples,
+                wall_s=now_s - window.start_s - window.paused_s,
+                data_wait_s=window.data_wait_s,
+                paused_s=window.paused_s,
+                memory_gib=memory.now_gib,
+                peak_memory_gib=memory.peak_gib,
+                allocator_retries=self._adapter.allocator_retries(),
+                energy_j=self._energy.total_j,
+            )
         )
 
 

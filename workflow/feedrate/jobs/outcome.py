@@ -1,29 +1,33 @@
-"""outcome.json: the supervisor's word on a run."""
+"""The outcome of a run: status and cause, from the job's end or from the ends of earlier tries."""
 
 import argparse
+import contextlib
+import os
 import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from feedrate.config.settings import RunSpec
+from feedrate.core import slurm
 from feedrate.core.errors import Masker
 from feedrate.core.files import digest_file, digest_value
-from feedrate.core.paths import SPEC_NAME, events_name
-from feedrate.jobs.events import RawEvent, read_raw_events
+from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, events_name
+from feedrate.jobs.events import End, Error, Evaluation, Event, EventTail, Trainer, Window
 from feedrate.jobs.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
-from feedrate.jobs.run_lock import Identity
+from feedrate.jobs.run_lock import Holder, Identity, LockEntry
 
-# How a job ended, from its events, its exit and the end of its output.
-
-Status = Literal["ok", "out_of_memory", "failed"]
+SCHEMA = 1
+TIMEOUT = "TIMEOUT"
+NEAR_MIN = 1.0
+"""A job that is stopped so shortly before its limit is stopped for it: a site may warn ahead."""
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
@@ -37,122 +41,200 @@ _PEER_GONE = re.compile(
     re.IGNORECASE,
 )
 
+Status = Literal["ok", "out_of_memory", "failed"]
+
+
+class Result(NamedTuple):
+    """The essence of an outcome; the `cause` of an ok job is a remark, mostly empty."""
+
+    status: Status
+    cause: str
+
 
 class MachineFault(Exception):
     """The machine failed, not the cell; the job deserves another try."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    """How the job's processes ended."""
+class ProcessExit:
+    """How the processes of a job ended."""
 
     exit_code: int
     stopped_after_min: float | None = None
     """The time that a job may take, where it took longer."""
     oom_kills: int = 0
-    """Processes that the kernel killed for want of memory meanwhile, on the whole host."""
+    """Processes that the kernel killed meanwhile for lack of memory, on the whole host."""
     disk_full: bool = False
     tail: Sequence[str] = field(default_factory=list)
     """The last lines of the output."""
+    peak_gib: float | None = None
+    """Peak memory of all processes together; None where it was never read."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The supervisor's word; `cause` of an ok job is a note, mostly empty."""
+def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
+    """The result of the job in `run`, from its events, its exit and the end of its output.
 
-    status: Status
-    cause: str
-
-
-def judge(spec: RunSpec, run: Path, ending: Ending) -> Verdict:
-    """Say how the job in `run` ended. Raises MachineFault where the machine is to blame.
-
-    Results that are out stand: a process that crashes on its way out takes none of them back.
+    Complete results stay valid: a process that crashes after writing them takes none back. Raises
+    MachineFault where the machine is to blame.
     """
-    ranks = [read_raw_events(run / events_name(rank)) for rank in range(spec.count)]
-    errors = [event for events in ranks for event in _named(events, "error")]
-    if fault := next((e for e in errors if e.get("infrastructure")), None):
-        raise MachineFault(str(fault["message"]))
-    if ending.disk_full or any(DISK_FULL.search(line) for line in ending.tail[-40:]):
+    ranks = [EventTail(run / events_name(rank)).read() for rank in range(spec.count)]
+    errors = [event for events in ranks for event in events if isinstance(event, Error)]
+    if fault := next((e for e in errors if e.infrastructure), None):
+        raise MachineFault(fault.message)
+    if end.disk_full or any(DISK_FULL.search(line) for line in end.tail[-40:]):
         raise MachineFault(f"the disk that holds {run} is full")
-    cause = _cause(ending, errors)
-    if results_are_out(spec, ranks):
-        ended = all(any(e.get("ok") for e in _named(events, "end")) for events in ranks)
-        if ended and not ending.exit_code:
-            return Verdict("ok", "")
-        return Verdict("ok", f"after its results were written: {cause}")
-    if lost := next((line for line in ending.tail if _NODE_LOST.search(line)), None):
+    cause = _cause(end, errors)
+    if has_results(spec, ranks):
+        ended = all(any(isinstance(e, End) and e.ok for e in events) for events in ranks)
+        if ended and not end.exit_code:
+            return Result("ok", "")
+        return Result("ok", f"after its results were written: {cause}")
+    if lost := next((line for line in end.tail if _NODE_LOST.search(line)), None):
         raise MachineFault(first_sentence(lost))
-    if _out_of_memory(ending, errors):
-        return Verdict("out_of_memory", cause)
-    return Verdict("failed", cause)
+    return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
 
-def results_are_out(spec: RunSpec, ranks: Sequence[Sequence[RawEvent]]) -> bool:
-    """Whether every rank wrote its window and rank 0 all that comes of training."""
-    if not all(_named(events, "window") for events in ranks):
+def has_results(spec: RunSpec, ranks: Sequence[Sequence[Event]]) -> bool:
+    """Whether every rank wrote its window, and rank 0 of a training job all its results."""
+    if not all(any(isinstance(e, Window) for e in events) for events in ranks):
         return False
     if spec.task == "inference":
         return True
-    evaluations = 2 if spec.protocol.evaluate else 0
-    return bool(_named(ranks[0], "trainer")) and len(_named(ranks[0], "evaluation")) >= evaluations
+    evaluations = sum(isinstance(e, Evaluation) for e in ranks[0])
+    trained = any(isinstance(e, Trainer) for e in ranks[0])
+    return trained and evaluations >= (2 if spec.protocol.evaluate else 0)
 
 
-def _cause(ending: Ending, errors: Sequence[RawEvent]) -> str:
-    if ending.stopped_after_min is not None:
-        return f"stopped after {ending.stopped_after_min:g} min (protocol.timeout_min)"
-    memory = next((e for e in errors if e.get("out_of_memory")), None)
-    own = memory or next((e for e in errors if not _PEER_GONE.search(str(e["message"]))), None)
-    killed = _killed(ending)
+def _cause(end: ProcessExit, errors: Sequence[Error]) -> str:
+    if end.stopped_after_min is not None:
+        return f"stopped after {end.stopped_after_min:g} min (protocol.timeout_min)"
+    memory = next((e for e in errors if e.out_of_memory), None)
+    # A rank that lost its peer reports only a consequence: another rank, or a signal, is the cause.
+    own = memory or next((e for e in errors if not _PEER_GONE.search(e.message)), None)
+    killed = _killed(end)
     if own is None and killed is not None:
         rank, number = killed
-        hint = ""
-        if number == signal.SIGKILL:
-            hint = (
-                "the kernel killed it for want of memory"
-                if ending.oom_kills
-                else "from outside: the kernel reports no want of memory"
-            )
+        reason = ""
+        if number == signal.SIGKILL and end.oom_kills:
+            reason = "; the kernel killed it for lack of memory"
+        elif number == signal.SIGKILL:
+            reason = "; from outside: the kernel reports no lack of memory"
         name = signal.strsignal(number) or "unknown"
-        return f"rank {rank} was killed by signal {number} ({name}{hint and '; ' + hint})"
+        return f"rank {rank} was killed by signal {number} ({name}{reason})"
     if own := own or next(iter(errors), None):
-        return f"{own['type']}: {own['message']}"
-    last = next((line for line in reversed(ending.tail) if line.strip()), "no output")
-    return f"exit code {ending.exit_code} without an error event; last line: {first_sentence(last)}"
+        return f"{own.type}: {own.message}"
+    last = next((line for line in reversed(end.tail) if line.strip()), "no output")
+    code = end.exit_code
+    return f"exit code {code} without an error event; last line: {first_sentence(last)}"
 
 
-def _out_of_memory(ending: Ending, errors: Sequence[RawEvent]) -> bool:
-    if any(e.get("out_of_memory") for e in errors):
+def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
+    if any(e.out_of_memory for e in errors):
         return True
-    if not errors and any(OUT_OF_MEMORY.search(line) for line in ending.tail):
+    if not errors and any(OUT_OF_MEMORY.search(line) for line in end.tail):
         return True
-    killed = _killed(ending)
+    killed = _killed(end)
     by_kernel = killed is not None and killed[1] == signal.SIGKILL
-    by_kernel = by_kernel or any(_KILLED_LOADER.search(str(e["message"])) for e in errors)
-    return by_kernel and ending.oom_kills > 0
+    by_kernel = by_kernel or any(_KILLED_LOADER.search(e.message) for e in errors)
+    return by_kernel and end.oom_kills > 0
 
 
-def _killed(ending: Ending) -> tuple[int, int] | None:
+def _killed(end: ProcessExit) -> tuple[int, int] | None:
     """Rank and signal, where a signal ended the job."""
-    if ending.exit_code < 0:
-        return 0, -ending.exit_code
-    text = "\n".join(ending.tail)
+    if end.exit_code < 0:
+        return 0, -end.exit_code
+    text = "\n".join(end.tail)
     if found := _MPIRUN.search(text):
         return int(found[1]), int(found[2])
-    # torchrun lists the ranks that it stopped itself first, then the one that failed of itself.
+    # torchrun first lists the ranks that it stopped, then the one that failed on its own.
     found = _TORCHRUN.search(text.rpartition("Root Cause")[2])
     return (int(found[1]), -int(found[2])) if found and int(found[2]) < 0 else None
 
 
-def _named(events: Sequence[RawEvent], name: str) -> list[RawEvent]:
-    return [event for event in events if event["event"] == name]
+def result_of_earlier_tries(
+    run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
+) -> Result | None:
+    """The result that the earlier tries make certain; None where another try may do better.
+
+    Most ends that Slurm brings about deserve another try: a lost node, a preemption, a time limit
+    where the next one is longer. Too little memory is a result, and so is the longest time limit.
+
+    `earlier` are the locks of `run` before that of `me`, newest first; those count that the driver
+    which began at `since` made for the same identity in another Slurm job.
+    """
+    tries = {
+        entry.holder.job: entry
+        for entry in reversed(list(earlier))
+        if entry.holder
+        and entry.holder.job not in ("", me.job)
+        and entry.holder.since == since
+        and entry.holder.identity.serves(me.identity)
+    }
+    ends = [_slurm_end(number, entry) for number, entry in tries.items()]
+    if not ends:
+        return None
+    last = ends[-1]
+    if last.state == slurm.OUT_OF_MEMORY:
+        asked = f" of {last.memory}" if last.memory else ""
+        return Result(
+            "out_of_memory",
+            f"Slurm killed the job for lack of host memory: its limit{asked} on {last.nodes} was "
+            "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
+            f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
+        )
+    if last.state == TIMEOUT:
+        limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]
+        return _out_of_time(limits, slurm.find(me.job))
+    return None
 
 
-SCHEMA = 1
+def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
+    """How a try ended: by the reason that it left itself, else as Slurm remembers."""
+    with contextlib.suppress(ValueError):
+        state, limit = entry.reason
+        return slurm.Job(id=number, state=state, limit_min=float(limit))
+    return slurm.find(number) or slurm.Job(id=number, state="")
+
+
+def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
+    """The result where the limit was hit; None where this try's own is longer, or may be."""
+    longest = max(limits, default=0.0)
+    if this is None and len(limits) < 2:
+        return None
+    if this is not None and (this.limit_min is None or this.limit_min > longest):
+        return None
+    listed = " and then ".join(f"{limit:g} min" for limit in limits)
+    return Result(
+        "failed",
+        f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
+        "rule's runtime in the profile",
+    )
+
+
+def slurm_stop_reason() -> str:
+    """Why Slurm stops this job, as words for the next try; empty where Slurm is not the one."""
+    job = slurm.find(os.environ.get(slurm.JOB_ID, ""))
+    if job is None:
+        return ""
+    ran_min = job.ran_min or 0.0
+    if job.limit_min and (job.reason == "TimeLimit" or ran_min >= job.limit_min - NEAR_MIN):
+        return f"{TIMEOUT} {job.limit_min:g}"
+    return job.state if job.is_over else ""
+
+
+def describe_stop(reason: str) -> str:
+    """The words of `slurm_stop_reason` for people."""
+    match reason.split():
+        case [state, limit] if state == TIMEOUT:
+            return f"Slurm's time limit of {limit} min"
+        case [state]:
+            return f"Slurm calls the job {state}"
+        case _:
+            return ""
 
 
 def identity(spec: RunSpec, options: argparse.Namespace) -> Identity:
-    """What the job makes."""
+    """The identity of the result that a job with these options makes."""
     data: Path = options.data
     return Identity(
         spec=digest_value(msgspec.to_builtins(spec)),
@@ -163,7 +245,7 @@ def identity(spec: RunSpec, options: argparse.Namespace) -> Identity:
 
 
 def facts(made: Identity, options: argparse.Namespace) -> dict[str, Any]:
-    """What every outcome says of the job, whatever became of it."""
+    """The keys of every outcome that do not depend on the result."""
     command = ["python", "-m", "feedrate.jobs.supervisor", "--spec", str(options.out / SPEC_NAME)]
     command += ["--data", str(options.data), "--out", str(options.out)]
     return {
@@ -177,21 +259,19 @@ def facts(made: Identity, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def without_run(
-    made: Identity,
-    options: argparse.Namespace,
-    cause: str,
-    *,
-    status: Status = "failed",
-    infrastructure: bool = True,
+def outcome_without_processes(
+    made: Identity, options: argparse.Namespace, result: Result
 ) -> dict[str, Any]:
-    """The outcome of a job that came to no end of its own."""
+    """The outcome of a job whose processes did not start, or did not end by themselves.
+
+    Where it failed, the machine is to blame: nothing else fails without processes.
+    """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         **facts(made, options),
-        "status": status,
-        "infrastructure": infrastructure,
-        "cause": Masker()(cause),
+        "status": result.status,
+        "infrastructure": result.status == "failed",
+        "cause": Masker()(result.cause),
         "exit_code": 1,
         "started_at": now,
         "ended_at": now,
@@ -199,10 +279,11 @@ def without_run(
 
 
 def read_commit() -> str:
-    """The project's commit, `-dirty` after it where files differ; empty outside a repository."""
+    """The project's commit, with `-dirty` where files differ; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            command,
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,

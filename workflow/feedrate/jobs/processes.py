@@ -1,4 +1,4 @@
-"""Starting a job's processes, watching them, and leaving none behind."""
+"""The processes of a job: start them, watch them, and leave none behind."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -15,142 +16,49 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+import psutil
+
+from feedrate.config.settings import RunSpec
 from feedrate.core import variables
 from feedrate.core.errors import Masker
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import (
-    PROC,
     adopt_orphans,
     descendants,
     die_with_parent,
-    family,
+    listed_descendants,
     supervisor,
 )
 from feedrate.devices.host import GIB, oom_kills
-from feedrate.jobs.events import EventTail
-from feedrate.jobs.outcome import Ending
-from feedrate.jobs.progress import ProgressLine
-
-# The processes of a job: stopping them all, and the memory they take.
-
-GRACE_S = 5.0
-"""From SIGTERM to SIGKILL."""
-
-SAMPLE_EVERY_S = 0.5
-SAMPLE_SHARE = 1 / 200
-"""Sampling may take this share of one core at most; where it is dear it is done more seldom."""
-
-
-def stop_descendants(grace_s: float = GRACE_S) -> None:
-    """Ask all processes below this one to end, and kill those that have not after `grace_s`."""
-    _signal_all(descendants(os.getpid()), signal.SIGTERM)
-    deadline_s = time.monotonic() + grace_s
-    while descendants(os.getpid()) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    while alive := descendants(os.getpid()):  # a killed one may have started another meanwhile
-        _signal_all(alive, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-class MemorySampler:
-    """Peak of the memory of this process and all below it, on this host, together.
-
-    Shared pages count once (PSS): forked data-loader workers share most of theirs with their rank.
-    """
-
-    def __init__(self) -> None:
-        self.peak_gib: float | None = None
-        self._due_s = 0.0
-
-    def sample(self) -> None:
-        """Take a sample, where one is due."""
-        start_s = time.monotonic()
-        if start_s < self._due_s:
-            return
-        sizes = [size for pid in family(os.getpid()) if (size := read_pss_gib(pid)) is not None]
-        if sizes:
-            self.peak_gib = max(self.peak_gib or 0.0, sum(sizes))
-        took_s = time.monotonic() - start_s
-        self._due_s = start_s + max(SAMPLE_EVERY_S, took_s / SAMPLE_SHARE)
-
-
-def read_pss_gib(pid: int, proc: Path = PROC) -> float | None:
-    """Proportional set size of a process; its resident set where the kernel hides that."""
-    for name, key in (("smaps_rollup", "Pss:"), ("status", "VmRSS:")):
-        try:
-            lines = (proc / str(pid) / name).read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.startswith(key):
-                return int(line.split()[1]) * 1024 / GIB
-    return None
-
-
-def _signal_all(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue
-
-
-# Carries the job's output into its log, without secrets.
-
-TAIL_LINES = 400
-
-
-class LogPump:
-    """Copies a pipe into a file, line by line, in a thread of its own.
-
-    A full disk does not stop the reading, for then the job would hang on its own output: it sets
-    `disk_full`, and the last lines stay in `tail`.
-    """
-
-    def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:
-        """Start to copy `source` to `path`."""
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self.disk_full = False
-        self._source, self._path, self._mask = source, path, mask
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def finish(self, timeout_s: float = 5.0) -> None:
-        """Wait until all that was written has been copied."""
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        with self._path.open("wb", buffering=0) as log:
-            for raw in self._source:
-                line = self._mask(raw.decode(errors="replace"))
-                self.tail.append(line.rstrip("\n"))
-                self._write(log, line.encode())
-
-    def _write(self, log: IO[bytes], line: bytes) -> None:
-        try:
-            log.write(line)
-        except OSError as error:
-            self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
-
+from feedrate.jobs.events import Event, EventTail, Step, Window
+from feedrate.jobs.outcome import ProcessExit
 
 TICK_S = 0.5
+GRACE_S = 5.0
+"""From SIGTERM to SIGKILL."""
+PROGRESS_EVERY_S = 5.0
+SAMPLE_EVERY_S = 0.5
+SAMPLE_SHARE = 1 / 200
+"""The share of one core that sampling memory may take; where it is expensive it is done less
+often."""
+TAIL_LINES = 400
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """The job is to end without an outcome; `exit_code` is the supervisor's."""
+    """The job must end without an outcome; `exit_code` is the supervisor's."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
-class Watch:
-    """What may end a job from outside: a signal to the supervisor, or the driver's death."""
+class StopRequests:
+    """Requests to end a job from outside: a signal to the supervisor, or the driver's death."""
 
     def __init__(self) -> None:
-        """Take over the signals; they are noted, and acted upon by `check`."""
-        self._mind: Callable[[], None] = lambda: None
+        """Take over the signals: a handler notes them, and `check` acts upon them."""
+        self._also: Callable[[], None] = lambda: None
         self._signal = 0
         self._driver = _open_driver(os.environ.get(variables.DRIVER_PID, ""))
         self._wake_read, self._wake_write = os.pipe()
@@ -160,7 +68,7 @@ class Watch:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Raise Interrupted where the job is to end, or what `minding` raises."""
+        """Raise Interrupted where the job must end, or what `also_checking` raises."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
@@ -168,24 +76,76 @@ class Watch:
             raise Interrupted(
                 f"the workflow's driver ({os.environ[variables.DRIVER_PID]}) has died", 1
             )
-        self._mind()
+        self._also()
 
     @contextmanager
-    def minding(self, duty: Callable[[], None]) -> Iterator[None]:
-        """Call `duty` at every `check` inside the block."""
-        self._mind = duty
+    def also_checking(self, check: Callable[[], None]) -> Iterator[None]:
+        """Call `check` at every check inside the block."""
+        self._also = check
         try:
             yield
         finally:
-            self._mind = lambda: None
+            self._also = lambda: None
 
     def sleep(self, until: int, seconds: float) -> None:
-        """Sleep, or less: until the process behind descriptor `until` ends or `check` has news."""
+        """Sleep, or less: until the process behind descriptor `until` ends or a request comes."""
         waiting = [until, self._wake_read, *([] if self._driver is None else [self._driver])]
         select.select(waiting, [], [], seconds)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._signal = self._signal or number
+
+
+def _open_driver(text: str) -> int | None:
+    """A descriptor that shows the driver's death; None where it is not a process here."""
+    pid, _, host = text.partition("@")
+    if not pid.isdigit() or (host and host != socket.gethostname()):
+        return None
+    try:
+        return os.pidfd_open(int(pid))
+    except OSError:  # on another host, as under a cluster's scheduler
+        return None
+
+
+class ProgressLine:
+    """Prints on stderr how far the job is, every `PROGRESS_EVERY_S`; when quiet, nothing."""
+
+    def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
+        self._spec, self._quiet = spec, quiet
+        self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
+        self._step = 0
+        self._samples, self._time_s = 0, 0.0
+        self._due_s = time.monotonic() + PROGRESS_EVERY_S
+        self._state = "starting"
+
+    def update(self, events: Iterable[Event]) -> None:
+        """Take in rank 0's new events, and print a line where one is due."""
+        for event in events:
+            if isinstance(event, Step):
+                self._step = event.step
+                if not event.warmup:
+                    self._samples += (event.samples or 0) * self._spec.count
+                    self._time_s += event.step_s
+                self._state = self._rate()
+            elif isinstance(event, Window) and self._spec.task == "training":
+                self._state = "measuring loader and model alone"
+        if time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + PROGRESS_EVERY_S
+            self.report(self._state)
+
+    def report(self, text: str) -> None:
+        """Print a line about this job."""
+        if not self._quiet:
+            print(f"{self._label}: {text}", file=sys.stderr, flush=True)
+
+    def _rate(self) -> str:
+        steps = self._spec.protocol.steps
+        if not self._samples:
+            return f"step {self._step}/{steps}, warming up"
+        done = self._step - self._spec.protocol.warmup_steps
+        left_s = self._time_s / max(done, 1) * (steps - self._step)
+        rate = self._samples / self._time_s
+        return f"step {self._step}/{steps}, {rate:.1f} samples/s, {left_s:.0f} s left"
 
 
 def run_processes(
@@ -195,48 +155,53 @@ def run_processes(
     *,
     limit_min: float,
     lock: int,
-    watch: Watch,
+    requests: StopRequests,
     progress: ProgressLine,
-) -> tuple[Ending, float | None]:
-    """Run `command` to its end: how it ended, and the peak of all its processes' memory in GiB.
+) -> ProcessExit:
+    """Run `command`, which inherits the file descriptor `lock`, to its end or for `limit_min`.
 
-    After `limit_min` they are stopped. `lock` is inherited by the processes. Whatever happens, none
-    of them is alive afterwards. Raises Interrupted where `watch` says so.
+    None of its processes is alive afterwards. Raises Interrupted, or what `requests` raises.
     """
-    adopt_orphans()
     killed_before = oom_kills()
     process, output = _start(command, environment, lock)
     pump = LogPump(output, attempt / LOG_NAME, Masker())
-    memory = MemorySampler()
-    tail = EventTail(attempt / events_name(0))
+    memory, tail = MemorySampler(), EventTail(attempt / events_name(0))
 
     def look() -> None:
         memory.sample()
         progress.update(tail.read())
 
     try:
-        ended = _wait(process, limit_min * 60, watch, look)
+        ended = _wait(process, limit_min * 60, requests, look)
     finally:
         stop_descendants()
         exit_code = process.wait()
         pump.finish()
-        _reap()
-    if exit_code:  # a cluster signals all processes of a job at once: that is no crash of theirs
-        watch.check()
-    ending = Ending(
+        _reap_orphans()
+    if exit_code:  # a cluster signals all processes of a job at once: that is not their crash
+        requests.check()
+    return ProcessExit(
         exit_code=exit_code,
         stopped_after_min=None if ended else limit_min,
         oom_kills=oom_kills() - killed_before,
         disk_full=pump.disk_full,
         tail=list(pump.tail),
+        peak_gib=memory.peak_gib,
     )
-    return ending, memory.peak_gib
+
+
+def _reap_orphans() -> None:
+    """Collect the exit codes of the orphans that were adopted."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _start(
     command: list[str], environment: dict[str, str], lock: int
 ) -> tuple["subprocess.Popen[bytes]", IO[bytes]]:
     """Start `command` in a session of its own, dying with us; the process and its output."""
+    adopt_orphans()
     process = subprocess.Popen(
         command,
         env={**environment, variables.SUPERVISOR_PID: supervisor()},
@@ -252,36 +217,100 @@ def _start(
 
 
 def _wait(
-    process: "subprocess.Popen[bytes]", limit_s: float, watch: Watch, look: Callable[[], None]
+    process: "subprocess.Popen[bytes]",
+    limit_s: float,
+    requests: StopRequests,
+    look: Callable[[], None],
 ) -> bool:
-    """Wait for the process to end, looking after it; False where `limit_s` passed first."""
+    """Wait for the process to end, calling `look` meanwhile; False where `limit_s` passed first."""
     deadline_s = time.monotonic() + limit_s
     descriptor = os.pidfd_open(process.pid)
     try:
         while process.poll() is None:
-            watch.check()
+            requests.check()
             if time.monotonic() >= deadline_s:
                 return False
             look()
-            watch.sleep(descriptor, TICK_S)
+            requests.sleep(descriptor, TICK_S)
     finally:
         os.close(descriptor)
     return True
 
 
-def _open_driver(text: str) -> int | None:
-    """A descriptor that tells of the driver's death; None where it is not a process here."""
-    pid, _, host = text.partition("@")
-    if not pid.isdigit() or (host and host != socket.gethostname()):
-        return None
+def stop_descendants(grace_s: float = GRACE_S) -> None:
+    """Ask all processes below this one to end, and kill those that have not after `grace_s`."""
+    for process in descendants():
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    deadline_s = time.monotonic() + grace_s
+    while descendants() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    while alive := descendants():  # a killed one may have started another meanwhile
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        time.sleep(0.02)
+
+
+class MemorySampler:
+    """Peak of the memory of all processes below this one, together.
+
+    Shared pages count once (PSS): forked data-loader workers share most of theirs with their rank.
+    """
+
+    def __init__(self) -> None:
+        self.peak_gib: float | None = None
+        self._due_s = 0.0
+
+    def sample(self) -> None:
+        """Take a sample, where one is due."""
+        start_s = time.monotonic()
+        if start_s < self._due_s:
+            return
+        sizes = [memory_gib(process) for process in listed_descendants(psutil.Process())]
+        if known := [size for size in sizes if size is not None]:
+            self.peak_gib = max(self.peak_gib or 0.0, sum(known))
+        took_s = time.monotonic() - start_s
+        self._due_s = start_s + max(SAMPLE_EVERY_S, took_s / SAMPLE_SHARE)
+
+
+def memory_gib(process: psutil.Process) -> float | None:
+    """Proportional set size of a process, or its resident set where the kernel hides that; None
+    where it has ended."""
     try:
-        return os.pidfd_open(int(pid))
-    except OSError:  # on another host, as under a cluster's scheduler
+        try:
+            return float(process.memory_full_info().pss / GIB)
+        except (psutil.AccessDenied, AttributeError):
+            return float(process.memory_info().rss / GIB)
+    except psutil.NoSuchProcess:
         return None
 
 
-def _reap() -> None:
-    """Take leave of orphans that were adopted."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+class LogPump:
+    """Copies a pipe into a file, line by line and without secrets, in a thread of its own.
+
+    A full disk does not stop the reading, for then the job would hang on its own output: it sets
+    `disk_full`, and the last lines stay in `tail`.
+    """
+
+    def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:
+        """Start to copy `source` to `path`."""
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.disk_full = False
+        self._source, self._path, self._mask = source, path, mask
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def finish(self, timeout_s: float = 5.0) -> None:
+        """Wait until all output has been copied."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        with self._path.open("wb", buffering=0) as log:
+            for raw in self._source:
+                line = self._mask(raw.decode(errors="replace"))
+                self.tail.append(line.rstrip("\n"))
+                try:
+                    log.write(line.encode())
+                except OSError as error:
+                    self.disk_full |= error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,9 +1,10 @@
-"""One job at a time trains a run, on whatever host: the claim on a run's folder.
+"""The lock of a run: one job at a time works on it, on whatever host.
 
-A claim is a file `.claim-<number>` that O_EXCL makes, in one step on every shared file system. The
-highest number counts, and numbers only grow. Who finds its holder dead makes the next number; of
-several that do, one succeeds. A holder taken for dead by mistake finds a higher number than its
-own, and puts no result in place. So no lock must hold between hosts, and no two clocks need agree.
+The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is one step on
+every shared file system. The highest number counts, and numbers only grow. A job that finds the
+holder dead makes the next number; of several that do, one succeeds. A holder that was mistaken for
+dead finds a higher number than its own, and publishes nothing. So no lock must hold between hosts,
+and no two clocks need agree.
 """
 
 import contextlib
@@ -11,24 +12,36 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
+import psutil
 
 from feedrate.config.base import Strict
 from feedrate.core import slurm, variables
 from feedrate.core.files import canonical_json
+from feedrate.core.processes import is_alive
 
-# The process that holds a claim: what it makes, where it is, and whether it lives.
+HEARTBEAT_S = 2.0
+"""From one heartbeat to the next; a job that stops its processes may miss some."""
+POLL_S = 0.5
+STALE_S = 90.0
+"""A holder is dead where its lock has not changed for so long, by the watcher's own clock. Network
+file systems show a change up to a minute late (nfs(5), acregmax)."""
+QUIET_S = 15.0
+"""The same where Slurm says that its job is over. Slurm alone does not decide: on a node that it
+has lost, the processes may still run."""
 
-PROC = Path("/proc")
+_NAME = ".claim-"
+_NOTE_WIDTH = 40
+_RELEASED = "ended"
 
 
 class Identity(Strict, frozen=True, kw_only=True):
-    """What a job makes: jobs of one identity would make the same result."""
+    """The digests of a job's input: jobs of one identity would make the same result."""
 
     spec: str
     source: str
@@ -36,38 +49,38 @@ class Identity(Strict, frozen=True, kw_only=True):
     attempt: int
 
     def serves(self, wanted: "Identity") -> bool:
-        """Whether a result of this identity is what `wanted` asks for.
+        """Whether a result of this identity is the one that `wanted` asks for.
 
-        A plan counts attempts by the outcome that it finds, and begins anew where there is none:
-        so a later attempt serves, and one that the plan has turned down does not.
+        A plan counts attempts by the outcome that it finds, and starts again at 1 where there is
+        none: so a later attempt serves, and one that the plan has rejected does not.
         """
         same = (self.spec, self.source, self.data) == (wanted.spec, wanted.source, wanted.data)
         return same and self.attempt >= wanted.attempt
 
 
 class Holder(Strict, frozen=True, kw_only=True):
-    """The process that holds a claim, and for what."""
+    """The process that holds a lock, and for which identity."""
 
     identity: Identity
     token: str
     host: str
     space: str
-    """Boot and process namespace: within one, process numbers can be compared."""
+    """Boot and PID namespace: within one, process numbers can be compared."""
     pid: int
     started: int | None
-    """When the process started, in the kernel's ticks: with the number, it is that process."""
+    """Start of the process in clock ticks since boot: a reused number has another start."""
     job: str
-    """Slurm's number of the job; empty elsewhere."""
+    """Number of the Slurm job; empty elsewhere."""
     since: str
-    """When the job's driver began; its own word for itself."""
+    """Start of the job's driver by the driver's own clock, as it was given to the job."""
 
     def __str__(self) -> str:
         job = f", Slurm job {self.job}" if self.job else ""
         return f"process {self.pid} on {self.host}{job}"
 
 
-def this_process(identity: Identity) -> Holder:
-    """This process as a holder of claims."""
+def this_holder(identity: Identity) -> Holder:
+    """This process as a holder of locks."""
     return Holder(
         identity=identity,
         token=secrets.token_hex(4),
@@ -80,36 +93,44 @@ def this_process(identity: Identity) -> Holder:
     )
 
 
-def lives(holder: Holder) -> bool:
-    """Whether a holder in this process space is alive."""
-    started = start_ticks(holder.pid)
-    return started is not None and started == holder.started
+def process_space() -> str:
+    """The kernel's boot and the PID namespace of this process."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
 
 
-def process_space(proc: Path = PROC) -> str:
-    """The kernel's boot and the process namespace that this process lives in."""
-    boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {(proc / 'self/ns/pid').readlink()}"
-
-
-def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """When a process started, in ticks since the boot; None where it has ended (proc(5))."""
+def start_ticks(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot, which no change of the clock moves; None where
+    it has ended."""
     try:
-        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        process = psutil.Process(pid)
+        since_boot_s = process.create_time() - psutil.boot_time()
+        alive = is_alive(process)
+    except psutil.NoSuchProcess:
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    return round(since_boot_s * os.sysconf("SC_CLK_TCK")) if alive else None
 
 
-BEAT_S = 2.0
-"""From one sign of life to the next; a job that stops its processes may miss some."""
+class LockEntry(Strict, frozen=True, kw_only=True):
+    """A lock as other jobs read it. `holder` is None where the file is torn."""
 
-_NAME = ".claim-"
-_NOTE_WIDTH = 40
-_ENDED = "ended"
+    number: int
+    text: str
+    holder: Holder | None = None
+    note: str = ""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder released it."""
+        return self.note.startswith(_RELEASED)
+
+    @property
+    def reason(self) -> list[str]:
+        """The words that its holder left when it released the lock."""
+        return self.note.split()[1:] if self.is_released else []
 
 
-class LostClaim(Exception):
+class LostLock(Exception):
     """Another job has taken the run over; `token` is its own, where that could be read."""
 
     def __init__(self, run: Path) -> None:
@@ -119,79 +140,22 @@ class LostClaim(Exception):
         self.token = holder.token if holder else ""
 
 
-class Sight(Strict, frozen=True, kw_only=True):
-    """A claim as another job sees it. `holder` is None where the file is torn."""
-
-    number: int
-    text: str
-    holder: Holder | None = None
-    note: str = ""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its holder took leave."""
-        return self.note.startswith(_ENDED)
-
-    @property
-    def ending(self) -> list[str]:
-        """The words that its holder left on taking leave."""
-        return self.note.split()[1:] if self.has_ended else []
-
-
-class Claim:
-    """This job's claim on a run; a context whose end takes leave of it."""
+class RunLock:
+    """The lock that this job holds; a context that releases it at its end."""
 
     def __init__(self, run: Path, number: int, holder: Holder) -> None:
         self.run, self.number, self.holder = run, number, holder
-        self.ending = ""
+        self.reason = ""
         """A word or two for the next try, on why this one ends."""
         self._head = canonical_json(msgspec.to_builtins(holder)) + "\n"
-        self._beats, self._due_s = 0, time.monotonic() + BEAT_S
+        self._beats, self._due_s = 0, time.monotonic() + HEARTBEAT_S
 
     @property
     def path(self) -> Path:
-        """The claim's file."""
+        """The lock's file."""
         return self.run / f"{_NAME}{self.number}"
 
-    def beat(self) -> None:
-        """Give a sign of life where one is due. Raises LostClaim where another has taken over."""
-        if time.monotonic() < self._due_s:
-            return
-        self._due_s = time.monotonic() + BEAT_S
-        self._beats += 1
-        self._write(f"alive {self._beats}")
-        self._check()
-
-    def renew(self) -> None:
-        """Make sure of the claim in one step, before results are put in place: take it anew.
-
-        Raises LostClaim where another was faster.
-        """
-        self.number += 1
-        if not self._make():
-            raise LostClaim(self.run)
-        self._check()
-
-    def leave(self) -> None:
-        """Tell others that they need not wait, and the next try what `ending` says."""
-        self._write(f"{_ENDED} {self.ending}")
-
-    def clear(self) -> None:
-        """Forget the claims before this one."""
-        for number in _numbers(self.run):
-            if number < self.number:
-                (self.run / f"{_NAME}{number}").unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: object, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if not isinstance(error, LostClaim):
-            self.leave()
-
-    def _make(self) -> bool:
+    def create(self) -> bool:
         """Make the file; False where another job has made it."""
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -206,45 +170,83 @@ class Claim:
             os.close(descriptor)
         return True
 
-    def _write(self, note: str) -> None:
-        """Change the note in place. A failure is made up for by the next beat."""
+    def heartbeat(self) -> None:
+        """Change the file where that is due. Raises LostLock where another job has taken over."""
+        if time.monotonic() < self._due_s:
+            return
+        self._due_s = time.monotonic() + HEARTBEAT_S
+        self._beats += 1
+        self._write_note(f"alive {self._beats}")
+        self._check()
+
+    def renew(self) -> None:
+        """Take the lock again, in one step, before results are published.
+
+        Raises LostLock where another job was faster.
+        """
+        self.number += 1
+        if not self.create():
+            raise LostLock(self.run)
+        self._check()
+
+    def release(self) -> None:
+        """Let other jobs stop waiting, and leave `reason` to the next try."""
+        self._write_note(f"{_RELEASED} {self.reason}")
+
+    def remove_older(self) -> None:
+        """Remove the locks before this one."""
+        for number in _numbers(self.run):
+            if number < self.number:
+                (self.run / f"{_NAME}{number}").unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: object, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, LostLock):
+            self.release()
+
+    def _write_note(self, note: str) -> None:
+        """Change the note in place. The next heartbeat makes up for a failure."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path, os.O_WRONLY)
             try:
                 os.pwrite(descriptor, _line(note).encode(), len(self._head.encode()))
             finally:
-                os.close(descriptor)  # on a network file system others see it from here on
+                os.close(descriptor)  # a network file system shows it to others from here on
 
     def _check(self) -> None:
         if max(_numbers(self.run), default=0) != self.number:
-            raise LostClaim(self.run)
+            raise LostLock(self.run)
 
 
-def claim_next(run: Path, holder: Holder, after: int) -> Claim | None:
-    """The claim that follows number `after`; None where another job was faster."""
-    claim = Claim(run, after + 1, holder)
-    if not claim._make():
+def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
+    """The lock that follows number `after`; None where another job was faster."""
+    lock = RunLock(run, after + 1, holder)
+    if not lock.create():
         return None
-    if max(_numbers(run)) != claim.number:  # the folder was listed late
-        claim.path.unlink()
+    if max(_numbers(run)) != lock.number:  # the folder was listed late
+        lock.path.unlink()
         return None
-    return claim
+    return lock
 
 
-def seize(run: Path, holder: Holder) -> Claim:
-    """The claim, be it held or not: who held it puts no result in place any more."""
+def take_over(run: Path, holder: Holder) -> RunLock:
+    """The lock, whether it is held or not: its holder publishes nothing any more."""
     while True:
-        if claim := claim_next(run, holder, max(_numbers(run), default=0)):
-            return claim
+        if lock := try_lock(run, holder, max(_numbers(run), default=0)):
+            return lock
 
 
-def newest(run: Path) -> Sight | None:
-    """The claim that counts, whether its holder lives or not; None where there never was one."""
-    return next(iter(history(run)), None)
+def newest(run: Path) -> LockEntry | None:
+    """The lock that counts, whether its holder lives or not; None where there never was one."""
+    return next(history(run), None)
 
 
-def history(run: Path) -> Iterator[Sight]:
-    """The claims on a run, newest first."""
+def history(run: Path) -> Iterator[LockEntry]:
+    """The locks of a run, newest first."""
     for number in sorted(_numbers(run), reverse=True):
         try:
             text = (run / f"{_NAME}{number}").read_text(encoding="utf-8", errors="replace")
@@ -254,9 +256,9 @@ def history(run: Path) -> Iterator[Sight]:
         try:
             holder = msgspec.json.decode(head, type=Holder)
         except (msgspec.DecodeError, msgspec.ValidationError):
-            yield Sight(number=number, text=text)
+            yield LockEntry(number=number, text=text)
         else:
-            yield Sight(number=number, text=text, holder=holder, note=note.strip())
+            yield LockEntry(number=number, text=text, holder=holder, note=note.strip())
 
 
 def _line(note: str) -> str:
@@ -266,3 +268,82 @@ def _line(note: str) -> str:
 def _numbers(run: Path) -> list[int]:
     found = (path.name.removeprefix(_NAME) for path in run.glob(f"{_NAME}*"))
     return [int(number) for number in found if number.isdigit()]
+
+
+class RunConflict(Exception):
+    """A living job makes another result in the same folder."""
+
+
+def acquire(
+    run: Path, me: Holder, check: Callable[[], None], report: Callable[[str], None]
+) -> tuple[RunLock, set[str]]:
+    """The lock of `run`, and the tokens of the holders that were seen alive meanwhile.
+
+    A living holder is waited for, a dead one is followed. `check` is called at every look and may
+    raise to give up. Raises RunConflict where a living holder makes something else.
+    """
+    watch, seen, reported = HolderWatch(me), set[str](), False
+    while True:
+        entry = newest(run)
+        alive = False if entry is None else watch.is_alive(entry)
+        if alive is False:
+            if lock := try_lock(run, me, entry.number if entry else 0):
+                return lock, seen
+            continue
+        holder = entry.holder if entry else None
+        if alive and holder:
+            if not holder.identity.serves(me.identity):
+                raise RunConflict(
+                    f"another job ({holder}) trains this run with other settings, code or data: "
+                    "wait for it to end, or end what an earlier driver left with "
+                    "`python -m feedrate cancel`"
+                )
+            seen.add(holder.token)
+        if holder and not reported:
+            report(f"waiting for the result of another job of this run ({holder})")
+            reported = True
+        check()
+        time.sleep(POLL_S)
+
+
+class HolderWatch:
+    """Finds out whether the holder of a lock lives, by watching the lock."""
+
+    def __init__(self, me: Holder) -> None:
+        self._me = me
+        self._number, self._text = 0, ""
+        self._changed = False
+        self._since_s = self._ask_s = 0.0
+
+    def is_alive(self, entry: LockEntry) -> bool | None:
+        """Whether the holder in `entry` lives; None where that is not known yet."""
+        if entry.is_released:
+            return False
+        now_s = time.monotonic()
+        if (entry.number, entry.text) != (self._number, self._text):
+            self._changed = entry.number == self._number
+            self._number, self._text = entry.number, entry.text
+            self._since_s, self._ask_s = now_s, now_s + QUIET_S
+        holder = entry.holder
+        if holder and holder.space == self._me.space:
+            return is_running(holder)
+        if now_s - self._since_s >= STALE_S:
+            return False
+        if holder and now_s >= self._ask_s:
+            self._ask_s = now_s + QUIET_S
+            if self._job_is_over(holder):
+                return False
+        return self._changed or None
+
+    def _job_is_over(self, holder: Holder) -> bool:
+        """Whether Slurm says so. Where Slurm started this very job again, its earlier start is."""
+        if holder.job == self._me.job:
+            return holder.job != ""
+        job = slurm.find(holder.job)
+        return job is not None and job.is_over
+
+
+def is_running(holder: Holder) -> bool:
+    """Whether a holder in this process space is alive."""
+    started = start_ticks(holder.pid)
+    return started is not None and started == holder.started

@@ -1,7 +1,7 @@
 """`python -m feedrate.jobs.score`: score a run's model before and after training.
 
-A run that has failed or has kept no weights gets a quality.json that says so; so does a model that
-cannot be scored. Either is no error here: the report shows it, and the suite goes on.
+The answer is quality.json, also for a run that failed or kept no weights and for a model that
+cannot be scored: the report shows the cause, and the suite goes on.
 """
 
 import argparse
@@ -23,15 +23,16 @@ from feedrate.config.settings import RunSpec, timeout_min
 from feedrate.core import variables
 from feedrate.core.errors import Masker, fail, tell
 from feedrate.core.files import write_json
-from feedrate.core.paths import SPEC_NAME
+from feedrate.core.paths import EVENTS_NAME, SPEC_NAME
 from feedrate.core.processes import die_with_parent, supervisor
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path
+from feedrate.jobs.events import Error, EventTail, Scores
 
 PROGRAM = "feedrate.jobs.score"
 SCHEMA = 1
-"""Of quality.json, as the reader in results/ knows it."""
+"""Version of quality.json, which its reader in results/ checks."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spec = convert_text(options.spec, RunSpec, "--spec")
         answer = without_model(options) or score(spec, options)
-        told = {"attempt": options.attempt, "seconds": round(time.monotonic() - began, 3)}
-        write_json(options.out, {"schema": SCHEMA, **told, **answer})
+        seconds = round(time.monotonic() - began, 3)
+        about = {"schema": SCHEMA, "attempt": options.attempt, "seconds": seconds}
+        write_json(options.out, {**about, **answer})
     except (ConfigError, OSError) as error:
         return fail(PROGRAM, error)
     if answer["status"] != "ok":
@@ -59,10 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def without_model(options: argparse.Namespace) -> dict[str, Any]:
-    """The answer for a run that has no model to score, or whose scoring was given up; empty where
-    there is one to score. Raises ConfigError."""
-    if cause := lacks(options.outcome, options.model):
+    """The answer for a run without a model, or whose scoring the workflow has given up; empty where
+    there is a model to score. Raises ConfigError."""
+    try:
+        outcome = json.loads(options.outcome.read_text(encoding="utf-8"))
+        status, cause = str(outcome["status"]), str(outcome["cause"])
+    except (ValueError, KeyError, TypeError) as error:
+        kind = type(error).__name__
+        raise ConfigError(f"{options.outcome}: not an outcome ({kind}: {error})") from None
+    if status != "ok":
+        cause = f"The run ended in {status.replace('_', ' ')}: {cause}"
         return {"status": "no_model", "cause": cause}
+    if not any(options.model.glob("*.safetensors")):
+        return {"status": "no_model", "cause": f"The run kept no weights in {options.model}."}
     lost = os.environ.get(variables.LOST)
     if not lost:
         return {}
@@ -70,27 +81,21 @@ def without_model(options: argparse.Namespace) -> dict[str, Any]:
     return {"status": "failed", "cause": causes.get(str(options.out), "given up with other jobs")}
 
 
-def lacks(outcome: Path, model: Path) -> str:
-    """Why a run has no model; empty where it has one. Raises ConfigError."""
-    try:
-        ended = json.loads(outcome.read_text(encoding="utf-8"))
-        status, cause = str(ended["status"]), str(ended["cause"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{outcome}: not an outcome ({type(error).__name__}: {error})") from None
-    if status != "ok":
-        return f"The run ended in {status.replace('_', ' ')}: {cause}"
-    return "" if any(model.glob("*.safetensors")) else f"The run kept no weights in {model}."
-
-
 def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
-    """The answer of one process, which runs in the device's own software, alone on this host."""
+    """The answer of one worker, which runs in the device's own software, alone on this host."""
     alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher="single")
-    folder = options.out.parent
+    folder, data = options.out.parent, options.data.parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".quality-") as name:
         scratch = Path(name)
         write_json(scratch / SPEC_NAME, msgspec.to_builtins(alone))
+        command = ["feedrate.jobs.worker", "--run", str(scratch), "--data", str(data)]
+        command += ["--score", str(options.model)]
+        folders = [folder, options.model, data]
+        if options.winoground:
+            command += ["--winoground", str(options.winoground)]
+            folders.append(options.winoground.parent)
         try:
-            job = launch.prepare(alone, worker(options, scratch), folders(options), os.environ)
+            job = launch.prepare(alone, command, folders, os.environ)
             with host_lock(lock_path(), partial(tell, PROGRAM)) as lock:
                 ended = subprocess.run(
                     job.command,
@@ -102,31 +107,18 @@ def score(spec: RunSpec, options: argparse.Namespace) -> dict[str, Any]:
                 )
         except (DeviceError, OSError, subprocess.SubprocessError) as error:
             return {"status": "failed", "cause": Masker()(str(error))}
-        answer = scratch / "answer.json"
-        if not answer.is_file():
-            cause = f"its process ended without an answer (exit code {ended.returncode})"
-            return {"status": "failed", "cause": cause}
-        said: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-        return said
+        return read_answer(scratch / EVENTS_NAME, ended.returncode)
 
 
-def worker(options: argparse.Namespace, scratch: Path) -> list[str]:
-    """The worker's module and arguments."""
-    command = [
-        "feedrate.jobs.score_worker",
-        "--folder",
-        str(scratch),
-        "--model",
-        str(options.model),
-    ]
-    command += ["--data", str(options.data.parent)]
-    return command + (["--winoground", str(options.winoground)] if options.winoground else [])
-
-
-def folders(options: argparse.Namespace) -> list[Path]:
-    """What the worker reads and writes."""
-    others = [options.winoground.parent] if options.winoground else []
-    return [options.out.parent, options.model, options.data.parent, *others]
+def read_answer(events: Path, exit_code: int) -> dict[str, Any]:
+    """The scores in the worker's events, or the cause why there are none."""
+    for event in EventTail(events).read():
+        if isinstance(event, Scores):
+            return {"status": "ok", "scores": event.scores, "winoground": event.winoground}
+        if isinstance(event, Error):
+            return {"status": "failed", "cause": event.message}
+    cause = f"its process ended without an answer (exit code {exit_code})"
+    return {"status": "failed", "cause": cause}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""A run's model scored twice: as it was built, and with the weights that training left."""
+"""Score a run's model twice: as it was built, and with the weights that training left.
+
+On each split: the loss, and retrieval with the contest's choice of captions, or classes.
+"""
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,6 @@ import msgspec
 import numpy as np
 import pyarrow.parquet
 import torch
-from numpy.typing import NDArray
 from transformers import set_seed
 from transformers.utils import logging
 
@@ -19,9 +21,14 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, RunSpec
 from feedrate.data.manifest import SAMPLES
 from feedrate.data.winoground import read_winoground
 from feedrate.devices.base import Adapter, adapter
+from feedrate.devices.placement import Placement
+from feedrate.jobs.events import EventLog, Scores
+from feedrate.jobs.job_setup import Options
 from feedrate.jobs.scores import (
     Entry,
     Estimate,
+    Floats,
+    Numbers,
     chance_of_recall,
     choice_hits,
     entry,
@@ -34,39 +41,88 @@ from feedrate.loading.dataset import PairDataset, collate, tokenise
 from feedrate.models.build import Built, build
 from feedrate.models.layers import cast
 
-# What a model scores on a split of its data: loss, retrieval, the contest's choice, or classes.
-
+SPLITS = ("validation", "test")
 RECALLS = (1, 5, 10)
 BATCH = 16
-"""Rows passed at once, whatever training took: a contrastive loss depends on it, and so those of
-all runs compare."""
+"""Rows of a forward pass, whatever training used: a contrastive loss depends on it, and the losses
+of all runs must compare."""
 CHOICES = 5
 """Captions among which the contest has one chosen; chance is right in a fifth of the cases."""
 _LETTERS = "ABCDE"
 _SEED = 20
-"""Of the order in which a split is passed through: rows of one image are not to meet in a batch."""
+"""Of the order of a split's rows: rows of one image should not meet in a batch."""
 
 
-@dataclass
-class Passed:
-    """What forward passes over a split gave, in the order of its rows `rows`."""
+def run_job(
+    spec: RunSpec,
+    prepared: Path,
+    run: Path,  # noqa: ARG001
+    log: EventLog,
+    placement: Placement,  # noqa: ARG001
+    options: Options,
+) -> None:
+    """Score the weights in `options.score`, and write the `scores` event."""
+    assert options.score is not None
+    answer = score_model(spec, prepared, options.score, options.winoground)
+    log.write(Scores(rank=log.rank, **answer))
 
-    rows: list[int] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    """Of whole batches."""
-    text: list[NDArray[np.float32]] = field(default_factory=list)
-    image: list[NDArray[np.float32]] = field(default_factory=list)
-    """Embeddings (batch, d), normalised; of a classifier there are `logits` (batch, classes)."""
-    logits: list[NDArray[np.float32]] = field(default_factory=list)
-    choices: list[NDArray[np.float32]] = field(default_factory=list)
-    """Scores (batch, CHOICES) of the contest's captions."""
+
+def score_model(
+    spec: RunSpec, prepared: Path, weights: Path, winoground: Path | None
+) -> dict[str, Any]:
+    """`scores` before and after training, and the copy of `winoground` that they are on.
+
+    `weights` is the folder of the trained model. Raises what building and forward passes raise.
+    """
+    logging.disable_progress_bar()  # the job prints between the workflow's own lines
+    device = adapter(spec.kind)
+    device.hold_fp32()
+    trained = msgspec.structs.replace(
+        spec.settings.model, checkpoint=str(weights.resolve()), revision=None
+    )
+    scores: list[Entry] = []
+    for moment, model in (("before", spec.settings.model), ("after", trained)):
+        found = _scores_of(spec, device, model, prepared, winoground)
+        scores += [{"moment": moment, **score} for score in found]
+    described = read_winoground(winoground).described if winoground else ""
+    return {"scores": scores, "winoground": described}
+
+
+def _scores_of(
+    spec: RunSpec,
+    device: Adapter,
+    model: ModelSettings,
+    prepared: Path,
+    winoground: Path | None,
+) -> list[Entry]:
+    """The scores of one state of the model.
+
+    Its random weights are those of the training job, which sets the same seed just before it
+    builds. Winoground's matching head is that of the weights before training.
+    """
+    set_seed(spec.seed)
+    built = build(model, spec.settings.loader, prepared)
+    cast(built.model, spec.settings.train)
+    built.model.to(device.device).eval()
+    scores: list[Entry] = []
+    for split in SPLITS:
+        scores += Split(spec, device, built, open_split(spec, prepared, built, split)).scores()
+    if winoground is None:
+        return scores
+    return scores + winoground_quality(
+        winoground,
+        built,
+        spec.settings,
+        device.device,
+        autocast=lambda: device.autocast(spec.settings.train.precision),
+    )
 
 
 class Split:
     """One split, with the model that is scored on it."""
 
     def __init__(self, spec: RunSpec, device: Adapter, built: Built, data: PairDataset) -> None:
-        """`built` holds the model as it is to be scored, on `device`."""
+        """`built` holds the model to score, on `device`."""
         self._spec, self._device, self._built, self._data = spec, device, built, data
         self._size = min(BATCH, len(data))
         self._dtype = next(built.model.parameters()).dtype
@@ -75,35 +131,45 @@ class Split:
     def scores(self) -> list[Entry]:
         """All figures of the split."""
         began = time.perf_counter()
-        passed = self._pass()
-        figures = [self._loss(passed.losses)]
+        rows, losses, outputs = self._pass()
+        figures = [self._loss(losses)]
         if self._built.scores == "accuracy":
-            figures += self._classes(passed)
+            figures.append(self._accuracy(rows, outputs["logits"]))
         else:
-            figures += self._recalls(passed) + self._matching(passed)
+            images = self._images(rows)
+            figures += self._recalls(images, outputs["text"], outputs["image"])
+            figures.append(self._matching(rows, images, outputs.get("choices")))
         seconds = round(time.perf_counter() - began, 3)
         return [figure | {"on": self._data.split, "seconds": seconds} for figure in figures]
 
-    def _pass(self) -> Passed:
-        passed = Passed()
+    def _pass(self) -> tuple[list[int], list[float], dict[str, Floats]]:
+        """Pass all rows: their numbers, the losses of complete batches, and the outputs by name.
+
+        `text` and `image` are normalised embeddings (rows, d), `choices` the scores (rows, CHOICES)
+        of the contest's captions; a classifier has `logits` (rows, classes) instead.
+        """
+        passed: list[int] = []
+        losses: list[float] = []
+        found: dict[str, list[Floats]] = defaultdict(list)
         for rows in self._batches():
             batch = self._placed(collate([self._data[row] for row in rows]))
             outputs = self._forward(batch)
-            passed.rows += rows
+            passed += rows
             if len(rows) == self._size:
-                passed.losses.append(float(outputs["loss"]))
+                losses.append(float(outputs["loss"]))
             if self._built.scores == "accuracy":
-                passed.logits.append(_array(outputs["logits"]))
+                found["logits"].append(_array(outputs["logits"]))
                 continue
             image = _array(outputs["image_embeds"])
-            passed.text.append(_array(outputs["text_embeds"]))
-            passed.image.append(image)
+            found["text"].append(_array(outputs["text_embeds"]))
+            found["image"].append(image)
             if self._choices is not None:
                 offered = [self._offered(batch, rows, number) for number in range(CHOICES)]
-                passed.choices.append(np.stack([(t * image).sum(axis=1) for t in offered], axis=1))
-        return passed
+                scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
+                found["choices"].append(scores)
+        return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
 
-    def _offered(self, batch: dict[str, Any], rows: list[int], number: int) -> NDArray[np.float32]:
+    def _offered(self, batch: dict[str, Any], rows: list[int], number: int) -> Floats:
         """Embeddings (batch, d) of the rows' captions with this number."""
         assert self._choices is not None
         ids, mask = (tokens[rows, number].to(self._device.device) for tokens in self._choices)
@@ -127,7 +193,7 @@ class Split:
             yield order[start : start + self._size]
 
     def _loss(self, losses: list[float]) -> Entry:
-        """Mean over whole batches."""
+        """Mean over complete batches."""
         contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
         found = mean_interval(losses)
         if len(losses) == 1:
@@ -140,22 +206,20 @@ class Split:
             note=f"batches of {self._size}",
         )
 
-    def _classes(self, passed: Passed) -> list[Entry]:
-        classes = self._data.input_ids[passed.rows, 0].numpy()
-        hits = known_classes(np.concatenate(passed.logits), classes)
+    def _accuracy(self, rows: list[int], logits: Floats) -> Entry:
+        classes = self._data.input_ids[rows, 0].numpy()
+        hits = known_classes(logits, classes)
         if not hits.size:
-            return [entry("accuracy", None, 0, note="no row has a class that was trained on")]
-        found = mean_interval(hits, groups=self._images(passed)[classes >= 0])
-        return [entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))]
+            return entry("accuracy", None, 0, note="no row has a class that was trained on")
+        found = mean_interval(hits, groups=self._images(rows)[classes >= 0])
+        return entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))
 
-    def _recalls(self, passed: Passed) -> list[Entry]:
+    def _recalls(self, images: Numbers, text: Floats, image: Floats) -> list[Entry]:
         """Both directions. An image counts once, and finds any of its captions."""
-        text, image = np.concatenate(passed.text), np.concatenate(passed.image)
-        of_text = self._images(passed)
-        of_image, first = np.unique(of_text, return_index=True)
+        of_image, first = np.unique(images, return_index=True)
         found = {
-            "image_to_text": (ranks(image[first], text, of_image, of_text), of_image, of_text),
-            "text_to_image": (ranks(text, image[first], of_text, of_image), of_text, of_image),
+            "image_to_text": (ranks(image[first], text, of_image, images), of_image, images),
+            "text_to_image": (ranks(text, image[first], images, of_image), images, of_image),
         }
         return [
             entry(
@@ -168,23 +232,23 @@ class Split:
             for k in RECALLS
         ]
 
-    def _matching(self, passed: Passed) -> list[Entry]:
-        if self._choices is None:
+    def _matching(self, rows: list[int], images: Numbers, choices: Floats | None) -> Entry:
+        if choices is None:
             note = f"the rows do not each have {CHOICES} captions to choose from, and a label"
-            return [entry("matching_accuracy", None, 0, note=note)]
-        hits = choice_hits(np.concatenate(passed.choices), self.labels[passed.rows])
-        found = mean_interval(hits, groups=self._images(passed))
-        return [entry("matching_accuracy", found, len(hits), chance=1 / CHOICES)]
+            return entry("matching_accuracy", None, 0, note=note)
+        hits = choice_hits(choices, self.labels[rows])
+        found = mean_interval(hits, groups=images)
+        return entry("matching_accuracy", found, len(hits), chance=1 / CHOICES)
 
-    def _images(self, passed: Passed) -> NDArray[np.int64]:
+    def _images(self, rows: list[int]) -> Numbers:
         """The number of each row's image."""
-        numbers: NDArray[np.int64] = np.unique(np.array(self._data.images), return_inverse=True)[1]
-        return numbers[passed.rows]
+        numbers: Numbers = np.unique(np.array(self._data.images), return_inverse=True)[1]
+        return numbers[rows]
 
 
-def open_split(spec: RunSpec, prepared: Any, built: Built, split: str) -> PairDataset:
-    """A split as every run's model is shown it: pictures as in the published script, whatever the
-    run's own loader did."""
+def open_split(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
+    """A split, read in the same way for every run: pictures as in the published script, whatever
+    the run's own loader did."""
     settings = spec.settings.loader
     return PairDataset(
         prepared,
@@ -201,9 +265,9 @@ def open_split(spec: RunSpec, prepared: Any, built: Built, split: str) -> PairDa
 
 def read_choices(
     data: PairDataset, built: Built
-) -> tuple[tuple[torch.Tensor, torch.Tensor] | None, NDArray[np.int64]]:
+) -> tuple[tuple[torch.Tensor, torch.Tensor] | None, Numbers]:
     """Token numbers and mask of the rows' captions to choose from, each (rows, CHOICES,
-    max_tokens), and which is right (rows,); None where not every row has them."""
+    max_tokens), and the number of the right one (rows,); None where not every row has them."""
     path = data.prepared / SAMPLES
     none = None, np.zeros(0, dtype=np.int64)
     columns = ["caption_choices", "label"]
@@ -221,66 +285,7 @@ def read_choices(
     return (tokens.view(shape), mask.view(shape)), np.array([_LETTERS.index(x) for x in labels])
 
 
-def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
+def _array(tensor: torch.Tensor) -> Floats:
     """On the host, in fp32: rounded scores would tie."""
-    array: NDArray[np.float32] = tensor.float().cpu().numpy()
+    array: Floats = tensor.float().cpu().numpy()
     return array
-
-
-SPLITS = ("validation", "test")
-
-
-def score_model(
-    spec: RunSpec, prepared: Path, weights: Path, winoground: Path | None
-) -> dict[str, Any]:
-    """`scores` before and after training, and which copy of `winoground` they are on.
-
-    `weights` is the folder of the trained model. Raises what building and forward passes raise.
-    """
-    logging.disable_progress_bar()  # what the job prints stands among the workflow's own lines
-    device = adapter(spec.kind)
-    device.hold_fp32()
-    trained = msgspec.structs.replace(
-        spec.settings.model, checkpoint=str(weights.resolve()), revision=None
-    )
-    scores: list[Entry] = []
-    for moment, model in (("before", spec.settings.model), ("after", trained)):
-        found = _moment(spec, device, model, prepared, winoground)
-        scores += [{"moment": moment, **score} for score in found]
-    return {
-        "scores": scores,
-        "winoground": read_winoground(winoground).described if winoground else "",
-    }
-
-
-def _moment(
-    spec: RunSpec,
-    device: Adapter,
-    model: ModelSettings,
-    prepared: Path,
-    winoground: Path | None,
-) -> list[Entry]:
-    """The figures of one state of the model, whose random weights are those of the training job:
-    that sets the same seed just before it builds."""
-    set_seed(spec.seed)
-    built = build(model, spec.settings.loader, prepared)
-    cast(built.model, spec.settings.train)
-    built.model.to(device.device).eval()
-    scores: list[Entry] = []
-    for split in SPLITS:
-        scores += Split(spec, device, built, open_split(spec, prepared, built, split)).scores()
-    return scores + _winoground(spec, device, built, winoground)
-
-
-def _winoground(spec: RunSpec, device: Adapter, built: Built, examples: Path | None) -> list[Entry]:
-    """The benchmark's figures; the matching head is that of the weights before training."""
-    if examples is None:
-        return []
-    found = winoground_quality(
-        examples,
-        built,
-        spec.settings,
-        device.device,
-        autocast=lambda: device.autocast(spec.settings.train.precision),
-    )
-    return [{"on": "winoground", **score._asdict()} for score in found]

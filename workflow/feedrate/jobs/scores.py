@@ -1,7 +1,7 @@
-"""What a model's outputs are worth: retrieval, multiple choice, classes. Plain arrays in and out.
+"""Scores of a model's outputs: retrieval, multiple choice, classes. Plain arrays in and out.
 
-What ties with the right answer counts as wrong, and so does what is not a number: a model that
-gives everything the same score knows nothing.
+An answer that ties with the right one counts as wrong, and so does one that is not a number: a
+model that gives everything the same score knows nothing.
 """
 
 import math
@@ -15,15 +15,16 @@ Numbers = NDArray[np.int64]
 Hits = NDArray[np.bool_]
 
 _ROWS = 1024
-"""Queries scored at once, so that a large split needs no square of its size."""
+"""Queries scored at once: all of a large split at once would take a square of its size."""
 
 
 def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
-    """How many wrong targets each query (n,) finds at least as near as its nearest right one.
+    """The number of wrong targets that are at least as near to each query (n,) as its nearest right
+    one.
 
-    `queries` (n, d) and `targets` (m, d) are normalised, and near is a large dot product;
-    `of_query` (n,) and `of_target` (m,) name groups, and a target of the query's group is right:
-    any caption of an image is a match for it. A query without a right target has rank m.
+    `queries` (n, d) and `targets` (m, d) are normalised, and near means a large dot product.
+    `of_query` (n,) and `of_target` (m,) number groups; the targets of a query's group are right, as
+    any caption of an image matches it. A query without a right target has rank m.
     """
     found = np.empty(len(queries), dtype=np.int64)
     for start in range(0, len(queries), _ROWS):
@@ -31,13 +32,13 @@ def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Number
         scores = queries[some] @ targets.T
         right = of_query[some, None] == of_target[None, :]
         best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        # Not "as large as": a score that is no number is not below anything.
+        # Not "at least": a score that is not a number is below nothing, and counts against it.
         found[some] = (~right & ~(scores < best)).sum(axis=1)
     return found
 
 
 def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
-    """Mean share of queries that find a right target among k drawn by chance, none twice."""
+    """Mean share of queries that find a right target among k drawn without replacement."""
     targets = len(of_target)
     _, place, sizes = np.unique(of_target, return_inverse=True, return_counts=True)
     size_of = dict(zip(of_target.tolist(), sizes[place].tolist(), strict=True))
@@ -49,7 +50,7 @@ def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
 
 
 def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether in each row of `scores` (n, choices) that of `labels` (n,) alone is the largest."""
+    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else."""
     rows = np.arange(len(scores))
     below = scores < scores[rows, labels][:, None]
     below[rows, labels] = True
@@ -58,18 +59,16 @@ def choice_hits(scores: Floats, labels: Numbers) -> Hits:
 
 
 def known_classes(logits: Floats, classes: Numbers) -> Hits:
-    """Of the rows whose class was trained on (`classes` >= 0), whether it has the largest logit."""
+    """Whether the class has the largest logit, for the rows whose class was trained on (>= 0)."""
     known = classes >= 0
     return choice_hits(logits[known], classes[known])
 
-
-# Percentile-bootstrap intervals of means.
 
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
 _SEED = 20
 _CHUNK = 2**22
-"""Values drawn at once: a resample more needs no memory of its own."""
+"""Values drawn at once, which bounds the memory that resampling takes."""
 
 
 class Estimate(NamedTuple):
@@ -85,9 +84,9 @@ def mean_interval(
 ) -> Estimate:
     """Mean of `values` (n,) with the percentile-bootstrap interval at `confidence`.
 
-    Values that hang together (captions of one image) share a number in `groups` (n,) and are drawn
-    together; None: each stands for itself. Deterministic. Where all values are equal the interval
-    has no width. Raises ValueError for no value.
+    Dependent values (captions of one image) share a number in `groups` (n,) and are drawn together;
+    None: all are independent. Deterministic. Where all values are equal the interval has no width.
+    Raises ValueError for no value.
     """
     data = np.asarray(values, dtype=float)
     if not data.size:
@@ -105,9 +104,8 @@ def mean_interval(
     return Estimate(float(data.mean()), float(low), float(high))
 
 
-# One figure of quality.json, as the readers in results/ expect it.
-
 Entry = dict[str, Any]
+"""One figure of quality.json, as the reader in results/ expects it."""
 
 
 def entry(
@@ -118,22 +116,13 @@ def entry(
     chance: float | None = None,
     note: str = "",
 ) -> Entry:
-    """A metric's mean over `n` with its interval and what chance gives.
+    """A metric's mean over `n` with its interval, and the value that chance gives.
 
-    A value that is not a finite number is none: a model that diverged has no score.
+    A value that is not finite is left out: a model that diverged has no score.
     """
     value, low, high = found or (None, None, None)
     if value is not None and not math.isfinite(value):
-        return _entry(metric, (None, None, None), n, chance, "not a finite number")
-    return _entry(metric, (value, _finite(low), _finite(high)), n, chance, note)
-
-
-def _entry(
-    metric: str, found: tuple[Any, Any, Any], n: int, chance: float | None, note: str
-) -> Entry:
-    ends = dict(zip(("value", "low", "high"), found, strict=True))
+        value, low, high, note = None, None, None, "not a finite number"
+    low, high = (x if x is not None and math.isfinite(x) else None for x in (low, high))
+    ends = {"value": value, "low": low, "high": high}
     return {"metric": metric, **ends, "n": n, "chance": chance, "note": note}
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -1,6 +1,7 @@
 """The store of decoded pictures that `decode: cache` reads.
 
-It is made for a model's size of image and its tokenizer, so the model's builder is asked.
+A store fits one image size and one tokenizer, both of which the model's builder names. Its readers
+are data/store.py and loading/.
 """
 
 import os
@@ -27,13 +28,11 @@ from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.pixels import crop_centre, read_levels, resize_to, resized_size
 from feedrate.models.build import build_bare
 
-# Makes the store of the level `cache` (data/stored.py) from a prepared dataset.
-
 MARGIN = 8 / 7
-"""Whole pictures are stored so much larger than the crop (256 for 224 px), for crops of a part."""
+"""Side of a whole picture over the side of the crop (256 for 224 px), for crops of a part."""
 _CHUNK = 64
 _KEPT_FREE = 0.05
-"""Share of the disk that a store leaves free."""
+"""Share of the disk that must stay free."""
 
 
 def write_store(
@@ -49,8 +48,8 @@ def write_store(
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
     all. The tokenizer reads `column`. The store's size is printed to stderr before it is written.
 
-    Raises DataError where a picture cannot be decoded, the disk has not the space, or a process
-    that decodes is killed.
+    Raises DataError where a picture cannot be decoded, the disk is too small, or a decoding process
+    is killed.
     """
     manifest = read_manifest(prepared / MANIFEST)
     filled = (name for name, count in manifest.splits.items() if count.rows)
@@ -81,11 +80,11 @@ def write_store(
 def _write_pixels(
     folder: Path, paths: Sequence[Path], spec: StoreSpec, side_px: int, workers: int
 ) -> NDArray[np.int64]:
-    """Write both files of pictures; the table of them."""
+    """Write both files of pictures, and return their table."""
     pictures = np.array([_measure(path, side_px, whole=spec.whole) for path in paths])
     pictures[1:, 0] = np.cumsum(np.prod(pictures[:, 1:4], axis=1))[:-1]
     size = _total(pictures)
-    _hold_space(folder, size)
+    _check_space(folder, size)
     print(f"store of {len(paths)} pictures: {size / 1e6:.1f} MB", file=sys.stderr, flush=True)
     open_memmap(folder / PIXELS, mode="w+", dtype=np.uint8, shape=(size,)).flush()
     np.save(folder / PICTURES, pictures)
@@ -105,7 +104,7 @@ def _write_pixels(
 
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
-    """A row of the table by the file's header alone; its place comes later."""
+    """A row of the table by the file's header alone; its offset is filled in later."""
     try:
         with Image.open(path) as image:
             (width, height), mode = image.size, image.mode
@@ -135,7 +134,7 @@ def _total(pictures: NDArray[np.int64]) -> int:
     return int(np.prod(pictures[:, 1:4], axis=1).sum())
 
 
-def _hold_space(folder: Path, size: int) -> None:
+def _check_space(folder: Path, size: int) -> None:
     """Raise DataError where the disk is too small."""
     disk = os.statvfs(folder)
     free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize

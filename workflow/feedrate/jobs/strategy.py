@@ -1,11 +1,11 @@
-"""How the ranks of a job share their work: what is asked for, and what is really run.
+"""How the ranks of a job share their work: the strategy that is asked for, and the one that runs.
 
-The stock Trainer runs DistributedDataParallel on CPUs where sharding was asked for, and shards only
-the root where it knows no layers, without a word. So sharding is set up here, the same on all kinds
-of device, and what came of it is told.
+Where sharding is asked for, the stock Trainer silently runs DistributedDataParallel on CPUs, and
+shards only the root of a model whose layers it does not know. So sharding is set up here, the same
+on all kinds of device, and the wrapped model is read to report the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,9 +27,9 @@ def _conflicts(spec: RunSpec) -> Iterator[str]:
     train = spec.settings.train
     limited = train.limit_all_gathers is not None
     if train.strategy != "fsdp":
-        asked = {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}
-        for name in (name for name, there in asked.items() if there):
-            yield f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
+        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
+            if asked:
+                yield f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
         return
     if spec.count == 1 and not train.cpu_offload:
         yield (
@@ -37,15 +37,15 @@ def _conflicts(spec: RunSpec) -> Iterator[str]:
         )
     if limited and train.cpu_offload:
         yield (
-            "train.cpu_offload: it is done by PyTorch's second FSDP, and train.limit_all_gathers "
-            "asks for the first; leave that null"
+            "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
+            "for the first; leave that null"
         )
 
 
 def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
     """accelerate's plugin that shards the model by its layers; None for another strategy.
 
-    `limit_all_gathers` is a choice of PyTorch's first FSDP alone: without it the second is taken.
+    PyTorch's second FSDP is used, except for `limit_all_gathers`, which only the first one has.
     """
     check_strategy(spec)
     if spec.settings.train.strategy != "fsdp":
@@ -63,7 +63,7 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
         **version,
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
-        state_dict_type="SHARDED_STATE_DICT",  # of checkpoints: whole ones cannot be resumed from
+        state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
         cpu_ram_efficient_loading=False,
     )
 
@@ -82,7 +82,7 @@ class ShardingTrainer:
         return made
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Make the accelerator shard on CPUs too, where it would take DDP in silence."""
+        """Make the accelerator shard on CPUs too, where it would silently choose DDP."""
         super().create_accelerator_and_postprocess()  # type: ignore[misc]
         if self.plugin is None:
             return
@@ -97,73 +97,61 @@ class ShardingTrainer:
         trainer.is_fsdp_enabled = True
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save whole weights, the same file whatever the strategy; all ranks take part."""
+        """Save whole weights, the same file for every strategy; all ranks take part."""
         trainer: Any = self
         if self.plugin is None:
             super().save_model(output_dir, _internal_call)  # type: ignore[misc]
             return
-        weights = whole_weights(trainer.model)
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        # Gathered on the host of rank 0, empty on others; every rank must call it.
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights: dict[str, Any] = get_model_state_dict(trainer.model, options=whole)
         weights |= {name: weights[name].reshape(()) for name in self.scalars if name in weights}
         if trainer.args.should_save:
             trainer._save(output_dir or trainer.args.output_dir, state_dict=weights)
+        # No rank goes on before the file is complete.
         trainer.accelerator.wait_for_everyone()
-
-
-def whole_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """All weights on the host of rank 0, empty on others; every rank must call it."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    weights: dict[str, Any] = get_model_state_dict(model, options=options)
-    return weights
-
-
-def _offloads(module: torch.nn.Module) -> bool:
-    """Whether a module's weights rest on the host between its uses."""
-    if not isinstance(module, FSDPModule):
-        return False
-    group = module._get_fsdp_state()._fsdp_param_group
-    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
-
-
-def _ddp(module: DistributedDataParallel) -> Mapping[str, Any]:
-    """The settings that a wrapped model exchanges gradients by, by our names of them."""
-    return {
-        "ddp_bucket_mb": module.bucket_bytes_cap / 2**20,
-        "ddp_static_graph": module.static_graph,
-        "ddp_bucket_view": module.gradient_as_bucket_view,
-    }
 
 
 def shared_by(spec: RunSpec) -> str:
     """How gradients are exchanged where no module of the model does it."""
     if spec.count == 1:
         return "alone"
-    # Of optimum-habana's own, only the argument tells: it reduces after the backward pass.
+    # Only the argument shows optimum-habana's own way: it reduces after the backward pass.
     return "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
 
 
 def describe(
     model: torch.nn.Module, strategy: str, layers: tuple[type[Any], ...]
-) -> Mapping[str, Any]:
-    """What really runs, from the wrapped model itself: the `strategy` event.
+) -> dict[str, Any]:
+    """The keys of the `strategy` event, read from the wrapped model.
 
-    `strategy` is what the Trainer exchanges gradients by where no module does it (hpu's fast DDP).
+    `strategy` is its name where no module exchanges the gradients.
     """
     modules = list(model.modules())
     sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
-    if sharded:
-        name = "fsdp"
-    elif any(isinstance(module, DistributedDataParallel) for module in modules):
-        name = "ddp"
-    else:
-        name = strategy
+    ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
     inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
     return {
-        "name": name,
+        "name": "fsdp" if sharded else strategy if ddp is None else "ddp",
         "layers": sum(isinstance(module, layers) for module in modules),
         "sharded_layers": sum(isinstance(module, layers) for module in inner),
-        "offloaded_layers": sum(isinstance(m, layers) and _offloads(m) for m in modules),
+        "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
-        "ddp": next((_ddp(m) for m in modules if isinstance(m, DistributedDataParallel)), None),
+        "ddp": None
+        if ddp is None
+        else {
+            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
+            "ddp_static_graph": ddp.static_graph,
+            "ddp_bucket_view": ddp.gradient_as_bucket_view,
+        },
     }
+
+
+def _is_offloaded(module: torch.nn.Module) -> bool:
+    """Whether a module's weights stay on the host between its uses."""
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)

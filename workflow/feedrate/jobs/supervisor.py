@@ -1,11 +1,11 @@
 """The job entry: `python -m feedrate.jobs.supervisor --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
-Runs one training job and leaves its folder as docs/architecture.md says, `outcome.json` last. A
+Brings one run to its outcome: trained here, adopted from a job that was at it already, or decided
+by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a run. A
 cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
 (device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
-non-zero exit code and no outcome, so that the workflow tries again; in the last of its tries, an
-absent device or wrong data is a failed outcome too. A job of the same run that is at work already
-is waited for, and its outcome is this one's.
+non-zero exit code and no outcome, so that the workflow tries again; in its last try, an absent
+device or wrong data is a failed outcome too.
 """
 
 import argparse
@@ -32,197 +32,184 @@ from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path, machine_state
 from feedrate.devices.launch import prepare
 from feedrate.jobs import outcome as outcomes
+from feedrate.jobs import run_lock, workspace
 from feedrate.jobs.failure import classify
-from feedrate.jobs.ladder import Made, not_tried, pruned_by
-from feedrate.jobs.outcome import MachineFault, Status, judge
-from feedrate.jobs.predecessors import Claimed, ending_of_this_job, take, told, verdict_of
-from feedrate.jobs.processes import Interrupted, Watch, run_processes
-from feedrate.jobs.progress import ProgressLine
-from feedrate.jobs.run_lock import Claim, LostClaim, history, newest, seize, this_process
-from feedrate.jobs.workspace import adopt, give_up, keep_log, open_attempt, publish
+from feedrate.jobs.outcome import MachineFault, Result
+from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
+from feedrate.jobs.pruning import Digests, not_tried, pruned_by
+from feedrate.jobs.run_lock import LostLock, RunConflict, RunLock
 from feedrate.models.checkpoint import fetched_index
 
-# One run from claim to outcome: trained here, or by a job that was at it already.
-
 PROGRAM = "feedrate.jobs.supervisor"
-"""What its lines on stderr begin with."""
+"""The beginning of its lines on stderr."""
 FAULTS = (DataError, DeviceError, MachineFault)
-"""What the machine or the data is to blame for: another try may do better."""
+"""Faults of the machine or the data: another try may succeed."""
 
 
-class Attendance:
-    """This job's part in a run."""
+class Supervisor:
+    """Brings one run to its outcome; the methods are the states in which a job can be."""
 
-    def __init__(self, spec: RunSpec, options: argparse.Namespace, watch: Watch) -> None:
-        self._spec, self._options, self._watch = spec, options, watch
-        self._value = msgspec.to_builtins(spec)
+    def __init__(self, spec: RunSpec, options: argparse.Namespace, requests: StopRequests) -> None:
+        self._spec, self._options, self._requests = spec, options, requests
         self._run: Path = options.out
-        self._me = this_process(outcomes.identity(spec, options))
+        self._me = run_lock.this_holder(outcomes.identity(spec, options))
         quiet = options.quiet or os.environ.get(variables.QUIET) == "1"
         self._progress = ProgressLine(spec, quiet=quiet)
 
-    def to_the_end(self) -> None:
-        """Stay until the run has its outcome. Raises one of FAULTS, Interrupted or Claimed."""
-        broken = _broken(self._spec, self._options.data.parent)
-        if broken and not self._is_last:
-            raise broken
+    def run(self) -> None:
+        """CHECKING, and WAITING for the lock. Raises one of FAULTS, Interrupted or RunConflict."""
+        fault = data_fault(self._spec, self._options.data.parent)
+        if fault and not self._is_last_try:
+            raise fault
         self._run.mkdir(parents=True, exist_ok=True)
-        met = set[str]()
+        seen = set[str]()
         while True:
-            claim, seen = take(self._run, self._me, self._watch.check, self._progress.tell)
-            met |= seen
+            lock, holders = run_lock.acquire(
+                self._run, self._me, self._requests.check, self._progress.report
+            )
+            seen |= holders
             try:
-                with claim, self._watch.minding(claim.beat):
-                    self._settle(claim, met, broken)
-            except LostClaim as loss:
-                met.add(loss.token)
-                self._progress.tell(f"{loss}: its result is waited for")
+                with lock, self._requests.also_checking(lock.heartbeat):
+                    self._finish(lock, seen, fault)
+            except LostLock as loss:
+                seen.add(loss.token)
+                self._progress.report(f"{loss}: its result is waited for")
             else:
                 return
 
     def record_lost(self, cause: str) -> None:
-        """Leave the outcome of a job whose tries were all lost without a word: what they left, what
-        Slurm tells of them, or else `cause`. A job that is still at it loses the run."""
+        """Record the outcome of a job whose tries were all lost without an outcome.
+
+        It is what they left, or what Slurm says of them, or else `cause`. A job that is still at
+        work loses the lock.
+        """
         self._run.mkdir(parents=True, exist_ok=True)
-        last = newest(self._run)
-        with seize(self._run, self._me) as claim:
+        last = run_lock.newest(self._run)
+        with run_lock.take_over(self._run, self._me) as lock:
             since = last.holder.since if last and last.holder else ""
-            if not self._have(claim, set(), since):
-                self._give_up(claim, outcomes.without_run(self._me.identity, self._options, cause))
+            if not self._is_known(lock, set(), since):
+                self._record(lock, Result("failed", cause))
 
     @property
-    def _is_last(self) -> bool:
+    def _is_last_try(self) -> bool:
         """Whether no other try follows; False outside a workflow."""
         number = self._options.try_
         return number is not None and number > int(os.environ.get(variables.RETRIES, "0"))
 
-    def _settle(self, claim: Claim, met: set[str], broken: DataError | None) -> None:
-        """Bring the run to its outcome, holding the claim."""
-        if self._have(claim, met, self._me.since):
+    def _finish(self, lock: RunLock, seen: set[str], fault: DataError | None) -> None:
+        """LOCKED: find the outcome, or train for it."""
+        if self._is_known(lock, seen, self._me.since):
             return
-        made = Made(self._me.identity.source, self._me.identity.data)
-        if cell := pruned_by(self._spec, made, self._run):
-            status: Status = "out_of_memory"
-            outcome = outcomes.without_run(
-                self._me.identity,
-                self._options,
-                not_tried(cell),
-                status=status,
-                infrastructure=False,
-            )
-            self._give_up(claim, outcome)
+        digests = Digests(self._me.identity.source, self._me.identity.data)
+        if cell := pruned_by(self._spec, digests, self._run):
+            self._record(lock, Result("out_of_memory", not_tried(cell)))
             return
         try:
-            if broken:
-                raise broken
-            self._train(claim)
+            if fault:
+                raise fault
+            self._train(lock)
         except Interrupted as interruption:
-            claim.leave()  # first of all: the next question may take longer than is left
-            claim.ending = ending_of_this_job()
-            why = told(claim.ending)
+            lock.release()  # before Slurm is asked, which may take longer than is left
+            lock.reason = outcomes.slurm_stop_reason()
+            why = outcomes.describe_stop(lock.reason)
             raise Interrupted(
                 f"{interruption}{why and f' ({why})'}", interruption.exit_code
             ) from None
-        except FAULTS as fault:
-            if not self._is_last:
+        except FAULTS as machine_fault:
+            if not self._is_last_try:
                 raise
-            tell(PROGRAM, fault)
-            outcome = outcomes.without_run(self._me.identity, self._options, str(fault))
-            self._give_up(claim, outcome)
+            tell(PROGRAM, machine_fault)
+            self._record(lock, Result("failed", str(machine_fault)))
 
-    def _have(self, claim: Claim, met: set[str], since: str) -> bool:
-        """Whether the outcome is there without training: adopted, or plain from earlier tries."""
-        if outcome := adopt(self._run, self._me.identity, met):
-            self._progress.tell(f"another job of this run has finished it: {outcome['status']}")
+    def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
+        """ADOPTED or DECIDED: whether the outcome is there without training."""
+        if outcome := workspace.adopt(self._run, self._me.identity, seen):
+            self._progress.report(f"another job of this run has finished it: {outcome['status']}")
             return True
-        earlier = (sight for sight in history(self._run) if sight.number < claim.number)
-        verdict = verdict_of(self._run, earlier, self._me.identity, since, self._me.job)
-        if verdict:
-            outcome = outcomes.without_run(
-                self._me.identity,
-                self._options,
-                verdict.cause,
-                status=verdict.status,
-                infrastructure=verdict.status == "failed",
-            )
-            self._give_up(claim, outcome)
-        return verdict is not None
+        earlier = (entry for entry in run_lock.history(self._run) if entry.number < lock.number)
+        result = outcomes.result_of_earlier_tries(self._run, earlier, self._me, since)
+        if result:
+            self._record(lock, result)
+        return result is not None
 
-    def _give_up(self, claim: Claim, outcome: dict[str, Any]) -> None:
-        claim.renew()
-        give_up(self._run, self._value, outcome, self._me.token)
-        claim.clear()
-        self._tell(outcome)
+    def _record(self, lock: RunLock, result: Result) -> None:
+        """DECIDED: leave an outcome for which no process has run, or none to its end."""
+        outcome = outcomes.outcome_without_processes(self._me.identity, self._options, result)
+        lock.renew()
+        spec = msgspec.to_builtins(self._spec)
+        workspace.publish_without_results(self._run, spec, outcome, self._me.token)
+        lock.remove_older()
+        self._report(outcome)
 
-    def _train(self, claim: Claim) -> None:
-        """Train alone on this host, and put in place what came of it."""
-        with host_lock(lock_path(), self._progress.tell, self._watch.check) as lock:
-            resume = self._options.resume
-            attempt = open_attempt(self._run, self._me.token, self._value, resume=resume)
+    def _train(self, lock: RunLock) -> None:
+        """RUNNING alone on this host, then PUBLISHED."""
+        with host_lock(lock_path(), self._progress.report, self._requests.check) as descriptor:
+            spec, resume = msgspec.to_builtins(self._spec), self._options.resume
+            attempt = workspace.open_attempt(self._run, self._me.token, spec, resume=resume)
             try:
-                outcome = self._work(attempt, lock)
-                claim.renew()
-            except LostClaim:
+                outcome = self._run_processes(attempt, descriptor)
+                lock.renew()  # nobody may take over while files are moved
+            except LostLock:
                 shutil.rmtree(attempt, ignore_errors=True)
                 raise
             except MachineFault as fault:
-                log = keep_log(attempt)
+                log = workspace.keep_log(attempt)
                 raise MachineFault(f"{fault}; see {log}" if log.exists() else str(fault)) from None
             except (Interrupted, DeviceError):
-                keep_log(attempt)
+                workspace.keep_log(attempt)
                 raise
-            publish(attempt, outcome, self._me.token)
-            claim.clear()
-        self._tell(outcome)
+            workspace.publish(attempt, outcome, self._me.token)
+            lock.remove_older()
+        self._report(outcome)
 
-    def _work(self, attempt: Path, lock: int) -> dict[str, Any]:
-        """Run the job's processes in the folder `attempt`; the outcome."""
-        folders = [attempt, self._options.data.parent]
-        launch = prepare(self._spec, self._worker(attempt), folders, os.environ)
-        state, facts = machine_state(), outcomes.facts(self._me.identity, self._options)
+    def _run_processes(self, attempt: Path, descriptor: int) -> dict[str, Any]:
+        """Run the job's processes in the folder `attempt`, and return the outcome.
+
+        They inherit `descriptor`, which holds the lock of the host.
+        """
+        options = self._options
+        module = ["feedrate.jobs.worker", "--run", str(attempt)]
+        module += ["--data", str(options.data.parent)]
+        if options.resume:
+            module.append("--resume")
+        if options.keep_weights and self._spec.repeat == 1:
+            module.append("--keep-weights")
+        launch = prepare(self._spec, module, [attempt, options.data.parent], os.environ)
+        state, about = machine_state(), outcomes.facts(self._me.identity, options)
         started, start_s = datetime.now(UTC), time.monotonic()
-        ending, peak_gib = run_processes(
+        end = run_processes(
             attempt,
             launch.command,
             launch.environment,
             limit_min=timeout_min(self._spec),
-            lock=lock,
-            watch=self._watch,
+            lock=descriptor,
+            requests=self._requests,
             progress=self._progress,
         )
-        verdict = judge(self._spec, attempt, ending)
+        result = outcomes.classify_exit(self._spec, attempt, end)
         return {
-            **facts,
-            "status": verdict.status,
+            **about,
+            "status": result.status,
             "infrastructure": False,
-            "cause": Masker()(verdict.cause),
-            "exit_code": ending.exit_code,
+            "cause": Masker()(result.cause),
+            "exit_code": end.exit_code,
             "started_at": started.isoformat(timespec="seconds"),
             "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "duration_s": round(time.monotonic() - start_s, 3),
             "machine_before": state,
-            "host_peak_memory_gib": peak_gib,
+            "host_peak_memory_gib": end.peak_gib,
         }
 
-    def _worker(self, attempt: Path) -> list[str]:
-        """The worker's module and arguments."""
-        options = self._options
-        command = ["feedrate.jobs.worker", "--run", str(attempt)]
-        command += ["--data", str(options.data.parent)]
-        if options.resume:
-            command.append("--resume")
-        if options.keep_weights and self._spec.repeat == 1:
-            command.append("--keep-weights")
-        return command
-
-    def _tell(self, outcome: dict[str, Any]) -> None:
+    def _report(self, outcome: dict[str, Any]) -> None:
         if outcome["cause"]:
-            self._progress.tell(f"{outcome['status']}: {outcome['cause']}")
+            self._progress.report(f"{outcome['status']}: {outcome['cause']}")
 
 
-def _broken(spec: RunSpec, prepared: Path) -> DataError | None:
-    """What is wrong with the data and the fetched weights that the run reads; looked at before any
-    claim, as it may take minutes."""
+def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
+    """The fault of the data or the fetched weights that the run reads.
+
+    The check may take minutes, so it comes before the lock.
+    """
     store, fetched = store_folder(spec.settings, prepared), fetched_index(spec.settings.model)
     try:
         check_prepared(prepared)
@@ -238,18 +225,18 @@ def _broken(spec: RunSpec, prepared: Path) -> DataError | None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the job; the exit code."""
     options = parse_arguments(arguments)
-    watch = Watch()
+    requests = StopRequests()
     try:
         spec = read_spec(options.spec)
         check_protocol(spec)
         lost = os.environ.get(variables.LOST)
         if lost:
-            Attendance(spec, options, watch).record_lost(read_cause(lost, options.out))
+            Supervisor(spec, options, requests).record_lost(read_cause(lost, options.out))
         else:
-            Attendance(spec, options, watch).to_the_end()
+            Supervisor(spec, options, requests).run()
     except Interrupted as interruption:
         return fail(PROGRAM, interruption, interruption.exit_code)
-    except (ConfigError, Claimed, *FAULTS) as error:
+    except (ConfigError, RunConflict, *FAULTS) as error:
         return fail(PROGRAM, error)
     except OSError as error:
         return fail(PROGRAM, classify(error).message)
@@ -269,8 +256,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--try",
         dest="try_",
         type=int,
-        help="Snakemake's count of its tries, from 1: a fault of the machine is an outcome in the "
-        "last of them",
+        help="Snakemake's count of its tries, from 1; in the last, a machine fault is an outcome",
     )
     parser.add_argument(
         "--keep-weights",
@@ -295,7 +281,7 @@ def read_spec(text: str) -> RunSpec:
 
 
 def check_protocol(spec: RunSpec) -> None:
-    """Raise ConfigError where no step is left to measure, or ranks have no launcher."""
+    """Raise ConfigError where no step is left to measure, or no launcher starts the ranks."""
     protocol = spec.protocol
     if protocol.steps <= protocol.warmup_steps:
         raise ConfigError(
@@ -307,7 +293,7 @@ def check_protocol(spec: RunSpec) -> None:
 
 
 def read_cause(file: str, out: Path) -> str:
-    """The cause that a file of lost runs gives for the outcome in `out`. Raises ConfigError."""
+    """The cause of the outcome in `out`, from a file of lost runs. Raises ConfigError."""
     try:
         causes = json.loads(Path(file).read_text(encoding="utf-8"))
         found = {Path(path).resolve(): str(cause) for path, cause in causes.items()}

@@ -1,4 +1,4 @@
-"""One rank's job, from the spec to the last event."""
+"""The training job of one rank: train, evaluate, measure the ceilings."""
 
 from pathlib import Path
 from typing import Any
@@ -8,35 +8,123 @@ import transformers
 
 from feedrate.config.settings import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
-from feedrate.devices.base import Adapter, adapter, check_count, check_model
+from feedrate.devices.base import Adapter
 from feedrate.devices.host import memory_gib
-from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement
+from feedrate.jobs import events
 from feedrate.jobs.ceilings import measure_ceilings
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.meter import Meter
-from feedrate.jobs.opening import (
+from feedrate.jobs.job_setup import (
     Options,
-    check_rows,
     limit_memory,
     make_dataset,
+    open_device,
     write_data,
     write_model,
-    write_start,
 )
+from feedrate.jobs.meter import Meter
 from feedrate.jobs.scores import known_classes, ranks
 from feedrate.jobs.strategy import check_strategy, describe, shared_by
 from feedrate.jobs.trainer import cast_for_training, check_packages, make_trainer
-from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.registry import check_decode
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
 
-# Evaluation on validation and prediction on test: loss, and retrieval or accuracy.
+SPLITS = {"validation": "eval", "test": "predict"}
+"""The splits that are evaluated, and the prefix of their metrics."""
 
-PREFIXES = {"validation": "eval", "test": "predict"}
-"""Split to the prefix of its metrics; the files are named after the split."""
+
+def run_job(
+    spec: RunSpec,
+    prepared: Path,
+    run: Path,
+    log: EventLog,
+    placement: Placement,
+    options: Options,
+) -> None:
+    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
+
+    `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
+    DataError, DeviceError, ModelError or UnsupportedError for what cannot be done.
+    """
+    device = open_device(spec, prepared, log, placement)
+    check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))
+    check_strategy(spec)
+    check_packages(spec)
+    check_memory(spec, device, prepared)
+    limit_memory(spec)
+    transformers.set_seed(spec.seed)
+    built = build(spec.settings.model, spec.settings.loader, prepared)
+    cast_for_training(built.model, spec, built.layers)
+    dataset = make_dataset(spec, prepared, built, "train")
+    write_model(log, spec, built)
+    meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
+    folder, measured = run / TRAINER_NAME, meter if options.measured else None
+    trainer = make_trainer(spec, device, folder, measured, built.model, dataset, built.layers)
+    write_data(log, spec, built, dataset, trainer.path)
+    train(trainer, log, resume=options.resume)
+    # Asked of the wrapped model after training, since wrapping happens in `train`.
+    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
+    if spec.protocol.save_checkpoints or options.keep_weights:
+        save_model(trainer, built, folder / MODEL_NAME)
+    if spec.protocol.evaluate:
+        for split in SPLITS:
+            evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
+    if options.measured:
+        measure_ceilings(spec, device, log, trainer, dataset)
+
+
+def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
+    """Raise DoesNotFitError before a model is made that fits with no batch size.
+
+    A checkpoint is not checked: its size is known only once it is loaded.
+    """
+    settings = spec.settings
+    on_host = settings.train.cpu_offload
+    has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
+    capacity_gib = settings.train.memory_gib or has_gib
+    if capacity_gib is None or settings.model.checkpoint is not None:
+        return
+    model = build_bare(settings.model, settings.loader, prepared).model
+    check_fits(model, settings.train, spec.count, capacity_gib)
+
+
+def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
+    """Train to the last step, from the newest checkpoint if `resume` and there is one."""
+    checkpoint = newest_checkpoint(Path(trainer.args.output_dir)) if resume else None
+    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    trainer.save_metrics("train", metrics)
+    trainer.save_state()
+    if log.rank == 0:
+        library = trainer_library(type(trainer))
+        log.write(events.Trainer(rank=log.rank, library=library, metrics=metrics))
+
+
+def newest_checkpoint(folder: Path) -> str | None:
+    """The complete checkpoint of the highest step; None where there is none.
+
+    The Trainer writes `trainer_state.json` last.
+    """
+    complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
+    return str(max(complete, key=lambda path: int(path.name.split("-")[1]))) if complete else None
+
+
+def trainer_library(trainer: type[Any]) -> str:
+    """Name and version of the package that provides the Trainer."""
+    if any(base.__module__.startswith("optimum.habana") for base in trainer.__mro__):
+        from optimum.habana import __version__
+
+        return f"optimum-habana {__version__}"
+    return f"transformers {transformers.__version__}"
+
+
+def save_model(trainer: Any, built: Built, folder: Path) -> None:
+    """Save weights (safetensors), configuration and tokenizer, as `model.checkpoint` reads them."""
+    trainer.save_model(str(folder))
+    if trainer.is_world_process_zero():
+        built.tokenizer.save_pretrained(folder)
 
 
 def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
@@ -44,8 +132,7 @@ def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, buil
 
     Every rank takes part; rank 0 writes.
     """
-    prefix = PREFIXES[split]
-    ignored = list(built.other_outputs)
+    prefix, ignored = SPLITS[split], list(built.other_outputs)
     output = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix)
     score = {"retrieval": retrieval, "accuracy": accuracy}[built.scores]
     scores = {f"{prefix}_{name}": value for name, value in score(output, dataset).items()}
@@ -53,7 +140,7 @@ def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, buil
     trainer.log(dict(metrics))
     trainer.save_metrics(split, metrics)
     if log.rank == 0:
-        log.write("evaluation", split=split, metrics=metrics)
+        log.write(events.Evaluation(rank=log.rank, split=split, metrics=metrics))
 
 
 def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
@@ -74,110 +161,3 @@ def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
         return {"known_classes_share": 0.0}
     hits = known_classes(output.predictions, classes)
     return {"accuracy": float(hits.mean()), "known_classes_share": float(known.mean())}
-
-
-def run_job(
-    spec: RunSpec,
-    prepared: Path,
-    run: Path,
-    log: EventLog,
-    placement: Placement,
-    options: Options,
-) -> None:
-    """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
-
-    `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
-    DataError, DeviceError, ModelError or UnsupportedError for what cannot be done;
-    anything else that training raises passes through.
-    """
-    _, world_size, local_rank, local_ranks = rank_from_environment()
-    check_count(spec, world_size, local_ranks)
-    device = adapter(spec.kind, local_rank, local_ranks)
-    write_start(log, device, world_size, placement)
-    check_model(spec, device.device_model())
-    check_decode(device, spec.settings.loader)
-    check_workers(spec.settings.loader, placement.cores_of_rank(local_ranks))
-    check_strategy(spec)
-    check_packages(spec)
-    check_rows(spec, prepared)
-    check_memory(spec, device, prepared)
-    limit_memory(spec)
-    transformers.set_seed(spec.seed)
-    built = build(spec.settings.model, spec.settings.loader, prepared)
-    cast_for_training(built.model, spec, built.layers)
-    dataset = make_dataset(spec, prepared, built, "train")
-    write_model(log, spec, built)
-    meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
-    trainer = make_trainer(
-        spec,
-        device,
-        run / TRAINER_NAME,
-        meter if options.measured else None,
-        model=built.model,
-        dataset=dataset,
-        collate=collate,
-        layers=built.layers,
-    )
-    write_data(log, spec, built, prepared, dataset, trainer.path)
-    train(trainer, log, resume=options.resume)
-    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
-    log.write("strategy", **ran, fp32=device.fp32())
-    weights = run / TRAINER_NAME / MODEL_NAME
-    if spec.protocol.save_checkpoints or options.keep_weights:
-        save_model(trainer, built, weights)
-    if spec.protocol.evaluate:
-        for split in PREFIXES:
-            rows = make_dataset(spec, prepared, built, split)
-            evaluate(trainer, log, split, rows, built)
-    if options.measured:
-        measure_ceilings(spec, device, log, trainer, dataset)
-
-
-def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError for a model that no batch is small enough for, before it is made.
-
-    A checkpoint's is not: it is loaded before anything else can be said of it.
-    """
-    settings = spec.settings
-    on_host = settings.train.cpu_offload
-    has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
-    capacity_gib = settings.train.memory_gib or has_gib
-    if capacity_gib is None or settings.model.checkpoint is not None:
-        return
-    model = build_bare(settings.model, settings.loader, prepared).model
-    check_fits(model, settings.train, spec.count, capacity_gib)
-
-
-def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
-    """Train to the last step, from the newest checkpoint where `resume` asks and there is one."""
-    checkpoint = newest_checkpoint(Path(trainer.args.output_dir)) if resume else None
-    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    trainer.save_metrics("train", metrics)
-    trainer.save_state()
-    if log.rank == 0:
-        log.write("trainer", library=library(type(trainer)), metrics=metrics)
-
-
-def newest_checkpoint(folder: Path) -> str | None:
-    """The checkpoint of the highest step that was saved to its end; None where there is none.
-
-    The Trainer writes `trainer_state.json` last.
-    """
-    whole = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
-    return str(max(whole, key=lambda path: int(path.name.split("-")[1]))) if whole else None
-
-
-def library(trainer: type[Any]) -> str:
-    """Name and version of the package that the Trainer comes from."""
-    if any(base.__module__.startswith("optimum.habana") for base in trainer.__mro__):
-        from optimum.habana import __version__
-
-        return f"optimum-habana {__version__}"
-    return f"transformers {transformers.__version__}"
-
-
-def save_model(trainer: Any, built: Built, folder: Path) -> None:
-    """Save the weights (safetensors), configuration and tokenizer: what `checkpoint` can name."""
-    trainer.save_model(str(folder))
-    if trainer.is_world_process_zero():
-        built.tokenizer.save_pretrained(folder)

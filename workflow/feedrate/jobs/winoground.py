@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,33 +24,94 @@ from numpy.typing import NDArray
 
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.data.winoground import Example, read_winoground
-from feedrate.jobs.scores import mean_interval
+from feedrate.jobs.scores import Entry, entry, mean_interval
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize
 from feedrate.models.build import BUILDERS, Built
 from feedrate.models.checkpoint import load_config, load_part
 
-# How well captions match images, by the heads that a model has: one score a pair, larger is
-# better.
+CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+"""The scores of chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""
 
+Hits = NDArray[np.bool_]
 Batch = dict[str, torch.Tensor]
+Scorer = Callable[[torch.Tensor, Batch], torch.Tensor]
+"""From pixels (n, images, 3, px, px) and texts (input_ids and attention_mask, each (n, captions,
+tokens)) to scores (n, captions, images) in fp32; larger is better."""
 
 
 class NoHeadError(Exception):
     """A head that cannot be scored; the message says why."""
 
 
+def winoground_quality(
+    examples: Path,
+    built: Built,
+    settings: Settings,
+    device: torch.device,
+    *,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    batch_size: int = 16,
+) -> list[Entry]:
+    """Three entries for every head that a model has; `seconds` are those of its forward passes.
+
+    `examples` is examples.json; `built` holds the model to score, on `device`, and `settings` are
+    those it was made with: the matching head is that of their checkpoint, whose trunk the model has
+    trained further. Pictures are read as in the published script, whatever the run's loader did.
+    Raises DataError where they are not as they were fetched.
+    """
+    rows = read_winoground(examples).examples
+    scorers, missing = _scorers(built, settings)
+    seconds = dict.fromkeys(scorers, 0.0)
+    scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
+    built.model.eval()
+    dtype = next(built.model.parameters()).dtype
+    for start in range(0, len(rows), batch_size) if scorers else ():
+        batch = rows[start : start + batch_size]
+        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
+        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
+        for head, score in scorers.items():
+            began = time.perf_counter()
+            with torch.inference_mode(), autocast():
+                scored[head].append(score(pixels, texts).cpu().numpy())
+            seconds[head] += time.perf_counter() - began
+    entries = {head: _entries(head, np.concatenate(parts)) for head, parts in scored.items()}
+    entries |= {head: _no_entries(reason) for head, reason in missing.items()}
+    return [
+        {"on": "winoground", "head": head, "seconds": seconds.get(head, 0.0), **one}
+        for head, found in entries.items()
+        for one in found
+    ]
+
+
 def heads_of(model: str) -> tuple[str, ...]:
-    """A model's heads, as its module has them for inference: `matching` reads image and caption
-    together, `contrastive` compares the embeddings of each."""
+    """The heads that a model's module declares: `matching` reads image and caption together,
+    `contrastive` compares the embeddings of each."""
     return tuple(getattr(importlib.import_module(BUILDERS[model]), "HEADS", ()))
+
+
+def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
+    """The scorer of each head, or the reason why a head has none."""
+    scorers: dict[str, Scorer] = {}
+    missing: dict[str, str] = {}
+    for head in heads_of(settings.model.name):
+        try:
+            if head == "matching":
+                device = next(built.model.parameters()).device
+                layer = matching_head(settings.model).to(device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
+        except NoHeadError as reason:
+            missing[head] = str(reason)
+    return scorers, missing
 
 
 def matching_head(settings: ModelSettings) -> torch.nn.Module:
     """The image-text matching head of the checkpoint that a BridgeTower starts from, in fp32.
 
-    It is the checkpoint's own before and after contrastive training, which does not touch it.
-    Raises NoHeadError where no trained one is to be had: random weights would score noise.
+    Contrastive training does not touch it, so it is the checkpoint's own before and after. Raises
+    NoHeadError where there is no trained one: random weights would score noise.
     """
     from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
     from transformers.models.bridgetower.modeling_bridgetower import (
@@ -73,11 +134,7 @@ def matching_head(settings: ModelSettings) -> torch.nn.Module:
 
 
 def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.Tensor:
-    """Cosine similarity of the embeddings, (n, captions, images) in fp32.
-
-    `pixels` is (n, images, 3, px, px); `texts` holds input_ids and attention_mask, each
-    (n, captions, tokens), with as many captions as images.
-    """
+    """Cosine similarity of the embeddings; takes as many captions as images."""
     n, images = pixels.shape[:2]
     outputs = model(
         pixel_values=pixels.flatten(0, 1),
@@ -93,10 +150,9 @@ def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.
 def matching_scores(
     trunk: Any, head: torch.nn.Module, pixels: torch.Tensor, texts: Batch
 ) -> torch.Tensor:
-    """The head's logit for "they match", (n, captions, images) in fp32; shapes as above.
+    """The head's logit for "they match", by which alone the library's own example ranks.
 
-    The library's own example ranks by this logit alone. `trunk` is a
-    BridgeTowerModel; each pair passes through it.
+    `trunk` is a BridgeTowerModel; each pair passes through it.
     """
     n, images = pixels.shape[:2]
     captions = texts["input_ids"].shape[1]
@@ -113,31 +169,8 @@ def matching_scores(
 
 
 def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
-    """What is computed last, whatever the precision before it: rounded scores would tie."""
+    """For the last operation, whatever the precision before it: rounded scores would tie."""
     return torch.autocast(inputs.device.type, enabled=False)
-
-
-CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
-"""What scores drawn by chance give: of the 24 orders of four scores, 6, 6 and 4 are right."""
-
-Hits = NDArray[np.bool_]
-Scorer = Callable[[torch.Tensor, dict[str, torch.Tensor]], torch.Tensor]
-Context = Callable[[], AbstractContextManager[Any]]
-
-
-class WinogroundScore(NamedTuple):
-    """One score of one head; None, with the reason in `note`, where there is none."""
-
-    head: str
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    chance: float
-    seconds: float
-    """Of the head's forward passes, over all examples."""
-    note: str
 
 
 def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
@@ -149,78 +182,18 @@ def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
     return {"text_score": text, "image_score": image, "group_score": text & image}
 
 
-def winoground_quality(
-    examples: Path,
-    built: Built,
-    settings: Settings,
-    device: torch.device,
-    *,
-    autocast: Context = nullcontext,
-    batch_size: int = 16,
-) -> list[WinogroundScore]:
-    """The scores of every head that a model has, three each.
-
-    `examples` is examples.json; `built` holds the model as it is to be scored, on `device`, and
-    `settings` what it was made with: the matching head is that of their checkpoint, whose trunk the
-    model has trained further. Pictures are read as in the published script, whatever the run's
-    loader did. Raises DataError where they are not as they were fetched.
-    """
-    found = read_winoground(examples).examples
-    scorers, lacking = _scorers(built, settings)
-    seconds = dict.fromkeys(scorers, 0.0)
-    scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
-    built.model.eval()
-    dtype = next(built.model.parameters()).dtype
-    for start in range(0, len(found), batch_size) if scorers else ():
-        batch = found[start : start + batch_size]
-        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
-        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
-        for head, score in scorers.items():
-            began = time.perf_counter()
-            with torch.inference_mode(), autocast():
-                scored[head].append(score(pixels, texts).cpu().numpy())
-            seconds[head] += time.perf_counter() - began
-    return [
-        *(
-            result
-            for head, parts in scored.items()
-            for result in _results(head, np.concatenate(parts), seconds[head])
-        ),
-        *(_without(head, metric, reason) for head, reason in lacking.items() for metric in CHANCE),
-    ]
-
-
-def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
-    """What scores a batch, by head; and why a head does not."""
-    scorers: dict[str, Scorer] = {}
-    lacking: dict[str, str] = {}
-    for head in heads_of(settings.model.name):
-        try:
-            if head == "matching":
-                device = next(built.model.parameters()).device
-                layer = matching_head(settings.model).to(device)
-                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
-            else:
-                scorers[head] = partial(contrastive_scores, built.model)
-        except NoHeadError as reason:
-            lacking[head] = str(reason)
-    return scorers, lacking
-
-
-def _results(head: str, scores: NDArray[np.float32], seconds: float) -> list[WinogroundScore]:
+def _entries(head: str, scores: NDArray[np.float32]) -> list[Entry]:
     if not np.isfinite(scores).all():
-        return [_without(head, metric, "some scores are not finite") for metric in CHANCE]
+        return _no_entries("some scores are not finite")
     note = "the checkpoint's own head" if head == "matching" else ""
     return [
-        WinogroundScore(
-            head, metric, *mean_interval(right), len(right), CHANCE[metric], seconds, note
-        )
+        entry(metric, mean_interval(right), len(right), chance=CHANCE[metric], note=note)
         for metric, right in hits(scores).items()
     ]
 
 
-def _without(head: str, metric: str, reason: str) -> WinogroundScore:
-    return WinogroundScore(head, metric, None, None, None, 0, CHANCE[metric], 0.0, reason)
+def _no_entries(reason: str) -> list[Entry]:
+    return [entry(metric, None, 0, chance=CHANCE[metric], note=reason) for metric in CHANCE]
 
 
 def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
@@ -235,7 +208,7 @@ def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
     return pixels.unflatten(0, (len(batch), 2))
 
 
-def _texts(batch: list[Example], built: Built, settings: Settings) -> dict[str, torch.Tensor]:
+def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:
     """input_ids and attention_mask, each (n, 2, tokens)."""
     captions = [caption for example in batch for caption in example.captions]
     tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)

@@ -17,10 +17,9 @@ from transformers import TrainerCallback, set_seed
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog
+from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.opening import make_dataset
 from feedrate.jobs.trainer import make_trainer
-from feedrate.loading.dataset import collate
 from feedrate.models.build import build
 
 STEPS, WARMUP = 6, 2
@@ -58,7 +57,6 @@ def main(prepared: Path, out: Path, accumulation: int) -> None:
         meter,
         model=built.model,
         dataset=make_dataset(spec, prepared, built, "train"),
-        collate=collate,
     )
     stopwatch = Stopwatch(rank)
     trainer.add_callback(stopwatch)

@@ -1,4 +1,4 @@
-"""The claim on a run: one holder at a time, whatever becomes of the others."""
+"""The lock of a run: one holder at a time, whatever becomes of the others."""
 
 import json
 import os
@@ -9,34 +9,36 @@ import time
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
-from claims import SAME, away, holder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lock_holders import SAME, away, holder
 
 from feedrate.core import slurm
-from feedrate.jobs import predecessors
-from feedrate.jobs import run_lock as claims
-from feedrate.jobs.predecessors import Claimed, Vigil, take
+from feedrate.jobs import run_lock
 from feedrate.jobs.run_lock import (
+    HolderWatch,
     Identity,
-    LostClaim,
-    claim_next,
+    LostLock,
+    RunConflict,
+    RunLock,
+    acquire,
     history,
-    lives,
+    is_running,
     newest,
-    seize,
     start_ticks,
-    this_process,
+    take_over,
+    this_holder,
+    try_lock,
 )
 
 CONTENDER = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from claims import holder
-from feedrate.jobs.run_lock import LostClaim
-from feedrate.jobs.predecessors import take
+from lock_holders import holder
+from feedrate.jobs.run_lock import acquire
 run = Path(sys.argv[1])
 def log(word):
     stream = os.open(run / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -45,11 +47,11 @@ def log(word):
 me = holder(token=str(os.getpid()))
 while not (run / "go").exists():
     time.sleep(0.005)
-claim, met = take(run, me, lambda: None, print)
-with claim:
+lock, seen = acquire(run, me, lambda: None, print)
+with lock:
     log("in")
     time.sleep(0.1)
-    claim.renew()
+    lock.renew()
     log("out")
 """
 
@@ -57,7 +59,7 @@ with claim:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No waiting between looks, and no Slurm."""
-    monkeypatch.setattr(predecessors, "POLL_S", 0.01)
+    monkeypatch.setattr(run_lock, "POLL_S", 0.01)
     monkeypatch.setattr(slurm, "find", lambda job: None)
 
 
@@ -65,10 +67,8 @@ def quick(monkeypatch):
 def clock(monkeypatch):
     """A clock that only the test moves."""
     now = [1000.0]
-    monkeypatch.setattr(predecessors.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(
-        predecessors.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0)
-    )
+    monkeypatch.setattr(run_lock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_lock.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + 1.0))
     return now
 
 
@@ -81,22 +81,22 @@ def give_up():
 
 
 def take_at_once(run, me=None):
-    return take(run, me or holder(), nobody_waits, print)[0]
+    return acquire(run, me or holder(), nobody_waits, print)[0]
 
 
-def test_a_free_run_is_claimed_without_a_word(tmp_path):
+def test_a_free_run_is_locked_without_a_word(tmp_path):
     told = []
-    claim, met = take(tmp_path, holder(), nobody_waits, told.append)
-    assert (claim.number, met, told) == (1, set(), [])
+    lock, seen = acquire(tmp_path, holder(), nobody_waits, told.append)
+    assert (lock.number, seen, told) == (1, set(), [])
     sight = newest(tmp_path)
     assert sight.holder == holder()
-    assert not sight.has_ended
+    assert not sight.is_released
 
 
 def test_leaving_it_lets_the_next_in_and_tells_it_why(tmp_path):
-    with take_at_once(tmp_path) as claim:
-        claim.ending = "TIMEOUT 30"
-    assert newest(tmp_path).ending == ["TIMEOUT", "30"]
+    with take_at_once(tmp_path) as lock:
+        lock.reason = "TIMEOUT 30"
+    assert newest(tmp_path).reason == ["TIMEOUT", "30"]
     assert take_at_once(tmp_path, holder(token="next")).number == 2
     assert [sight.holder.token for sight in history(tmp_path)] == ["next", "me"]
 
@@ -104,15 +104,15 @@ def test_leaving_it_lets_the_next_in_and_tells_it_why(tmp_path):
 def test_an_error_leaves_it_too(tmp_path):
     with pytest.raises(ValueError, match="x"), take_at_once(tmp_path):
         raise ValueError("x")
-    assert newest(tmp_path).has_ended
-    assert newest(tmp_path).ending == []
+    assert newest(tmp_path).is_released
+    assert newest(tmp_path).reason == []
 
 
 def test_a_living_holder_on_this_host_is_waited_for(tmp_path):
-    claim_next(tmp_path, holder(token="first"), 0)
+    try_lock(tmp_path, holder(token="first"), 0)
     told = []
     with pytest.raises(KeyboardInterrupt):
-        take(tmp_path, holder(), give_up, told.append)
+        acquire(tmp_path, holder(), give_up, told.append)
     assert told == [
         f"waiting for the result of another job of this run (process {os.getpid()} on here)"
     ]
@@ -121,13 +121,21 @@ def test_a_living_holder_on_this_host_is_waited_for(tmp_path):
 def test_a_holder_on_this_host_whose_process_is_gone_is_followed_at_once(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
         pass
-    claim_next(tmp_path, holder(pid=gone.pid, started=5), 0)
+    try_lock(tmp_path, holder(pid=gone.pid, started=5), 0)
     assert take_at_once(tmp_path).number == 2
 
 
 def test_another_process_of_the_same_number_is_not_the_holder():
-    assert lives(holder())
-    assert not lives(holder(started=start_ticks(os.getpid()) - 1))
+    assert is_running(holder())
+    assert not is_running(holder(started=start_ticks(os.getpid()) - 1))
+
+
+def test_setting_the_clock_makes_no_process_another_one(monkeypatch):
+    me = holder()
+    boot_s = psutil.boot_time()
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_s - 3600)
+    assert psutil.boot_time() == boot_s - 3600
+    assert is_running(me)
 
 
 def test_a_process_that_has_ended_but_is_not_yet_buried_does_not_live():
@@ -137,105 +145,105 @@ def test_a_process_that_has_ended_but_is_not_yet_buried_does_not_live():
         while start_ticks(ended.pid) is not None:
             time.sleep(0.01)
         assert Path(f"/proc/{ended.pid}").exists()
-        assert not lives(holder(pid=ended.pid, started=started))
+        assert not is_running(holder(pid=ended.pid, started=started))
 
 
 def test_a_holder_elsewhere_without_a_sign_of_life_is_dead_by_the_watchers_own_clock(
     tmp_path, clock
 ):
-    claim_next(tmp_path, away(), 0)
+    try_lock(tmp_path, away(), 0)
     began = clock[0]
-    claim, met = take(tmp_path, holder(), lambda: None, lambda text: None)
-    assert (claim.number, met) == (2, set())
-    assert clock[0] - began == pytest.approx(predecessors.STALE_S, abs=2)
+    lock, seen = acquire(tmp_path, holder(), lambda: None, lambda text: None)
+    assert (lock.number, seen) == (2, set())
+    assert clock[0] - began == pytest.approx(run_lock.STALE_S, abs=2)
 
 
 def test_a_holder_elsewhere_that_beats_is_alive_for_as_long_as_it_does(tmp_path, clock):
-    other = claim_next(tmp_path, away(), 0)
-    watcher = Vigil(holder())
-    assert watcher.judge(newest(tmp_path)) is None  # nobody knows yet
+    other = try_lock(tmp_path, away(), 0)
+    watcher = HolderWatch(holder())
+    assert watcher.is_alive(newest(tmp_path)) is None  # nobody knows yet
     for _ in range(5):
-        clock[0] += predecessors.STALE_S - 1
-        other.beat()
-        assert watcher.judge(newest(tmp_path)) is True
-    clock[0] += predecessors.STALE_S
-    assert watcher.judge(newest(tmp_path)) is False
+        clock[0] += run_lock.STALE_S - 1
+        other.heartbeat()
+        assert watcher.is_alive(newest(tmp_path)) is True
+    clock[0] += run_lock.STALE_S
+    assert watcher.is_alive(newest(tmp_path)) is False
 
 
 @pytest.mark.parametrize(
     ("state", "wait_s"),
     [
-        ("CANCELLED", predecessors.QUIET_S),
-        ("NODE_FAIL", predecessors.QUIET_S),
-        ("RUNNING", predecessors.STALE_S),
+        ("CANCELLED", run_lock.QUIET_S),
+        ("NODE_FAIL", run_lock.QUIET_S),
+        ("RUNNING", run_lock.STALE_S),
     ],
 )
 def test_slurms_word_shortens_the_watch_of_a_silent_holder(
     tmp_path, clock, monkeypatch, state, wait_s
 ):
     monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state=state))
-    claim_next(tmp_path, away(), 0)
+    try_lock(tmp_path, away(), 0)
     began = clock[0]
-    take(tmp_path, holder(), lambda: None, lambda text: None)
+    acquire(tmp_path, holder(), lambda: None, lambda text: None)
     assert clock[0] - began == pytest.approx(wait_s, abs=2)
 
 
 def test_slurms_word_kills_nobody_who_beats(tmp_path, clock, monkeypatch):
     """A node that lost its daemon: its job is over for Slurm, and runs on."""
     monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state="NODE_FAIL"))
-    other = claim_next(tmp_path, away(), 0)
-    watcher = Vigil(holder())
-    watcher.judge(newest(tmp_path))
+    other = try_lock(tmp_path, away(), 0)
+    watcher = HolderWatch(holder())
+    watcher.is_alive(newest(tmp_path))
     for _ in range(20):
-        clock[0] += predecessors.QUIET_S - 1
-        other.beat()
-        assert watcher.judge(newest(tmp_path)) is True
+        clock[0] += run_lock.QUIET_S - 1
+        other.heartbeat()
+        assert watcher.is_alive(newest(tmp_path)) is True
 
 
 def test_slurm_is_asked_now_and_then_only(tmp_path, clock, monkeypatch):
     asked = []
     monkeypatch.setattr(slurm, "find", lambda job: asked.append(job))
-    claim_next(tmp_path, away(), 0)
-    take(tmp_path, holder(), lambda: None, lambda text: None)
-    assert len(asked) == int(predecessors.STALE_S / predecessors.QUIET_S) - 1
+    try_lock(tmp_path, away(), 0)
+    acquire(tmp_path, holder(), lambda: None, lambda text: None)
+    assert len(asked) == int(run_lock.STALE_S / run_lock.QUIET_S) - 1
 
 
 def test_of_a_job_that_slurm_started_again_the_earlier_start_is_over(tmp_path, clock):
-    claim_next(tmp_path, away(job="12"), 0)
+    try_lock(tmp_path, away(job="12"), 0)
     began = clock[0]
-    take(tmp_path, holder(job="12"), lambda: None, lambda text: None)
-    assert clock[0] - began == pytest.approx(predecessors.QUIET_S, abs=2)
+    acquire(tmp_path, holder(job="12"), lambda: None, lambda text: None)
+    assert clock[0] - began == pytest.approx(run_lock.QUIET_S, abs=2)
 
 
 def test_what_was_seen_alive_is_told(tmp_path, clock):
-    other = claim_next(tmp_path, away(token="b"), 0)
+    other = try_lock(tmp_path, away(token="b"), 0)
     looks = []
 
     def check():
         looks.append(1)
-        clock[0] += claims.BEAT_S
+        clock[0] += run_lock.HEARTBEAT_S
         if len(looks) < 5:
-            other.beat()
+            other.heartbeat()
         else:
-            other.leave()
+            other.release()
 
-    claim, met = take(tmp_path, holder(), check, lambda text: None)
-    assert met == {"b"}
-    assert claim.number == 2
+    lock, seen = acquire(tmp_path, holder(), check, lambda text: None)
+    assert seen == {"b"}
+    assert lock.number == 2
 
 
 @pytest.mark.parametrize("change", [{"spec": "t"}, {"source": "e"}, {"data": "f"}, {"attempt": 0}])
 def test_a_living_job_that_makes_something_else_is_told_and_not_waited_for(tmp_path, change):
-    claim_next(tmp_path, holder(identity=msgspec.structs.replace(SAME, **change), job="12"), 0)
-    with pytest.raises(Claimed, match=r"Slurm job 12\) trains this run with other settings"):
-        take(tmp_path, holder(), nobody_waits, print)
+    try_lock(tmp_path, holder(identity=msgspec.structs.replace(SAME, **change), job="12"), 0)
+    with pytest.raises(RunConflict, match=r"Slurm job 12\) trains this run with other settings"):
+        acquire(tmp_path, holder(), nobody_waits, print)
     assert newest(tmp_path).number == 1
 
 
 def test_a_silent_job_that_made_something_else_is_followed(tmp_path, clock):
     other = msgspec.structs.replace(SAME, spec="t")
-    claim_next(tmp_path, away(identity=other), 0)
-    assert take(tmp_path, holder(), lambda: None, lambda text: None)[0].number == 2
+    try_lock(tmp_path, away(identity=other), 0)
+    assert acquire(tmp_path, holder(), lambda: None, lambda text: None)[0].number == 2
 
 
 @given(st.integers(1, 3), st.integers(1, 3))
@@ -245,11 +253,11 @@ def test_a_later_attempt_serves_an_earlier_one(mine, theirs):
     assert made.serves(wanted) == (theirs >= mine)
 
 
-def test_a_torn_claim_is_waited_for_and_then_followed(tmp_path, clock):
+def test_a_torn_lock_is_waited_for_and_then_followed(tmp_path, clock):
     (tmp_path / ".claim-3").write_text('{"identity": {"sp')
     began = clock[0]
-    assert take(tmp_path, holder(), lambda: None, nobody_is_named)[0].number == 4
-    assert clock[0] - began == pytest.approx(predecessors.STALE_S, abs=2)
+    assert acquire(tmp_path, holder(), lambda: None, nobody_is_named)[0].number == 4
+    assert clock[0] - began == pytest.approx(run_lock.STALE_S, abs=2)
 
 
 def nobody_is_named(text):
@@ -258,96 +266,96 @@ def nobody_is_named(text):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 400))
-def test_wherever_a_claim_is_torn_it_is_no_error(cut):
+def test_wherever_a_lock_is_torn_it_is_no_error(cut):
     with tempfile.TemporaryDirectory() as folder:
-        claim_next(Path(folder), holder(), 0)
+        try_lock(Path(folder), holder(), 0)
         path = Path(folder, ".claim-1")
         whole = path.read_bytes()
         path.write_bytes(whole[:cut])
         sight = newest(Path(folder))
         assert sight.number == 1
         assert sight.holder in (None, holder())
-        assert not sight.has_ended
+        assert not sight.is_released
 
 
-def test_no_other_file_is_taken_for_a_claim(tmp_path):
+def test_no_other_file_is_taken_for_a_lock(tmp_path):
     for name in (".claim-", ".claim-x", ".claim-1.part", "claim-7"):
         (tmp_path / name).touch()
     assert newest(tmp_path) is None
 
 
 def test_a_holder_taken_for_dead_finds_out_at_its_next_beat(tmp_path, monkeypatch):
-    claim = take_at_once(tmp_path)
-    seize(tmp_path, away())
-    claim.beat()  # none is due
-    monkeypatch.setattr(claim, "_due_s", 0.0)
-    with pytest.raises(LostClaim, match=r"process \d+ on there, Slurm job 12\) has taken") as loss:
-        claim.beat()
+    lock = take_at_once(tmp_path)
+    take_over(tmp_path, away())
+    lock.heartbeat()  # none is due
+    monkeypatch.setattr(lock, "_due_s", 0.0)
+    with pytest.raises(LostLock, match=r"process \d+ on there, Slurm job 12\) has taken") as loss:
+        lock.heartbeat()
     assert loss.value.token == "away"
 
 
-def test_it_puts_nothing_in_place_and_leaves_the_others_claim_alone(tmp_path):
-    claim = take_at_once(tmp_path)
-    seize(tmp_path, away())
-    with pytest.raises(LostClaim), claim:
-        claim.renew()
-    assert not newest(tmp_path).has_ended
+def test_it_puts_nothing_in_place_and_leaves_the_others_lock_alone(tmp_path):
+    lock = take_at_once(tmp_path)
+    take_over(tmp_path, away())
+    with pytest.raises(LostLock), lock:
+        lock.renew()
+    assert not newest(tmp_path).is_released
     assert newest(tmp_path).holder == away()
 
 
-def test_a_renewed_claim_cannot_be_followed_by_the_number_that_was_free(tmp_path):
-    claim = take_at_once(tmp_path)
-    claim.renew()
-    assert claim_next(tmp_path, away(), 1) is None
+def test_a_renewed_lock_cannot_be_followed_by_the_number_that_was_free(tmp_path):
+    lock = take_at_once(tmp_path)
+    lock.renew()
+    assert try_lock(tmp_path, away(), 1) is None
     assert newest(tmp_path).holder == holder()
 
 
 def test_numbers_only_grow(tmp_path):
-    with take_at_once(tmp_path) as claim:
-        claim.renew()
-        claim.clear()
+    with take_at_once(tmp_path) as lock:
+        lock.renew()
+        lock.remove_older()
     assert [path.name for path in tmp_path.iterdir()] == [".claim-2"]
     assert take_at_once(tmp_path).number == 3
 
 
 def test_a_folder_that_was_listed_late_gives_no_second_holder(tmp_path):
     """The lower numbers have been cleared away since: a free number is not enough."""
-    claims.Claim(tmp_path, 7, away())._make()
-    assert claim_next(tmp_path, holder(), 3) is None
+    RunLock(tmp_path, 7, away()).create()
+    assert try_lock(tmp_path, holder(), 3) is None
     assert [path.name for path in tmp_path.iterdir()] == [".claim-7"]
 
 
 def test_a_beat_that_cannot_be_written_ends_nothing(tmp_path, monkeypatch):
-    claim = take_at_once(tmp_path)
-    monkeypatch.setattr(claim, "_due_s", 0.0)
-    monkeypatch.setattr(claims.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError("stale")))
-    claim.beat()
+    lock = take_at_once(tmp_path)
+    monkeypatch.setattr(lock, "_due_s", 0.0)
+    monkeypatch.setattr(run_lock.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError("stale")))
+    lock.heartbeat()
     assert newest(tmp_path).note == "alive 0"
 
 
 def test_a_beat_changes_the_note_alone(tmp_path, monkeypatch):
-    claim = take_at_once(tmp_path)
+    lock = take_at_once(tmp_path)
     before = (tmp_path / ".claim-1").read_text()
-    monkeypatch.setattr(claim, "_due_s", 0.0)
-    claim.beat()
+    monkeypatch.setattr(lock, "_due_s", 0.0)
+    lock.heartbeat()
     after = (tmp_path / ".claim-1").read_text()
     assert len(after) == len(before)
     assert after.splitlines()[0] == before.splitlines()[0]
     assert newest(tmp_path).note == "alive 1"
 
 
-def test_a_claim_on_a_full_disk_leaves_no_torn_file(tmp_path, monkeypatch):
+def test_a_lock_on_a_full_disk_leaves_no_torn_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(claims.os, "write", full)
+    monkeypatch.setattr(run_lock.os, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        claim_next(tmp_path, holder(), 0)
+        try_lock(tmp_path, holder(), 0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_that_race_for_a_dead_claim_hold_it_one_after_the_other(tmp_path):
-    claim_next(tmp_path, holder(pid=2**22 + 1), 0)  # no process has that number
+def test_processes_that_race_for_a_dead_lock_hold_it_one_after_the_other(tmp_path):
+    try_lock(tmp_path, holder(pid=2**22 + 1), 0)  # no process has that number
     here = str(Path(__file__).parent)
     racers = [
         subprocess.Popen([sys.executable, "-c", CONTENDER, str(tmp_path), here], text=True)
@@ -364,7 +372,7 @@ def test_processes_that_race_for_a_dead_claim_hold_it_one_after_the_other(tmp_pa
 def test_this_process_tells_of_its_job_and_driver(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("FEEDRATE_DRIVER_SINCE", "1700000000.5")
-    me = this_process(SAME)
+    me = this_holder(SAME)
     assert (me.job, me.since, me.pid) == ("12", "1700000000.5", os.getpid())
-    assert lives(me)
+    assert is_running(me)
     assert json.loads(msgspec.json.encode(me))["identity"]["spec"] == "s"

@@ -5,11 +5,11 @@ import signal
 
 import msgspec
 import pytest
-from claims import holder
+from lock_holders import holder
 from training_jobs import make_spec, may_take, named, read_events
 
 from feedrate.core import variables
-from feedrate.jobs.run_lock import claim_next, newest, seize
+from feedrate.jobs.run_lock import newest, take_over, try_lock
 from feedrate.jobs.supervisor import main
 
 LONG = {"steps": 100_000, "warmup_steps": 1}
@@ -114,10 +114,10 @@ def test_other_settings_end_with_a_sentence_and_leave_the_first_alone(start, cap
     assert first.process.poll() is None
 
 
-def test_a_job_that_lost_its_claim_stops_and_writes_nothing(start):
+def test_a_job_that_lost_its_lock_stops_and_writes_nothing(start):
     first = start(make_spec(**LONG))
     below = first.until_steps(1)
-    with seize(first.out, holder(identity=newest(first.out).holder.identity)) as claim:
+    with take_over(first.out, holder(identity=newest(first.out).holder.identity)) as lock:
         while any(first.out.glob("attempt-*")):
             assert first.process.poll() is None
         assert not (first.out / "outcome.json").exists()
@@ -126,7 +126,7 @@ def test_a_job_that_lost_its_claim_stops_and_writes_nothing(start):
         exit_code, stderr = first.wait()
     assert exit_code == 143
     assert f"has taken over {first.out}: its result is waited for" in stderr
-    assert newest(first.out).number == claim.number
+    assert newest(first.out).number == lock.number
 
 
 def test_a_job_that_is_stopped_keeps_nobody_waiting(start):
@@ -134,7 +134,7 @@ def test_a_job_that_is_stopped_keeps_nobody_waiting(start):
     job.until_steps(1)
     job.process.send_signal(signal.SIGTERM)
     job.wait()
-    assert newest(job.out).has_ended
+    assert newest(job.out).is_released
     assert next(job.out.glob("attempt-*/trainer")).is_dir()  # for --resume
 
 
@@ -154,7 +154,7 @@ def test_a_run_that_was_given_up_is_recorded_and_not_trained(arguments, lost):
     assert word["cause"] == "the node was lost"
     assert (lost / "spec.json").exists()
     assert starts(lost) == []
-    assert newest(lost).has_ended
+    assert newest(lost).is_released
 
 
 def test_no_other_run_is_trained_then(arguments, lost, capsys):
@@ -183,16 +183,16 @@ def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, los
     assert outcome(lost)["status"] == "ok"
 
 
-def test_a_living_job_of_a_lost_run_loses_its_claim(arguments, lost):
+def test_a_living_job_of_a_lost_run_loses_its_lock(arguments, lost):
     lost.mkdir()
-    living = claim_next(lost, holder(), 0)
+    living = try_lock(lost, holder(), 0)
     assert main(arguments(make_spec())) == 0
     assert outcome(lost)["cause"] == "the node was lost"
     assert newest(lost).number > living.number
 
 
 def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, monkeypatch):
-    """What the tries of the driver that gave up left: the last was killed for want of memory."""
+    """What the tries of the driver that gave up left: the last was killed for lack of memory."""
     from feedrate.core import slurm
     from feedrate.jobs.outcome import identity
     from feedrate.jobs.supervisor import parse_arguments, read_spec
@@ -200,7 +200,7 @@ def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, mo
     options = parse_arguments(arguments(make_spec()))
     made = identity(read_spec(options.spec), options)
     lost.mkdir()
-    claim_next(lost, holder(identity=made, job="12", since="1"), 0)
+    try_lock(lost, holder(identity=made, job="12", since="1"), 0)
     monkeypatch.setenv(variables.DRIVER_SINCE, "2")
     monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state="OUT_OF_MEMORY"))
     assert main(arguments(make_spec())) == 0

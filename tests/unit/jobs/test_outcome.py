@@ -1,14 +1,14 @@
-"""The supervisor's verdict."""
+"""The result of a job, from its events, its exit and the end of its output."""
 
-import json
 import signal
 
 import pytest
-from training_jobs import make_spec
+from training_jobs import make_spec, window
 
-from feedrate.jobs.outcome import Ending, MachineFault, judge
+from feedrate.jobs.events import End, Error, Evaluation, EventLog, Trainer
+from feedrate.jobs.outcome import MachineFault, ProcessExit, classify_exit
 
-GOOD = [{"event": "window"}, {"event": "trainer"}, {"event": "end", "ok": True}]
+GOOD = [window(), Trainer(rank=0), End(rank=0, ok=True)]
 TORCHRUN_KILLED = """
 Failures:
 [1]:
@@ -32,117 +32,120 @@ Root Cause (first observed failure):
 
 def write(folder, *ranks):
     for rank, events in enumerate(ranks):
-        name = "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
-        lines = [json.dumps({"rank": rank, **event}) for event in events]
-        (folder / name).write_text("\n".join(lines) + "\n")
+        log = EventLog(folder, rank)
+        for event in events:
+            log.write(event)
     return folder
 
 
 def error(message="boom", kind="RuntimeError", **values):
-    return {"event": "error", "type": kind, "message": message, **values}
+    return Error(rank=0, type=kind, message=message, **values)
 
 
 def test_all_ranks_ended_well(tmp_path):
-    write(tmp_path, GOOD, [{"event": "window"}, {"event": "end", "ok": True}])
-    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=0))
-    assert (verdict.status, verdict.cause) == ("ok", "")
+    write(tmp_path, GOOD, [window(), End(rank=1, ok=True)])
+    result = classify_exit(make_spec(count=2), tmp_path, ProcessExit(exit_code=0))
+    assert (result.status, result.cause) == ("ok", "")
 
 
 def test_a_rank_without_a_window_spoils_the_run(tmp_path):
     write(tmp_path, GOOD)
-    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1, tail=["Gloo: peer gone", ""]))
-    assert verdict.status == "failed"
-    assert verdict.cause == "exit code 1 without an error event; last line: Gloo: peer gone"
+    result = classify_exit(
+        make_spec(count=2), tmp_path, ProcessExit(exit_code=1, tail=["Gloo: peer gone", ""])
+    )
+    assert result.status == "failed"
+    assert result.cause == "exit code 1 without an error event; last line: Gloo: peer gone"
 
 
 def test_a_crash_on_the_way_out_takes_no_results_back(tmp_path):
     write(tmp_path, GOOD[:2])
-    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-signal.SIGABRT))
-    assert verdict.status == "ok"
-    assert (
-        verdict.cause == "after its results were written: rank 0 was killed by signal 6 (Aborted)"
-    )
+    result = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=-signal.SIGABRT))
+    assert result.status == "ok"
+    assert result.cause == "after its results were written: rank 0 was killed by signal 6 (Aborted)"
 
 
 def test_an_evaluation_that_was_asked_for_belongs_to_the_results(tmp_path):
-    write(tmp_path, [*GOOD[:2], {"event": "evaluation"}, error("no labels")])
-    verdict = judge(make_spec(evaluate=True), tmp_path, Ending(exit_code=1))
-    assert (verdict.status, verdict.cause) == ("failed", "RuntimeError: no labels")
+    write(tmp_path, [*GOOD[:2], Evaluation(rank=0, split="validation"), error("no labels")])
+    result = classify_exit(make_spec(evaluate=True), tmp_path, ProcessExit(exit_code=1))
+    assert (result.status, result.cause) == ("failed", "RuntimeError: no labels")
 
 
 def test_out_of_memory_of_any_rank_counts(tmp_path):
     lost = error("Connection closed by peer", "DistBackendError")
     write(tmp_path, [lost], [error("CUDA out of memory", "OutOfMemoryError", out_of_memory=True)])
-    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1))
-    assert verdict.status == "out_of_memory"
-    assert verdict.cause == "OutOfMemoryError: CUDA out of memory"
+    result = classify_exit(make_spec(count=2), tmp_path, ProcessExit(exit_code=1))
+    assert result.status == "out_of_memory"
+    assert result.cause == "OutOfMemoryError: CUDA out of memory"
 
 
 def test_the_rank_that_failed_is_told_not_the_one_that_lost_its_peer(tmp_path):
     lost = error("Connection closed by peer [127.0.0.1]:123", "DistBackendError")
     write(tmp_path, [lost], [error("index out of range", "IndexError")])
-    verdict = judge(make_spec(count=2), tmp_path, Ending(exit_code=1))
-    assert verdict.cause == "IndexError: index out of range"
+    result = classify_exit(make_spec(count=2), tmp_path, ProcessExit(exit_code=1))
+    assert result.cause == "IndexError: index out of range"
 
 
 def test_a_killed_rank_is_told_with_its_signal(tmp_path):
-    ending = Ending(exit_code=-9)
-    verdict = judge(make_spec(), tmp_path, ending)
-    assert verdict.status == "failed"
-    assert verdict.cause == (
-        "rank 0 was killed by signal 9 (Killed; from outside: the kernel reports no want of memory)"
+    end = ProcessExit(exit_code=-9)
+    result = classify_exit(make_spec(), tmp_path, end)
+    assert result.status == "failed"
+    assert result.cause == (
+        "rank 0 was killed by signal 9 (Killed; from outside: the kernel reports no lack of memory)"
     )
 
 
 def test_a_rank_killed_under_torchrun_is_found_in_its_report(tmp_path):
     write(tmp_path, [error("Connection reset by peer", "DistBackendError")])
-    ending = Ending(exit_code=1, tail=TORCHRUN_KILLED.splitlines())
-    assert judge(make_spec(count=2), tmp_path, ending).cause.startswith(
+    end = ProcessExit(exit_code=1, tail=TORCHRUN_KILLED.splitlines())
+    assert classify_exit(make_spec(count=2), tmp_path, end).cause.startswith(
         "rank 1 was killed by signal 9 (Killed"
     )
 
 
 def test_a_rank_killed_under_mpirun_is_found_in_its_report(tmp_path):
     line = "mpirun noticed that process rank 5 with PID 0 on node n1 exited on signal 11 (Seg)."
-    cause = judge(make_spec(count=2), tmp_path, Ending(exit_code=139, tail=[line])).cause
+    cause = classify_exit(
+        make_spec(count=2), tmp_path, ProcessExit(exit_code=139, tail=[line])
+    ).cause
     assert cause == "rank 5 was killed by signal 11 (Segmentation fault)"
 
 
 @pytest.mark.parametrize(("kills", "status"), [(0, "failed"), (1, "out_of_memory")])
 def test_a_kill_by_the_kernel_is_out_of_memory(tmp_path, kills, status):
-    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-9, oom_kills=kills))
-    assert verdict.status == status
-    assert ("want of memory)" in verdict.cause) == (kills == 1) or "no want" in verdict.cause
+    result = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=-9, oom_kills=kills))
+    assert result.status == status
+    reason = "the kernel killed it for lack" if kills else "the kernel reports no lack"
+    assert f"{reason} of memory)" in result.cause
 
 
 def test_a_loader_worker_killed_by_the_kernel_is_out_of_memory(tmp_path):
     write(tmp_path, [error("DataLoader worker (pid 12) is killed by signal: Killed. ")])
-    assert judge(make_spec(), tmp_path, Ending(exit_code=1)).status == "failed"
-    killed = Ending(exit_code=1, oom_kills=1)
-    assert judge(make_spec(), tmp_path, killed).status == "out_of_memory"
+    assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1)).status == "failed"
+    killed = ProcessExit(exit_code=1, oom_kills=1)
+    assert classify_exit(make_spec(), tmp_path, killed).status == "out_of_memory"
 
 
 def test_out_of_memory_before_any_event_is_found_in_the_output(tmp_path):
-    ending = Ending(exit_code=-6, tail=["terminate called after throwing 'std::bad_alloc'"])
-    assert judge(make_spec(), tmp_path, ending).status == "out_of_memory"
+    end = ProcessExit(exit_code=-6, tail=["terminate called after throwing 'std::bad_alloc'"])
+    assert classify_exit(make_spec(), tmp_path, end).status == "out_of_memory"
 
 
-def test_a_fault_of_the_machine_has_no_verdict(tmp_path):
+def test_a_fault_of_the_machine_has_no_result(tmp_path):
     write(tmp_path, [error("no CUDA device", "DeviceError", infrastructure=True)])
     with pytest.raises(MachineFault, match="no CUDA device"):
-        judge(make_spec(), tmp_path, Ending(exit_code=1))
+        classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1))
 
 
 @pytest.mark.parametrize(
-    "ending",
+    "end",
     [
-        Ending(exit_code=1, disk_full=True),
-        Ending(exit_code=1, tail=["OSError: [Errno 28] No space left on device"]),
+        ProcessExit(exit_code=1, disk_full=True),
+        ProcessExit(exit_code=1, tail=["OSError: [Errno 28] No space left on device"]),
     ],
 )
-def test_a_full_disk_is_told_with_its_place(tmp_path, ending):
+def test_a_full_disk_is_told_with_its_place(tmp_path, end):
     with pytest.raises(MachineFault, match=f"the disk that holds {tmp_path} is full"):
-        judge(make_spec(), tmp_path, ending)
+        classify_exit(make_spec(), tmp_path, end)
 
 
 SRUN = [
@@ -157,15 +160,17 @@ SRUN = [
 @pytest.mark.parametrize("line", SRUN)
 def test_a_node_that_srun_lost_is_no_fault_of_the_cell(tmp_path, line):
     write(tmp_path, [error("Connection closed by peer", "DistBackendError")])
-    ending = Ending(exit_code=1, tail=["step 7", line, "srun: error: n1: task 0: Killed"])
+    end = ProcessExit(exit_code=1, tail=["step 7", line, "srun: error: n1: task 0: Killed"])
     with pytest.raises(MachineFault, match=line[:30].replace("*", r"\*")):
-        judge(make_spec(count=2), tmp_path, ending)
+        classify_exit(make_spec(count=2), tmp_path, end)
 
 
 @pytest.mark.parametrize("line", SRUN)
 def test_a_node_lost_after_the_results_takes_none_of_them_back(tmp_path, line):
     write(tmp_path, GOOD[:2])
-    assert judge(make_spec(), tmp_path, Ending(exit_code=1, tail=[line])).status == "ok"
+    assert (
+        classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, tail=[line])).status == "ok"
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,14 +178,14 @@ def test_a_node_lost_after_the_results_takes_none_of_them_back(tmp_path, line):
 )
 def test_that_a_task_of_srun_ended_is_the_cells_own(tmp_path, line):
     write(tmp_path, [error("boom")])
-    assert judge(make_spec(), tmp_path, Ending(exit_code=1, tail=[line])).cause == (
+    assert classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=1, tail=[line])).cause == (
         "RuntimeError: boom"
     )
 
 
 def test_a_job_past_its_time_is_told_with_the_limit(tmp_path):
-    verdict = judge(make_spec(), tmp_path, Ending(exit_code=-15, stopped_after_min=1.5))
-    assert (verdict.status, verdict.cause) == (
+    result = classify_exit(make_spec(), tmp_path, ProcessExit(exit_code=-15, stopped_after_min=1.5))
+    assert (result.status, result.cause) == (
         "failed",
         "stopped after 1.5 min (protocol.timeout_min)",
     )

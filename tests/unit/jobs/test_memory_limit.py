@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from training_jobs import make_spec, of_a_script
 
-from feedrate.jobs.opening import limit_memory
+from feedrate.jobs.job_setup import limit_memory
 
 TAKE = """
 import json, sys
@@ -17,7 +17,7 @@ import torch
 from training_jobs import make_spec
 import msgspec
 from feedrate.jobs.failure import classify
-from feedrate.jobs.opening import limit_memory
+from feedrate.jobs.job_setup import limit_memory
 
 spec = make_spec()
 train = msgspec.structs.replace(spec.settings.train, memory_gib=float(sys.argv[1]))

@@ -5,7 +5,7 @@ import os
 
 import msgspec
 import pytest
-from claims import SAME
+from lock_holders import SAME
 
 from feedrate.core import variables
 from feedrate.jobs.workspace import FINISHED, adopt, commit

@@ -11,6 +11,7 @@ import msgspec
 
 from feedrate.config.settings import RunSpec
 from feedrate.core import variables
+from feedrate.jobs.events import Window
 from tiny_spec import tiny_spec
 
 
@@ -55,6 +56,11 @@ def write_spec(folder: Path, spec: RunSpec) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
     return folder
+
+
+def window(rank: int = 0) -> Window:
+    """The window of a rank, with numbers that mean nothing."""
+    return Window(rank=rank, first_step=2, last_step=3, steps=2, samples=8, wall_s=1.0)
 
 
 def read_events(path: Path) -> list[dict]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from feedrate.devices.base import Memory
 from feedrate.devices.kinds.cpu import Known
 from feedrate.jobs import meter as meter_module
+from feedrate.jobs.events import encode
 from feedrate.jobs.meter import Meter, batch_length
 
 
@@ -66,11 +67,13 @@ class Device:
 class Log:
     """Keeps events as they were written, through JSON."""
 
+    rank = 0
+
     def __init__(self):
         self.events = []
 
-    def write(self, event, **values):
-        self.events.append(json.loads(json.dumps({"event": event, **values})))
+    def write(self, event):
+        self.events.append(json.loads(encode(event)))
 
     def named(self, name):
         return [e for e in self.events if e["event"] == name]

@@ -1,4 +1,4 @@
-"""Holders and claims for tests: of this process, and of others that were never there."""
+"""Holders of locks for tests: this process, and others that were never there."""
 
 import os
 

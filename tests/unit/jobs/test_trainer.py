@@ -17,11 +17,10 @@ from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
+from feedrate.jobs.job_setup import Options, check_rows, make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.opening import Options, check_rows, make_dataset
 from feedrate.jobs.train import newest_checkpoint, run_job, train
 from feedrate.jobs.trainer import make_trainer
-from feedrate.loading.dataset import collate
 from feedrate.models.build import build
 
 STEP_S = 0.02
@@ -83,7 +82,6 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
         meter if metered else None,
         model=Sleeping(),
         dataset=Bursty(),
-        collate=collate,
     )
 
 
@@ -275,9 +273,7 @@ def test_epochs_are_shuffled_by_seed_and_epoch(tiny_prepared, tmp_path):
         built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
         dataset = make_dataset(spec, tiny_prepared, built, "train")
         spec = msgspec.structs.replace(spec, seed=seed)
-        trainer = make_trainer(
-            spec, device, tmp_path, None, model=built.model, dataset=dataset, collate=collate
-        )
+        trainer = make_trainer(spec, device, tmp_path, None, model=built.model, dataset=dataset)
         loader = trainer.get_train_dataloader()
         seen = []
         for epoch in (0, 1):

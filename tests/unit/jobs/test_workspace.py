@@ -9,10 +9,10 @@ from feedrate.jobs import workspace
 from feedrate.jobs.workspace import (
     FINISHED,
     commit,
-    give_up,
     keep_log,
     open_attempt,
     publish,
+    publish_without_results,
     restore,
 )
 
@@ -105,7 +105,7 @@ def test_an_attempt_without_outcome_leaves_its_log(tmp_path):
 
 def test_what_is_given_up_keeps_a_log_and_no_events(tmp_path):
     fill(tmp_path, [*OLD[:-1], "attempt-old/train.log", "attempt-old/events.jsonl"])
-    give_up(tmp_path, {"a": 1}, {"status": "failed"}, "new")
+    publish_without_results(tmp_path, {"a": 1}, {"status": "failed"}, "new")
     assert (tmp_path / "train.log").read_text() == "attempt-old/train.log"
     assert not [name for name in names(tmp_path) if "events" in name or "attempt" in name]
     assert json.loads((tmp_path / "outcome.json").read_text()) == {"status": "failed"}
@@ -114,7 +114,7 @@ def test_what_is_given_up_keeps_a_log_and_no_events(tmp_path):
 
 def test_of_what_is_given_up_no_weights_stay_but_checkpoints_to_resume_from(tmp_path):
     fill(tmp_path, [*OLD, "trainer/model/model.safetensors", "trainer/model/README.md"])
-    give_up(tmp_path, {}, {"status": "failed"}, "new")
+    publish_without_results(tmp_path, {}, {"status": "failed"}, "new")
     assert names(tmp_path / "trainer") == ["checkpoint-3/model.safetensors"]
     open_attempt(tmp_path, "again", {}, resume=True)
     kept = tmp_path / "attempt-again/trainer/checkpoint-3/model.safetensors"

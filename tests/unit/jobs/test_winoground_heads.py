@@ -142,22 +142,19 @@ def test_a_checkpoint_with_its_head_has_all_scores(examples, checkpoints, tiny_p
     for scores in found.values():
         assert set(scores) == set(CHANCE)
         for score in scores.values():
-            assert 0 <= score.low <= score.value <= score.high <= 1
-            assert (score.n, score.seconds > 0) == (5, True)
-            assert score.chance == CHANCE[score.metric]
-            assert score.value in (0, 0.2, 0.4, 0.6, 0.8, 1)
-    assert found["matching"]["text_score"].note == "the checkpoint's own head"
-    assert found["contrastive"]["text_score"].note == ""
+            assert 0 <= score["low"] <= score["value"] <= score["high"] <= 1
+            assert (score["n"], score["seconds"] > 0) == (5, True)
+            assert score["chance"] == CHANCE[score["metric"]]
+            assert score["value"] in (0, 0.2, 0.4, 0.6, 0.8, 1)
+    assert found["matching"]["text_score"]["note"] == "the checkpoint's own head"
+    assert found["contrastive"]["text_score"]["note"] == ""
 
 
 def test_the_size_of_batches_changes_no_score(examples, checkpoints, tiny_prepared):
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
     found = [
-        [
-            r._replace(seconds=0)
-            for r in winoground_quality(examples, built, chosen, CPU, batch_size=n)
-        ]
+        [r | {"seconds": 0} for r in winoground_quality(examples, built, chosen, CPU, batch_size=n)]
         for n in (2, 5)
     ]
     assert found[0] == found[1]
@@ -196,9 +193,9 @@ def test_an_untrained_head_gives_a_reason_and_no_score(
     assert str(error.value).endswith(reason)
     found = by_head(winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU))
     for score in found["matching"].values():
-        assert (score.value, score.low, score.high, score.n) == (None, None, None, 0)
-        assert score.note.endswith(reason)
-    assert found["contrastive"]["text_score"].n == 5
+        assert (score["value"], score["low"], score["high"], score["n"]) == (None, None, None, 0)
+        assert score["note"].endswith(reason)
+    assert found["contrastive"]["text_score"]["n"] == 5
 
 
 def test_clip_has_one_head(examples, tiny_prepared):
@@ -227,7 +224,7 @@ def test_numbers_that_are_not_finite_are_no_score(examples, tiny_prepared):
     with torch.no_grad():
         built.model.visual_projection.weight.fill_(torch.nan)
     found = winoground_quality(examples, built, chosen, CPU)
-    assert [(r.value, r.note) for r in found] == [(None, "some scores are not finite")] * 3
+    assert [(r["value"], r["note"]) for r in found] == [(None, "some scores are not finite")] * 3
 
 
 def test_pictures_that_were_changed_are_told(examples, tiny_prepared, tmp_path):
@@ -245,10 +242,10 @@ def test_weights_in_half_precision_are_scored_too(examples, checkpoints, tiny_pr
     built = made(chosen, tiny_prepared)
     built.model.to(torch.bfloat16)
     found = by_head(winoground_quality(examples, built, chosen, CPU))
-    assert {score.n for scores in found.values() for score in scores.values()} == {5}
+    assert {score["n"] for scores in found.values() for score in scores.values()} == {5}
 
 
 def test_captions_are_cut_as_the_run_cuts_them(examples, tiny_prepared):
     chosen = msgspec.structs.replace(settings(name="clip"), loader=LoaderSettings(max_tokens=4))
     found = winoground_quality(examples, made(chosen, tiny_prepared), chosen, CPU)
-    assert found[0].n == 5
+    assert found[0]["n"] == 5

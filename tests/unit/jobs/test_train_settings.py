@@ -8,10 +8,9 @@ from training_jobs import make_spec, named, read_events
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import adapter
 from feedrate.jobs.events import EventLog
+from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.opening import make_dataset
 from feedrate.jobs.trainer import further_arguments, make_trainer
-from feedrate.loading.dataset import collate
 from feedrate.models.build import build
 from feedrate.models.layers import cast
 
@@ -50,7 +49,6 @@ def trained(tiny_prepared, tmp_path):
             Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps),
             model=built.model,
             dataset=make_dataset(spec, tiny_prepared, built, "train"),
-            collate=collate,
         )
         trainer.train()
         steps = named(read_events(folder / "events.jsonl"), "step")

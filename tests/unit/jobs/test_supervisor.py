@@ -13,7 +13,7 @@ import pytest
 from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
 
 from feedrate.core.files import digest_file, digest_value
-from feedrate.jobs.outcome import Ending, judge
+from feedrate.jobs.outcome import ProcessExit, classify_exit
 from feedrate.jobs.supervisor import check_protocol, main, read_spec
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
@@ -201,9 +201,9 @@ def test_want_of_memory_is_a_result(tiny_prepared, tmp_path):
         check=False,
     )
     assert ended.returncode == 1
-    verdict = judge(spec, run, Ending(exit_code=1))
-    assert verdict.status == "out_of_memory"
-    assert "can't allocate memory" in verdict.cause
+    result = classify_exit(spec, run, ProcessExit(exit_code=1))
+    assert result.status == "out_of_memory"
+    assert "can't allocate memory" in result.cause
 
 
 def test_a_device_that_is_not_there_is_no_outcome(start):

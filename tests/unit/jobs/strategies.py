@@ -18,13 +18,12 @@ from transformers import set_seed
 from feedrate.config.settings import ModelSettings, TrainSettings
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
-from feedrate.jobs.events import EventLog
+from feedrate.jobs.events import EventLog, Strategy
+from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.opening import make_dataset
 from feedrate.jobs.strategy import describe, shared_by
 from feedrate.jobs.train import newest_checkpoint
 from feedrate.jobs.trainer import make_trainer
-from feedrate.loading.dataset import collate
 from feedrate.models.build import build
 
 Part = dict[str, Any]
@@ -55,11 +54,11 @@ def main(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) ->
         Meter(device, log, spec.protocol.steps, 1),
         model=built.model,
         dataset=make_dataset(spec, prepared, built, "train"),
-        collate=collate,
         layers=built.layers,
     )
     trainer.train(resume_from_checkpoint=newest_checkpoint(out / "trainer"))
-    log.write("strategy", **describe(trainer.model_wrapped, shared_by(spec), built.layers))
+    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    log.write(Strategy(rank=rank, **ran))
     trainer.save_model(str(out / "model"))
     if rank == 0:
         built.tokenizer.save_pretrained(out / "model")

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from training_jobs import make_spec, processes_below, survivors
 
 from feedrate.core.errors import Masker
-from feedrate.core.processes import cpu_time_s
-from feedrate.jobs import processes, progress
-from feedrate.jobs.processes import LogPump, MemorySampler, read_pss_gib
-from feedrate.jobs.progress import ProgressLine
+from feedrate.jobs import processes
+from feedrate.jobs.events import Step, Window
+from feedrate.jobs.processes import LogPump, MemorySampler, ProgressLine, memory_gib
 
 STUBBORN = """
 import os, signal, sys, time
@@ -53,21 +53,20 @@ def test_a_full_disk_stops_no_reading(tmp_path):
 
 
 TREE = f"""
-import json, os, subprocess, sys
-from feedrate.core.processes import adopt_orphans
-from feedrate.core.processes import descendants
-from feedrate.jobs.processes import MemorySampler, read_pss_gib, stop_descendants
+import json, subprocess, sys
+from feedrate.core.processes import adopt_orphans, descendants
+from feedrate.jobs.processes import MemorySampler, memory_gib, stop_descendants
 adopt_orphans()
 child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE)
 child.stdout.readline()
 sampler = MemorySampler()
 sampler.sample()
-found = descendants(os.getpid())
-expected = sum(read_pss_gib(pid) for pid in found)
-print(json.dumps([found, sampler.peak_gib, expected]), flush=True)
+found = descendants()
+expected = sum(memory_gib(process) for process in found)
+print(json.dumps([[p.pid for p in found], sampler.peak_gib, expected]), flush=True)
 sys.stdin.readline()
 stop_descendants(grace_s=0.3)
-print(json.dumps(descendants(os.getpid())), flush=True)
+print(json.dumps([p.pid for p in descendants()]), flush=True)
 """
 
 
@@ -93,22 +92,40 @@ def test_dear_sampling_becomes_seldom(monkeypatch):
     assert sampler._due_s == pytest.approx(140.0)
 
 
-def test_a_process_that_is_gone_has_no_memory(tmp_path):
-    assert read_pss_gib(1, tmp_path) is None
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1/status").write_text("VmRSS:\t1048576 kB\n")
-    assert read_pss_gib(1, tmp_path) == 1.0
-    (tmp_path / "1/smaps_rollup").write_text("Rss: 9 kB\nPss:  524288 kB\n")
-    assert read_pss_gib(1, tmp_path) == 0.5
+def test_shared_pages_count_once():
+    """A fork shares all its pages: two processes take little more than one."""
+    code = "import os\nx = bytearray(2**27)\nos.fork()\nprint(flush=True)\ninput()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as parent:
+        for _ in range(2):
+            parent.stdout.readline()
+        both = [psutil.Process(parent.pid), *psutil.Process(parent.pid).children()]
+        assert len(both) == 2
+        assert 0.125 <= sum(memory_gib(process) for process in both) < 0.2
+        assert sum(process.memory_info().rss for process in both) > 0.25 * 2**30
+        parent.communicate(b"\n\n")
+    assert memory_gib(both[0]) is None
+
+
+def test_where_the_kernel_hides_shares_the_resident_set_counts(monkeypatch):
+    def hidden(process):
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "memory_full_info", hidden)
+    me = psutil.Process()
+    assert memory_gib(me) == pytest.approx(me.memory_info().rss / 2**30, rel=0.1)
 
 
 def step(number, *, warmup=False):
-    return {"event": "step", "step": number, "samples": 8, "step_s": 0.5, "warmup": warmup}
+    return Step(rank=0, step=number, samples=8, step_s=0.5, warmup=warmup)
+
+
+WINDOW = Window(rank=0, first_step=6, last_step=45, steps=40, samples=320, wall_s=20.0)
 
 
 def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
     line = ProgressLine(make_spec(workers=2, count=2, steps=45, warmup_steps=5), quiet=False)
     line.update([step(1, warmup=True)])
     assert capsys.readouterr().err == ""
@@ -123,27 +140,14 @@ def test_progress_tells_step_rate_and_time_left_at_most_every_five_seconds(monke
     expected = "cpu workers=2 rep 1: step 20/45, 32.0 samples/s, 12 s left\n"
     assert capsys.readouterr().err == expected
     now[0] = 15.0
-    line.update([{"event": "window"}])
+    line.update([WINDOW])
     assert "loader and model alone" in capsys.readouterr().err
 
 
 def test_quiet_progress_says_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 99.0)
+    monkeypatch.setattr(processes.time, "monotonic", lambda: 99.0)
     line = ProgressLine(make_spec(), quiet=True)
     line._due_s = 0.0
     line.update([step(1)])
-    line.tell("anything")
+    line.report("anything")
     assert capsys.readouterr() == ("", "")
-
-
-def test_cpu_time_is_that_of_a_process_and_of_those_below_it():
-    code = "import time\nwhile time.process_time() < 0.4: pass\nprint(flush=True); input()"
-    used_s = cpu_time_s(os.getpid())
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
-        child.stdout.readline()
-        below_s = cpu_time_s(child.pid)
-        taken_s = cpu_time_s(os.getpid()) - used_s
-        child.communicate(b"\n")
-    assert below_s >= 0.38  # the kernel counts ticks of 10 ms
-    assert taken_s >= below_s - 0.02

@@ -1,0 +1,54 @@
+"""Jobs for tests: supervisors that do not outlive their test, and inference in this process."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import inference_jobs
+import pytest
+from training_jobs import Job
+
+from feedrate.config.settings import RunSpec
+from feedrate.devices.placement import Placement
+from feedrate.jobs.events import EventLog
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Threads that wait for each other on a busy machine would make tests slow."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def start(tiny_prepared, tmp_path):
+    """Start a supervisor; what still runs when the test ends is killed."""
+    jobs: list[Job] = []
+
+    def _start(spec: RunSpec, *options: str, prepared: Path = tiny_prepared, **environment) -> Job:
+        jobs.append(Job(spec, prepared, tmp_path / "out", *options, **environment))
+        return jobs[-1]
+
+    yield _start
+    for job in jobs:
+        if job.process.poll() is None:
+            job.process.kill()
+        job.process.wait()
+        job.process.stderr.close()
+
+
+@pytest.fixture
+def infer(tiny_prepared: Path, tmp_path: Path) -> Callable[..., inference_jobs.Events]:
+    """Run one rank of a spec, or of one with these settings; its events."""
+    from feedrate.jobs.infer import run_job
+    from feedrate.jobs.job_setup import Options
+
+    def _infer(spec: RunSpec | None = None, **settings: Any) -> inference_jobs.Events:
+        run = tmp_path / "run"
+        run.mkdir(exist_ok=True)
+        made = spec or inference_jobs.make_spec(**settings)
+        run_job(made, tiny_prepared, run, EventLog(run, 0), Placement(2, [0]), Options())
+        return inference_jobs.read_events(run / "events.jsonl")
+
+    return _infer

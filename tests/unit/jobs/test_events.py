@@ -1,0 +1,234 @@
+"""Events as files: written as they happen, read while they grow, as a whole, and torn."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from training_jobs import window
+
+from feedrate.core.errors import LogError
+from feedrate.jobs.events import (
+    Ceiling,
+    End,
+    Evaluation,
+    EventLog,
+    EventTail,
+    Note,
+    Start,
+    Step,
+    Trainer,
+    decode,
+    encode,
+    events_name,
+    read_events,
+    read_run_events,
+)
+
+
+def test_each_rank_has_its_own_file():
+    assert events_name(0) == "events.jsonl"
+    assert events_name(3) == "events.rank3.jsonl"
+
+
+def test_an_event_is_there_as_soon_as_it_was_written(tmp_path):
+    log = EventLog(tmp_path, 1)
+    log.write(Step(rank=1, step=1, step_s=0.5, loss=math.nan))
+    (event,) = EventTail(tmp_path / "events.rank1.jsonl").read()
+    assert isinstance(event, Step)
+    assert (event.rank, event.step) == (1, 1)
+    assert math.isnan(event.loss)
+
+
+def test_a_tail_reads_only_what_was_added_and_never_half_a_line(tmp_path):
+    path = tmp_path / "events.jsonl"
+    lines = [encode(Note(rank=0, about=about)) for about in "abc"]
+    tail = EventTail(path)
+    assert tail.read() == []
+    path.write_text(f"{lines[0]}\n{lines[1][:-1]}")
+    assert [e.about for e in tail.read()] == ["a"]
+    with path.open("a") as stream:
+        stream.write(f"{lines[1][-1]}\n{lines[2]}\n")
+    assert [e.about for e in tail.read()] == ["b", "c"]
+    assert tail.read() == []
+
+
+def test_a_tail_of_the_last_bytes_begins_with_a_whole_event(tmp_path):
+    log = EventLog(tmp_path, 0)
+    steps = [Step(rank=0, step=number, step_s=0.5) for number in range(1, 100)]
+    for step in steps[:-1]:
+        log.write(step)
+    tail = EventTail(tmp_path / "events.jsonl", last_bytes=1000)
+    read = tail.read()
+    assert 0 < len(read) < 10
+    assert read == steps[-1 - len(read) : -1]
+    log.write(steps[-1])
+    assert tail.read() == steps[-1:]
+
+
+def test_torn_lines_and_unknown_events_are_left_out(tmp_path):
+    path = tmp_path / "events.jsonl"
+    torn = b'{"event": "note", "x\n[1]\n\xff\xfe\n{"event": "new"}\n{"event": "step"}\n'
+    torn += b"[" * 5000 + b"\n"
+    whole = [encode(Note(rank=0, about=about)).encode() + b"\n" for about in "ab"]
+    path.write_bytes(whole[0] + torn + whole[1])
+    assert [e.about for e in EventTail(path).read()] == ["a", "b"]
+
+
+def test_a_full_disk_is_not_swallowed(tmp_path):
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        EventLog(tmp_path, 0).write(End(rank=0, ok=True))
+
+
+@given(values=st.dictionaries(st.text(min_size=1), st.text() | st.integers() | st.booleans()))
+def test_what_is_written_is_read(values, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("events")
+    event = Evaluation(rank=0, split="test", metrics=values)
+    EventLog(folder, 0).write(event)
+    assert EventTail(folder / "events.jsonl").read() == [event]
+
+
+def test_lines_of_earlier_versions_are_read(tmp_path):
+    """Keys were left out where they were not known, and not all that is known now was written."""
+    lines = [
+        '{"event": "start", "rank": 0, "world_size": 1, "pid": 7, "cores": "0-1", "packages": {}}',
+        '{"event": "step", "rank": 0, "step": 1, "t_s": 0.5, "step_s": 0.5, "data_wait_s": 0.1, '
+        '"samples": 8, "memory_gib": null, "peak_memory_gib": 1.5, "warmup": true, "loss": 2.5}',
+        '{"event": "ceiling", "rank": 0, "kind": "loader", "samples": 8, "wall_s": 1.0}',
+        '{"event": "end", "rank": 0, "ok": true}',
+    ]
+    write(tmp_path, "\n".join(lines) + "\n")
+    events = read_events(tmp_path / "events.jsonl", 0)
+    assert events.start == Start(rank=0, world_size=1, pid=7, cores="0-1")
+    assert [(s.step, s.loss, s.warmup, s.finite) for s in events.steps] == [(1, 2.5, True, None)]
+    assert events.ceilings == [Ceiling(rank=0, kind="loader", samples=8, wall_s=1.0)]
+    assert events.end == End(rank=0, ok=True)
+
+
+LINES = st.lists(
+    st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from(
+            [
+                b'{"event": "end", "rank": 0, "ok": true}',
+                b'{"event": "step", "rank": 0, "step": 1, "step_s": 0.5}',
+                b'{"event": "step", "rank": 0, "step": "one"}',
+                b'{"event": 3}',
+                b"[" * 5000,
+                b'{"event": "window", "rank": 1e999}',
+                b"[]",
+                b"12",
+                b"",
+            ]
+        ),
+    ),
+    max_size=6,
+)
+
+
+def write(folder, text, name="events.jsonl"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=LINES)
+def test_arbitrary_bytes_give_events_or_one_clear_error(tmp_path_factory, lines):
+    path = write(tmp_path_factory.mktemp("events"), b"\n".join(lines))
+    message = ""
+    try:
+        steps = read_events(path, 0).steps
+    except LogError as error:
+        steps, message = [], str(error)
+    assert message == "" or message.startswith(f"{path}, line ")
+    assert all(step.rank == 0 for step in steps)
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=0, max_value=1e6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    event=st.builds(
+        Step,
+        rank=st.integers(0, 100),
+        step=st.integers(1, 10**9),
+        step_s=FINITE,
+        data_wait_s=FINITE,
+        loss=st.none() | FINITE,
+        warmup=st.booleans(),
+    )
+)
+def test_an_event_survives_the_round_trip(event):
+    assert decode(encode(event)) == event
+    assert json.loads(encode(event))["event"] == "step"
+
+
+def test_the_events_of_a_rank_are_sorted_by_kind(tmp_path):
+    log = EventLog(tmp_path, 0)
+    start, trainer = Start(rank=0, world_size=1, cores_granted=8), Trainer(rank=0, library="x")
+    steps = [Step(rank=0, step=number, step_s=0.5) for number in (1, 2, 3)]
+    ceilings = [Ceiling(rank=0, kind=kind, samples=8, wall_s=1.0) for kind in ("loader", "model")]
+    splits = [Evaluation(rank=0, split=split) for split in ("validation", "test")]
+    for event in [start, *steps, window(), trainer, *ceilings, *splits, End(rank=0, ok=True)]:
+        log.write(event)
+    events = read_events(tmp_path / "events.jsonl", 0)
+    assert (events.start, events.steps, events.window) == (start, steps, window())
+    assert (events.trainer, events.ceilings, events.evaluations) == (trainer, ceilings, splits)
+    assert events.end == End(rank=0, ok=True)
+    assert (events.model, events.error, events.notes) == (None, None, [])
+
+
+def test_a_torn_last_line_is_left_out(tmp_path):
+    path = write(tmp_path, '{"event":"end","rank":0,"ok":true}\n{"event":"step","ra')
+    assert read_events(path, 0).end is not None
+    assert read_events(path, 0).steps == []
+
+
+def test_a_torn_line_in_the_middle_is_an_error_that_names_its_line(tmp_path):
+    path = write(tmp_path, '{"event":"end","rank":0,"ok":true}\n{"event":"st\n{"event":"x"}\n')
+    with pytest.raises(LogError, match="line 2: not an event"):
+        read_events(path, 0)
+
+
+def test_a_wrong_type_is_an_error_that_names_the_key(tmp_path):
+    path = write(tmp_path, '{"event":"end","rank":0,"ok":"yes"}\n')
+    with pytest.raises(LogError, match=r"line 1.*ok"):
+        read_events(path, 0)
+
+
+def test_an_event_of_another_rank_is_an_error(tmp_path):
+    path = write(tmp_path, '{"event":"end","rank":1,"ok":true}\n')
+    with pytest.raises(LogError, match="rank 1 in the file of rank 0"):
+        read_events(path, 0)
+
+
+def test_unknown_events_and_keys_are_passed_over(tmp_path):
+    path = write(tmp_path, '{"event":"new"}\n{"event":"end","rank":0,"ok":true,"more":1}\n')
+    assert read_events(path, 0).end is not None
+
+
+def test_of_several_attempts_the_last_counts(tmp_path):
+    start = '{"event":"start","rank":0,"world_size":1}\n'
+    step = '{"event":"step","rank":0,"step":1,"step_s":%s}\n'
+    path = write(tmp_path, start + step % 1 + start + step % 2)
+    assert [s.step_s for s in read_events(path, 0).steps] == [2]
+
+
+def test_a_loss_that_is_not_finite_is_read(tmp_path):
+    path = write(tmp_path, '{"event":"step","rank":0,"step":1,"step_s":1.0,"loss":NaN}\n')
+    loss = read_events(path, 0).steps[0].loss
+    assert loss is not None
+    assert loss != loss
+
+
+def test_ranks_are_found_by_their_files(tmp_path):
+    for rank in (0, 2, 11):
+        name = "events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"
+        write(tmp_path, f'{{"event":"end","rank":{rank},"ok":true}}\n', name)
+    write(tmp_path, "not ours", "events.rankx.jsonl")
+    assert list(read_run_events(tmp_path)) == [0, 2, 11]
+    assert read_run_events(tmp_path / "nowhere") == {}

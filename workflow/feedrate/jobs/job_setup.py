@@ -1,0 +1,159 @@
+"""What every job does before its first step: open the device and the data, and report both."""
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from feedrate.config.load import ConfigError
+from feedrate.config.settings import RunSpec
+from feedrate.core.files import digest_file
+from feedrate.data.manifest import MANIFEST, read_manifest
+from feedrate.data.store import store_folder
+from feedrate.devices.base import (
+    Adapter,
+    adapter,
+    check_count,
+    check_model,
+)
+from feedrate.devices.host import GIB, host_facts
+from feedrate.devices.launch import rank_from_environment, recorded_environment
+from feedrate.devices.placement import Placement, cpus_text
+from feedrate.jobs import events
+from feedrate.jobs.events import EventLog
+from feedrate.loading.dataset import PairDataset, without_chance
+from feedrate.loading.path import LoadingPath
+from feedrate.loading.registry import check_decode, distance
+from feedrate.models.build import Built
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Choices beyond the spec; none of them is part of the run's identity."""
+
+    resume: bool = False
+    keep_weights: bool = False
+    """Save the model even where the protocol does not."""
+    measured: bool = True
+    """Off: the same training without meter and ceilings."""
+    score: Path | None = None
+    """Folder of the weights to score, in place of the spec's task."""
+    winoground: Path | None = None
+    """Examples to score them on as well."""
+
+
+def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:
+    """This rank's device, reported in the `start` event and checked against the spec.
+
+    Raises DeviceError where it is absent or another one, UnsupportedError and ConfigError where it
+    cannot do what the spec asks.
+    """
+    _, world_size, local_rank, local_ranks = rank_from_environment()
+    check_count(spec, world_size, local_ranks)
+    device = adapter(spec.kind, local_rank, local_ranks)
+    log.write(
+        events.Start(
+            rank=log.rank,
+            world_size=world_size,
+            pid=os.getpid(),
+            device_model=device.device_model(),
+            driver=device.driver(),
+            cores_granted=placement.granted,
+            cores=cpus_text(placement.cpus),
+            intraop_threads=torch.get_num_threads(),
+            environment=recorded_environment(),
+            **host_facts(),
+        )
+    )
+    check_model(spec, device.device_model())
+    check_decode(device, spec.settings.loader)
+    check_rows(spec, prepared)
+    return device
+
+
+def check_rows(spec: RunSpec, prepared: Path) -> None:
+    """Raise ConfigError where the training split does not fill one step of all ranks (one batch of
+    each, where an epoch's incomplete step is kept)."""
+    rows = read_manifest(prepared / MANIFEST).splits["train"].rows
+    train = spec.settings.train
+    whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
+    micro_steps = train.gradient_accumulation if whole else 1
+    needed = train.batch_size * micro_steps * spec.count
+    if rows < needed:
+        times = f" x {micro_steps} micro-steps" * (micro_steps > 1)
+        raise ConfigError(
+            f"train.batch_size: {train.batch_size}{times} on {spec.count} rank(s) needs {needed} "
+            f"training rows, the dataset {spec.dataset} has {rows}"
+        )
+
+
+def limit_memory(spec: RunSpec) -> None:
+    """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, so that running
+    out of memory is real without a GPU.
+
+    Call it when all libraries are loaded: they reserve far more addresses than they use. Processes
+    started later inherit the limit.
+    """
+    allowed_gib = spec.settings.train.memory_gib
+    if allowed_gib is None:
+        return
+    limit = psutil.Process().memory_info().vms + int(allowed_gib * GIB)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
+    """One split, as the model takes it."""
+    return PairDataset(
+        prepared,
+        split,
+        built.tokenizer,
+        max_tokens=spec.settings.loader.max_tokens,
+        image_px=built.image_px,
+        mean=built.mean,
+        std=built.std,
+        loader=spec.settings.loader if split == "train" else without_chance(spec.settings.loader),
+        column=built.column,
+        seed=spec.seed,
+        store=store_folder(spec.settings, prepared),
+    )
+
+
+def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
+    """Write the `model` event; only rank 0 counts FLOPs."""
+    # `attention` is known once a pass has run, and counting FLOPs runs one.
+    flops = built.count_flops() if log.rank == 0 else None
+    log.write(
+        events.Model(
+            rank=log.rank,
+            parameters=built.parameters,
+            flops_per_sample=flops,
+            attention=built.attention,
+            precision=spec.settings.train.precision,
+        )
+    )
+
+
+def write_data(
+    log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset, path: LoadingPath
+) -> None:
+    """Write the `data` event.
+
+    `decode` is the level of the path that makes all loaders of the run. Rank 0 measures how far its
+    pixels are from the reference's.
+    """
+    pixels = distance(dataset, path) if log.rank == 0 else None
+    log.write(
+        events.Data(
+            rank=log.rank,
+            digest=digest_file(dataset.prepared / MANIFEST),
+            samples=len(dataset),
+            decode=path.decode,
+            pixel_mean_abs_diff=pixels and pixels.mean_abs_diff,
+            pixel_psnr_db=pixels and pixels.psnr_db,
+            image_px=built.image_px,
+            max_tokens=spec.settings.loader.max_tokens,
+        )
+    )

@@ -1,0 +1,162 @@
+"""Pruning: a cell that needs more memory than one that ran out of it is not tried.
+
+The factors of a study's `ladder` have levels that rise in memory. Jobs get them in an environment
+variable, outside the spec, so that another level reruns nothing. An outcome counts only where it
+was made with the settings, code and data of today.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from feedrate.config.base import Level
+from feedrate.config.levels import Changes, adapt_keys
+from feedrate.config.plan import Project, cell_name, study_settings
+from feedrate.config.settings import RunSpec
+from feedrate.core import variables
+from feedrate.core.files import digest_value
+from feedrate.core.paths import OUTCOME_NAME
+
+Parts = dict[str, dict[str, Any]]
+"""Settings by part and key, as plain values."""
+Ladder = dict[str, list[tuple[Level, Parts]]]
+"""By factor its levels in order, each with all settings in which they differ."""
+
+NOT_TRIED = "Not tried: "
+"""The beginning of the cause of a pruned cell, whose outcome prunes no other."""
+
+
+class Digests(NamedTuple):
+    """The input of a run besides its spec: digests of the measured code and of the data."""
+
+    source: str
+    data: str
+
+
+class _Smaller(NamedTuple):
+    """A cell that needs less memory, with the settings in which it may differ."""
+
+    cell: str
+    levels: dict[str, Level]
+    settings: list[Parts]
+
+
+def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
+    """By study and device, of the studies that have a ladder."""
+    return {
+        name: {device: _ladder(project, name, device) for device in project.config.devices}
+        for name, study in project.studies.items()
+        if study.ladder
+    }
+
+
+def _ladder(project: Project, name: str, device: str) -> Ladder:
+    study, entry = project.studies[name], project.devices[device]
+    changes = Changes(study, adapt_keys(device, entry), project.config)
+    common = study_settings(project, name, device)
+    ladder: Ladder = {}
+    for factor in study.ladder:
+        levels = study.factors[factor].levels
+        made: list[Parts] = [
+            msgspec.to_builtins(changes.settings(common, {factor: level})) for level in levels
+        ]
+        differ = {
+            part: [key for key in values if any(one[part][key] != values[key] for one in made)]
+            for part, values in made[0].items()
+        }
+        shown: list[Parts] = [
+            {part: {key: one[part][key] for key in keys} for part, keys in differ.items() if keys}
+            for one in made
+        ]
+        ladder[factor] = list(zip(levels, shown, strict=True))
+    return ladder
+
+
+def not_tried(cell: str) -> str:
+    """The cause of a cell that `cell` shows to be too large."""
+    return f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
+
+
+def pruned_by(
+    spec: RunSpec, digests: Digests, run: Path, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """The cell that ran out of memory and shows that this one would too; None where there is none.
+
+    `run` is this run's folder. Cells of the same device count that differ only in factors of the
+    ladder, and need no more in any of them.
+    """
+    smaller = _smaller(spec, environment)
+    return next((one.cell for one in smaller if _ran_out(one, spec, digests, run)), None)
+
+
+def still_pruned(
+    cause: str,
+    spec: RunSpec,
+    digests: Digests,
+    run: Path,
+    environment: Mapping[str, str] = os.environ,
+) -> bool:
+    """Whether the cell that `cause` says to have run out of memory still shows that."""
+    smaller = _smaller(spec, environment)
+    return any(
+        not_tried(one.cell) == cause and _ran_out(one, spec, digests, run) for one in smaller
+    )
+
+
+def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Smaller]:
+    """The cells that need no more than this one in any factor of the ladder, smallest first."""
+    given = json.loads(environment.get(variables.LADDERS) or "{}")
+    ladder: Ladder = given.get(spec.study, {}).get(spec.device, {})
+    if not ladder:
+        return
+    steps = []
+    for factor, known in ladder.items():
+        order = [level for level, _ in known]
+        if spec.levels[factor] not in order:
+            return
+        steps.append(known[: order.index(spec.levels[factor]) + 1])
+    for chosen in itertools.product(*steps):
+        levels = spec.levels | dict(zip(ladder, (level for level, _ in chosen), strict=True))
+        if levels != spec.levels:
+            yield _Smaller(cell_name(levels), levels, [parts for _, parts in chosen])
+
+
+def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> bool:
+    """Whether a run of the cell was tried and ran out of memory, and none trained."""
+    outcomes = list(_outcomes(run.parent.parent / smaller.cell))
+    if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
+        return False
+    value = msgspec.to_builtins(spec) | {"cell": smaller.cell, "levels": smaller.levels}
+    for parts in smaller.settings:
+        for part, settings in parts.items():
+            value["settings"][part] |= settings
+
+    def digest(repeat: int) -> str:
+        """Of the spec as that repeat of the cell has it: seeds rise with repeats."""
+        return digest_value(value | {"repeat": repeat, "seed": spec.seed - spec.repeat + repeat})
+
+    ended = {
+        outcome.get("status")
+        for repeat, outcome in outcomes
+        if not str(outcome.get("cause", "")).startswith(NOT_TRIED)
+        and (outcome.get("source_digest"), outcome.get("data_digest")) == digests
+        and outcome.get("spec_digest") == digest(repeat)
+    }
+    return "out_of_memory" in ended and "ok" not in ended
+
+
+def _outcomes(cell: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The cell's outcomes, each with the number of its repeat."""
+    for path in cell.glob(f"rep*/{OUTCOME_NAME}"):
+        try:
+            repeat = int(path.parent.name.removeprefix("rep"))
+            outcome = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(outcome, dict):
+            yield repeat, outcome
