@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices import hpu_mode
 
 FOLDER = Path(mkdtemp())

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.data.manifest import DataError, run_command
 
 OUT = Path("some/raw/index.json")

@@ -18,7 +18,7 @@ from drawings import drawing, encoded
 from huggingface_hub.errors import GatedRepoError
 from PIL import Image
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
 from feedrate.data.cartoon.pairs import invent_pair
 from feedrate.data.fetch_winoground import fetch_winoground, main

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from job_specs import make_job
 from msgspec.structs import replace
 
-from feedrate.config.settings import Launcher
+from feedrate.config.spec import Launcher
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launch import Meeting

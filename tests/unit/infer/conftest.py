@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from inference_jobs import Events, make_spec, read_events
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.infer import run_job

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from report_samples import EVIL, FIGURES, RATES, STUDY, TABLES, make_project, write_results
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.core import paths
 from feedrate.report import overview, settings, table

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from training_jobs import Job
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 
 
 @pytest.fixture(scope="session", autouse=True)

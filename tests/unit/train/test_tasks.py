@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from training_jobs import make_spec
 
-from feedrate.config.inference import Task
+from feedrate.config.settings import Task
 from feedrate.jobs.outcome import Ending, judge
 from feedrate.jobs.progress import ProgressLine
 from feedrate.jobs.worker import JOBS

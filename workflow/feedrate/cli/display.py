@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.config.base import BETWEEN_LEVELS
+from feedrate.config.values import BETWEEN_LEVELS
 from feedrate.core.paths import TRAIN_RULE
 
 # Progress of a workflow, by rule and by training job, with the time left.

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.cli.advice import rate
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
 from feedrate.core import variables
 from feedrate.core.errors import fail
 from feedrate.core.files import write_text

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from feedrate.config.load import convert_text
+from feedrate.config.reading import convert_text
 from feedrate.config.workflow import Dataset, Folder, Generated, Hub
 from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import (

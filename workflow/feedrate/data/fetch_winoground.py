@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import msgspec
 
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.cartoon.pairs import invent_pair

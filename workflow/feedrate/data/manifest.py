@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Strict
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
+from feedrate.config.values import Strict
 from feedrate.core.errors import explain_os_error, fail
 from feedrate.core.files import digest_file, write_json
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from feedrate.config.load import convert_text
+from feedrate.config.reading import convert_text
 from feedrate.config.workflow import Dataset, Folder
 from feedrate.core.files import digest_file, replaced_folder, write_json, write_text
 from feedrate.data.manifest import (

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from feedrate.config.devices import is_called
-from feedrate.config.settings import Kind, RunSpec, Settings, TrainSettings
+from feedrate.config.settings import Settings, TrainSettings
+from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import variables
 from feedrate.devices.energy import Counter
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from feedrate.config.devices import Machine
-from feedrate.config.settings import Kind
+from feedrate.config.spec import Kind
 from feedrate.core import variables
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")

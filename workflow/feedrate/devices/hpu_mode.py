@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.settings import RunSpec
+from feedrate.config.settings import HpuSettings
+from feedrate.config.spec import RunSpec
 from feedrate.core.files import write_text
 from feedrate.devices.base import BF16_AUTOCAST, UnsupportedError
 

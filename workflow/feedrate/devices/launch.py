@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from feedrate.config.settings import Launcher, RunSpec
+from feedrate.config.spec import Launcher, RunSpec
 from feedrate.devices import hpu_mode
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import cores_granted

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from feedrate.config.settings import Kind
+from feedrate.config.spec import Kind
 from feedrate.devices.host import cores_granted
 
 # How a host's logical CPUs lie in cores, sockets and NUMA nodes, and which node is near a

@@ -10,7 +10,7 @@ import msgspec
 
 from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file
 from feedrate.jobs.ladder import NOT_TRIED, Made, still_pruned

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.base import Level
-from feedrate.config.levels import Changes, adapt_keys
-from feedrate.config.plan import Project, cell_name, study_settings
-from feedrate.config.settings import RunSpec, Settings
-from feedrate.config.study import Study
+from feedrate.config.plan import LevelSettings, Project, study_settings
+from feedrate.config.settings import Settings
+from feedrate.config.spec import RunSpec
+from feedrate.config.study import Study, adapt_keys
+from feedrate.config.values import Level, cell_name
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value
 
@@ -41,17 +41,17 @@ def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
 
 def _ladder(project: Project, name: str, device: str) -> Ladder:
     study, entry = project.studies[name], project.devices[device]
-    changes = Changes(study, adapt_keys(device, entry), project.config)
+    set_by = LevelSettings(study, adapt_keys(device, entry), project.config)
     common = study_settings(project, name, device)
-    return {factor: _levels(study, factor, changes, common) for factor in study.ladder}
+    return {factor: _levels(study, factor, set_by, common) for factor in study.ladder}
 
 
 def _levels(
-    study: Study, factor: str, changes: Changes, common: Settings
+    study: Study, factor: str, set_by: LevelSettings, common: Settings
 ) -> list[tuple[Level, Parts]]:
     levels = study.factors[factor].levels
     made: list[Parts] = [
-        msgspec.to_builtins(changes.settings(common, {factor: level})) for level in levels
+        msgspec.to_builtins(set_by.of(common, {factor: level})) for level in levels
     ]
     first = made[0]
     differ = [

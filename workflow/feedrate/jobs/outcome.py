@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import Masker
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import SPEC_NAME, events_name

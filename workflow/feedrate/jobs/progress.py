@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.jobs.events import RawEvent
 
 EVERY_S = 5.0

@@ -18,7 +18,7 @@ from typing import Self
 
 import msgspec
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core import slurm, variables
 from feedrate.core.files import canonical_json
 

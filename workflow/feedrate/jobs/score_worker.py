@@ -11,8 +11,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.load import convert
-from feedrate.config.settings import RunSpec
+from feedrate.config.reading import convert
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import Masker
 from feedrate.core.files import write_json
 from feedrate.core.paths import SPEC_NAME

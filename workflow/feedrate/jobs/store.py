@@ -20,7 +20,8 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 from PIL import Image
 
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
 from feedrate.config.settings import LoaderSettings
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest, run_command

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from feedrate.config.settings import RunSpec, TrainSettings
+from feedrate.config.settings import TrainSettings
+from feedrate.config.spec import RunSpec
 from feedrate.devices.base import (
     COMPILE_MODES,
     Adapter,

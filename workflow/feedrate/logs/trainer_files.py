@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.logs.text import number
 
 TRAIN_FILES = ("train_results.json", "all_results.json")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.core.errors import fail
 from feedrate.report.rows import Inputs
 from feedrate.report.settings import from_param

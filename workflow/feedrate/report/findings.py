@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import qualities, sentences, text
 from feedrate.report.gains import baseline_for, elsewhere, ran_out, reached
 from feedrate.report.grid import factor_label, recommended_cell, told, unsupported_groups

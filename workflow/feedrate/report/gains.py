@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from feedrate.config.base import Level, level_text
+from feedrate.config.values import Level, level_text
 from feedrate.jobs.ladder import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.grid import (

@@ -4,7 +4,7 @@ import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 
 # The look of tables and of the article; every rule stays inside `.feedrate`.
 

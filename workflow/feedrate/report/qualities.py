@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from feedrate.config.base import BETWEEN_LEVELS, Level
-from feedrate.config.published import parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
 from feedrate.report import text
 from feedrate.report.rows import CellRow, QualityRow
 

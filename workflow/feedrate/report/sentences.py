@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.grid import headline, level_key, rest_text, told
 from feedrate.report.rows import CellRow, ClaimRow, FitRow

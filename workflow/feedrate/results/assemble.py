@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from feedrate.config.load import ConfigError, convert_text
-from feedrate.config.settings import RunSpec
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import LogError, fail
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME, TRAINER_NAME
 from feedrate.jobs.events import RankEvents, read_run_events

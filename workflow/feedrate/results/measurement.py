@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from feedrate.config.devices import Peak
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.jobs.events import RankEvents, Step, Window
 from feedrate.results.record import Ceilings, Measurement
 

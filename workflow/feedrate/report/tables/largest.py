@@ -1,6 +1,6 @@
 """The largest batch that fits, and the fastest one, for every other setting of a study."""
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.gains import Climb, climbs
 from feedrate.report.grid import Spot, factor_label, main_factor

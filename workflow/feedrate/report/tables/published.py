@@ -1,6 +1,6 @@
 """The table of the source, device by setting, with our numbers in the same columns."""
 
-from feedrate.config.base import Level
+from feedrate.config.values import Level
 from feedrate.report import text
 from feedrate.report.grid import factor_label, headline, lacks, level_key
 from feedrate.report.markup import Markup, group_row, join, row, small, table, word

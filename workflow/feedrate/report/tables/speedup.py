@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.gains import Gain, GainLine, device_lines, gain_lines
 from feedrate.report.grid import factor_label, main_factor
