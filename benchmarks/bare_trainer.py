@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 
 
 def main(spec_path: str, prepared: str, out: str) -> None:

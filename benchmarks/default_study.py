@@ -9,9 +9,9 @@ import msgspec
 import yaml
 
 from benchmarks.process import run
-from feedrate.config.load import convert
 from feedrate.config.plan import load_project, make_plan
-from feedrate.config.settings import RunSpec
+from feedrate.config.reading import convert
+from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.plan import cell_name
+from feedrate.config.values import cell_name
 from feedrate.core.paths import RECORD, RESULTS
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.record import Provenance, Record, write_record

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from feedrate.config.hpu import HpuSettings
 from feedrate.config.settings import (
+    HpuSettings,
     InferenceSettings,
     LoaderSettings,
     ModelSettings,
-    Protocol,
-    RunSpec,
     Settings,
     TrainSettings,
 )
+from feedrate.config.spec import Protocol, RunSpec
 
 Part = dict[str, Any] | None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.settings import RunSpec, Software
+from feedrate.config.spec import RunSpec, Software
 from feedrate.core import variables
 from feedrate.results.record import Record, read_record
 from tiny_spec import tiny_spec

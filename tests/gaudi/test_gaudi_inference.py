@@ -6,7 +6,8 @@ import pytest
 from gaudi_software import Job, failed_checks, make_spec, run_inside
 from msgspec.structs import replace
 
-from feedrate.config.settings import InferenceSettings, RunSpec
+from feedrate.config.settings import InferenceSettings
+from feedrate.config.spec import RunSpec
 
 
 def inference(head: str, preprocessing: str, **parts: Any) -> RunSpec:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from feedrate.config import load, plan
+from feedrate.config import errors, plan
 from feedrate.core import paths, plugins
 from feedrate.devices import detect
 from feedrate.flow import driver
@@ -18,7 +18,7 @@ try:
     for name, study in PROJECT.studies.items():
         check_claims(name, study, PROJECT.devices)
     VIEW = PlanView(PROJECT, Path(workflow.basedir))
-except load.ConfigError as error:
+except errors.ConfigError as error:
     raise WorkflowError(str(error)) from None
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.

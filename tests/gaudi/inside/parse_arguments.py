@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.base import prepare_process
 from feedrate.devices.kinds import hpu
 

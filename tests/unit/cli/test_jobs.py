@@ -13,7 +13,7 @@ import pytest
 
 from feedrate import __main__ as entry
 from feedrate.cli import jobs
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.data.manifest import DataError
 from feedrate.flow.lost import own_words
 

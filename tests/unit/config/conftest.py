@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from feedrate.config.load import ConfigError, read_yaml
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Project, load_project
+from feedrate.config.reading import read_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 class ConfigCopy:
-    """A project root with a copy of config/."""
+    """A project root with a copy of config/ and the captions."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         shutil.copytree(ROOT / "config", root / "config")
+        shutil.copytree(ROOT / "report/captions", root / "report/captions")
 
     def edit(self, file: str, *changes: tuple[str, str]) -> "ConfigCopy":
         """Replace the first occurrence of each text, which must be there."""

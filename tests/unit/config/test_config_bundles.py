@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedrate.config.base import level_text
 from feedrate.config.plan import make_plan
+from feedrate.config.values import level_text
 
 LADDER = "studies/gaudi-accelerations.yaml"
 

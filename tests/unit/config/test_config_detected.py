@@ -2,8 +2,8 @@
 
 import pytest
 
-from feedrate.config.devices import Machine, resolve
-from feedrate.config.load import ConfigError
+from feedrate.config.devices import Machine, with_detected
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import load_project, make_plan, timeouts_min
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -15,7 +15,7 @@ def machine(model, count, kind="cuda"):
 
 
 def resolved(project, found, names=("detected",)):
-    return resolve(list(names), project.devices, found, "config/config.yaml")
+    return with_detected(list(names), project.devices, found, "config/config.yaml")
 
 
 def refused(project, found):
@@ -126,7 +126,7 @@ def test_unlike_devices_are_told(project):
     mixed = Machine(host="node7", kind="cuda", models=[H100, "NVIDIA T400", H100])
     error = refused(project, mixed)
     assert "2 x NVIDIA H100 80GB HBM3 and 1 x NVIDIA T400" in error
-    assert "must be alike" in error
+    assert "must be of one model" in error
 
 
 def test_who_does_not_look_finds_nothing(copy):

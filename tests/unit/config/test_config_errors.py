@@ -4,14 +4,15 @@ import datetime
 
 import pytest
 
-from feedrate.config.load import ConfigError, convert, convert_text
-from feedrate.config.settings import Protocol
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert, convert_text
+from feedrate.config.spec import Protocol
 from feedrate.config.study_checks import TAKEN
 from feedrate.results.columns import RUNS
 
 STUDY = "studies/bridgetower-dataloading.yaml"
 PUBLISHED = "published/bridgetower-dataloading.csv"
-CONFIG = "config/config.yaml (or --config): "
+CONFIG = "config/config.yaml: "
 DEVICES = "config/devices.yaml: "
 IN_STUDY = f"config/{STUDY}: "
 IN_PUBLISHED = f"config/{PUBLISHED}"
@@ -48,7 +49,7 @@ CASES = {
     ),
     "a device twice": (
         "config.yaml", ("devices: [cpu]", "devices: [cpu, cpu]"),
-        CONFIG + "devices[1]: 'cpu' stands there already",
+        CONFIG + "devices[1]: 'cpu' occurs twice",
     ),
     "unknown study": (
         "config.yaml", ("[bridgetower-dataloading,", "[bridgetower-dataload,"),
@@ -82,7 +83,7 @@ CASES = {
     ),
     "nothing left to train on": (
         "config.yaml", ("validation_share: 0.1", "validation_share: 0.9"),
-        CONFIG + "datasets.folder.validation_share: with test_share it must stay below 1",
+        CONFIG + "datasets.folder.validation_share: its sum with test_share must be below 1",
     ),
     "a revision of nothing": (
         "config.yaml", ("checkpoint_revision: null", "checkpoint_revision: main"),
@@ -118,7 +119,7 @@ CASES = {
     ),
     "device: a precision twice": (
         "devices.yaml", ("{precision: fp32, datasheet_tflops: 19.5", "{precision: bf16"),
-        DEVICES + "a100-80gb.peaks[2].precision: 'bf16' stands there already",
+        DEVICES + "a100-80gb.peaks[2].precision: 'bf16' occurs twice",
     ),
     "device: one process for eight": (
         "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),
@@ -137,7 +138,7 @@ CASES = {
         STUDY, ("sets: train.strategy\n    label: gradient synchronisation\n"
                 "    levels: [ddp, fast_ddp]\n    requires: {fast_ddp: fast_ddp}",
                 "sets: loader.workers\n    levels: [3, 4]"),
-        IN_STUDY + "factors.strategy.sets: 'loader.workers' stands there already",
+        IN_STUDY + "factors.strategy.sets: 'loader.workers' occurs twice",
     ),
     "study: level of a wrong type": (
         STUDY, ("[0, 1, 2, 16]", "[0, 1, two, 16]"),
@@ -158,7 +159,7 @@ CASES = {
     ),
     "study: level twice": (
         STUDY, ("[0, 1, 2, 16]", "[0, 1, 2, 16, 1]"),
-        IN_STUDY + "factors.workers.levels[4]: 1 stands there already",
+        IN_STUDY + "factors.workers.levels[4]: 1 occurs twice",
     ),
     "study: unknown level": (
         STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]"),
@@ -172,7 +173,7 @@ CASES = {
     "study: text that looks like a number": (
         STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
                 "sets: model.size\n    levels: [host, '7']"),
-        IN_STUDY + "factors.decode.levels[1]: '7' is not allowed; as text it cannot be told",
+        IN_STUDY + "factors.decode.levels[1]: '7' is not allowed; without quotes it is not text",
     ),
     "study: no levels": (
         STUDY, ("[0, 1, 2, 16]", "[]"),
@@ -206,7 +207,7 @@ CASES = {
     "study: unknown capability": (
         STUDY, ("{device: decode_device}", "{device: decode_devcie}"),
         IN_STUDY + "factors.decode.requires.device: 'decode_devcie' is not allowed; "
-        "did you mean decode_device? capabilities of the devices: autocast_lists,",
+        "did you mean decode_device? allowed: autocast_lists, bf16,",
     ),
     "study: capability for no level": (
         STUDY, ("{device: decode_device}", "{devise: decode_device}"),
@@ -272,11 +273,11 @@ CASES = {
     ),
     "study: two figures of one name": (
         STUDY, ("name: fit, kind: fit, title: Mea", "name: answer, kind: fit, title: Mea"),
-        IN_STUDY + "figures[4].name: 'answer' stands there already",
+        IN_STUDY + "figures[4].name: 'answer' occurs twice",
     ),
     "study: two claims of one name": (
         STUDY, ("id: gaudi2-h100-w1", "id: gaudi2-h100-w2"),
-        IN_STUDY + "claims[1].id: 'gaudi2-h100-w2' stands there already",
+        IN_STUDY + "claims[1].id: 'gaudi2-h100-w2' occurs twice",
     ),
     "study: claim of no edition": (
         STUDY, ("edition: 2023-06b", "edition: 2023-06"),
@@ -293,7 +294,7 @@ CASES = {
     ),
     "published: missing column": (
         PUBLISHED, (",unit,", ",software,"),
-        IN_PUBLISHED + ", line 1: 'software': the column stands twice",
+        IN_PUBLISHED + ", line 1: 'software': the column occurs twice",
     ),
     "published: missing value": (
         PUBLISHED, (",601.5,", ",,"), IN_PUBLISHED + ", line 2: value: missing, but required",
@@ -316,7 +317,7 @@ CASES = {
     ),
     "published: id twice": (
         PUBLISHED, ("2023-08-gaudi2-w1", "2023-08-gaudi2-w0"),
-        IN_PUBLISHED + ", line 3: id: '2023-08-gaudi2-w0' stands already in line 2",
+        IN_PUBLISHED + ", line 3: id: '2023-08-gaudi2-w0' occurs in line 2 already",
     ),
     "published: no level": (
         PUBLISHED, ("workers=0;", "workers;"),
@@ -324,7 +325,7 @@ CASES = {
     ),
     "published: factor twice": (
         PUBLISHED, ("workers=0;", "workers=0;workers=1;"),
-        IN_PUBLISHED + ", line 2: levels: the factor 'workers' stands twice",
+        IN_PUBLISHED + ", line 2: levels: the factor 'workers' occurs twice",
     ),
     "published: unknown factor": (
         PUBLISHED, ("workers=0;", "worker=0;"),

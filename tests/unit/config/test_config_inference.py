@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from inference_study import STUDY
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
 from feedrate.flow.inputs import Inputs
 
@@ -73,7 +73,7 @@ def test_what_only_training_has_is_refused_before_anything_starts(copy, text, in
 def test_a_study_that_trains_has_no_factor_of_inference(copy):
     copy.write("studies/answers.yaml", STUDY.replace("task: inference", "task: training"))
     found = copy.error(studies=["answers"])
-    assert "config/studies/answers.yaml: factors.head: it sets what only `task: inference`" in found
+    assert "config/studies/answers.yaml: factors.head: only `task: inference` has" in found
 
 
 def test_an_unknown_task_or_capability_is_told(copy):

@@ -11,7 +11,7 @@ HEAVY = {
 
 def test_planning_imports_nothing_heavy(root):
     code = (
-        "import sys; from pathlib import Path; from feedrate.config.load import read_yaml; "
+        "import sys; from pathlib import Path; from feedrate.config.reading import read_yaml; "
         "from feedrate.config.plan import load_project, make_plan; "
         f"root = Path({str(root)!r}); "
         "make_plan(load_project(root, read_yaml(root / 'config/config.yaml'))); "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 
 STUDY = "config/studies/bridgetower-dataloading.yaml"

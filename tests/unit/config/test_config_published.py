@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.config.base import level_text
-from feedrate.config.load import ConfigError
-from feedrate.config.published import Published, parse_levels, read_published
+from feedrate.config.errors import ConfigError
+from feedrate.config.published import Published, read_published
+from feedrate.config.values import level_text, parse_levels
 
 HEAD = (
     "id,device,count,levels,metric,value,unit,batch_size,edition,software,source,protocol,headline"

@@ -5,8 +5,9 @@ import msgspec
 import pytest
 
 from feedrate.cli import jobs, schemas
-from feedrate.config.load import problems, read_yaml
+from feedrate.config.errors import Findings
 from feedrate.config.plan import Devices, make_plan
+from feedrate.config.reading import read_yaml
 from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 
@@ -97,7 +98,7 @@ def test_the_types_and_the_schemas_agree(root):
                 changed = {**value, key: wrong}
                 if name == "study" and key == "adapt":
                     continue
-                assert valid(name, changed) == (not problems(changed, kind, "f")), (key, wrong)
+                assert valid(name, changed) == Findings("f").fits("", changed, kind), (key, wrong)
 
 
 def test_a_spec_fits_its_schema(project):

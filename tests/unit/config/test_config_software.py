@@ -2,9 +2,8 @@
 
 import pytest
 
-from feedrate.config.checks import check_devices
-from feedrate.config.devices import Device
-from feedrate.config.settings import Software
+from feedrate.config.devices import Device, check_devices
+from feedrate.config.spec import Software
 
 
 def findings(variable: str) -> list[str]:
@@ -27,4 +26,4 @@ def test_a_secret_is_refused_before_it_is_told_in_a_record(variable):
 @pytest.mark.parametrize("variable", ["A B", "X=Y", "1ST", "", "x;reboot", "LÄNGE"])
 def test_a_name_that_no_variable_can_have_is_refused(variable):
     (line,) = findings(variable)
-    assert "not a name that an environment variable can have" in line
+    assert "an environment variable cannot have this name" in line

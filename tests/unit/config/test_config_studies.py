@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
+from feedrate.config.reading import read_yaml
 from feedrate.results.expression import check_claims
 
 ROOT = Path(__file__).resolve().parents[3]

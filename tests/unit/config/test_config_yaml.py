@@ -7,8 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.config.base import level_text
-from feedrate.config.load import ConfigError, load, parse_level, read_yaml
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import load, read_yaml
+from feedrate.config.values import level_text, parse_level
 
 
 @pytest.fixture
@@ -66,9 +67,9 @@ def test_anchors_still_work(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3", "file.yaml, line 3: the key 'a' stands twice"),
-        ("x:\n  a: 1\n  a: 1", "file.yaml, line 3: the key 'a' stands twice"),
-        ("{1: a, '1': b}", "file.yaml, line 1: the key '1' stands twice"),
+        ("a: 1\nb: 2\na: 3", "file.yaml, line 3: the key 'a' occurs twice"),
+        ("x:\n  a: 1\n  a: 1", "file.yaml, line 3: the key 'a' occurs twice"),
+        ("{1: a, '1': b}", "file.yaml, line 1: the key '1' occurs twice"),
         ("a:\n\tb: 1", "file.yaml, line 2: a tab; YAML is indented with spaces"),
         ("a:\n  \tb: [", "file.yaml, line 2: a tab; YAML is indented with spaces"),
         ("", "file.yaml: the file is empty"),

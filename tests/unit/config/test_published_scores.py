@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.published import read_scores
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def test_a_row_is_read_as_it_is_written(tmp_path):
         (GOOD.replace("8.00", ""), "line 2: group_score: missing"),
         (GOOD.replace("a paper", ""), "line 2: source: missing"),
         (GOOD + ",more", "line 2: 10 fields, but the header has 9"),
-        (f"{GOOD}\n{GOOD}", "line 3: id: 'clip' stands already in line 2"),
+        (f"{GOOD}\n{GOOD}", "line 3: id: 'clip' occurs in line 2 already"),
     ],
 )
 def test_a_wrong_row_is_told_with_its_line(tmp_path, line, says):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from feedrate.config.plan import make_plan, timeouts_min
-from feedrate.config.settings import TIMEOUT_MIN, timeout_min
+from feedrate.config.spec import TIMEOUT_MIN, timeout_min
 from feedrate.core import variables
 from tiny_spec import tiny_spec
 

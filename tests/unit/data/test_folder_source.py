@@ -3,7 +3,7 @@ import os
 import pytest
 from drawings import drawing, encoded
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.core.files import digest_file
 from feedrate.data.fetch import best_ranked
 from feedrate.data.manifest import MAX_FILE_BYTES, DataError

@@ -19,7 +19,7 @@ from huggingface_hub.errors import GatedRepoError
 from PIL import Image
 
 from feedrate.cli import jobs
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
 from feedrate.data.cartoon.pairs import invent_pair
 from feedrate.data.fetch_winoground import fetch_winoground

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from feedrate.config.settings import RunSpec, Software
+from feedrate.config.spec import RunSpec, Software
 from tiny_spec import tiny_spec
 
 

@@ -6,7 +6,7 @@ import pytest
 from job_specs import make_job
 from msgspec.structs import replace
 
-from feedrate.config.hpu import HpuSettings
+from feedrate.config.settings import HpuSettings
 from feedrate.core import variables
 from feedrate.devices.base import (
     DeviceError,

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from job_specs import make_job
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.devices import launch
 from feedrate.devices.host import parse_list

@@ -6,8 +6,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.settings import ModelSettings, Settings, TrainSettings
+from feedrate.config.settings import HpuSettings, ModelSettings, Settings, TrainSettings
 from feedrate.devices import host
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
 from feedrate.devices.host import bf16_instructions

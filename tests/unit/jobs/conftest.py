@@ -8,7 +8,7 @@ import inference_jobs
 import pytest
 from training_jobs import Job
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from tiny_spec import tiny_spec
 
 STEPS, WARMUP = 5, 2

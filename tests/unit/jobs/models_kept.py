@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from transformers import set_seed
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.models.build import build
 from tiny_spec import tiny_spec
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from inference_jobs import STEPS, WARMUP, make_spec
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
 from feedrate.jobs import infer as passes
 from feedrate.jobs.events import EventLog

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from models_kept import arguments, end, keep_model, make_spec
 
-from feedrate.config.settings import Software
+from feedrate.config.spec import Software
 from feedrate.devices.host import lock_path
 from feedrate.jobs.score import main
 from feedrate.results.quality import read_quality

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from training_jobs import make_spec, window
 
-from feedrate.config.inference import Task
+from feedrate.config.settings import Task
 from feedrate.jobs.events import End, Error, EventLog
 from feedrate.jobs.outcome import ProcessExit, classify_exit
 from feedrate.jobs.processes import ProgressLine

@@ -11,7 +11,7 @@ from torch import nn
 from training_jobs import make_spec, named, read_events, write_spec
 from transformers import TrainerCallback, set_seed
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.settings import ModelSettings
 from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.placement import Placement

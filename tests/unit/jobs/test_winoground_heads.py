@@ -11,7 +11,7 @@ from transformers.models.bridgetower.modeling_bridgetower import (
     BridgeTowerForImageAndTextRetrieval,
 )
 
-from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings, Settings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, model_sizes
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.data.fetch_winoground import fetch_winoground
 from feedrate.data.manifest import DataError
@@ -204,7 +204,7 @@ def test_clip_has_one_head(examples, tiny_prepared):
     assert set(found) == {"contrastive"}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", model_sizes())
 def test_a_models_heads_are_those_of_its_module(model, monkeypatch):
     module = importlib.import_module(BUILDERS[model])
     own = getattr(module, "HEADS", {})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.jobs.events import Window
 from tiny_spec import tiny_spec

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from tiny_spec import tiny_spec
 
 STEP_S = 0.5

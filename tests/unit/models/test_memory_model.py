@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import torch
 
-from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
+from feedrate.config.reading import read_yaml
 from feedrate.config.settings import TrainSettings
 from feedrate.jobs.failure import classify
 from feedrate.models import flava

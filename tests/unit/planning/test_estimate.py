@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project, make_plan
+from feedrate.config.reading import read_yaml
 from feedrate.core import paths
 from feedrate.flow.forecast import START_S, Estimator
 

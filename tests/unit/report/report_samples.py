@@ -5,10 +5,12 @@ import json
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Project, cell_name, make_plan
+from feedrate.config.plan import Project, make_plan
 from feedrate.config.published import BenchmarkScore, Published
-from feedrate.config.settings import ModelSettings, Settings, StudyProtocol, TrainSettings
+from feedrate.config.settings import ModelSettings, Settings, TrainSettings
+from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import Factor, Figure, Source, Study, Table
+from feedrate.config.values import cell_name
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths
 from feedrate.core.files import write_json

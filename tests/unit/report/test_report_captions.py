@@ -8,7 +8,7 @@ import pytest
 from docutils.core import publish_parts
 from report_samples import EVIL, FIGURES, TABLES
 
-from feedrate.config.load import load
+from feedrate.config.reading import load
 from feedrate.config.study import Study
 from feedrate.report.overview import to_html
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import EVIL
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.report import markup
 
 

@@ -2,15 +2,15 @@ import re
 
 import msgspec
 import pytest
+from feedrate.report.settings import OverviewSettings, TableSettings
 from report_samples import EVIL, FIGURES, RATES, STUDY, TABLES, make_project, write_results
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.core import paths
 from feedrate.report import overview, settings, table
 from feedrate.report.overview import read_captions, to_html
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import OverviewSettings, TableSettings
 
 
 def write_pages(project, files):

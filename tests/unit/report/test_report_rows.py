@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from report_samples import STUDY
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, RunRow
 from feedrate.results import columns
 

@@ -2,12 +2,12 @@ import ast
 
 import msgspec
 import pytest
+from feedrate.report.settings import FigureSettings, OverviewSettings, TableSettings
 from report_samples import EVIL, FIGURES, STUDY, TABLES, make_project
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.report import settings
-from feedrate.report.settings import FigureSettings, OverviewSettings, TableSettings
 
 
 def plain(value):

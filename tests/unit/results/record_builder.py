@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.plan import Unsupported, cell_name
-from feedrate.config.settings import RunSpec
+from feedrate.config.plan import Unsupported
+from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
+from feedrate.config.values import cell_name
 from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.record import Ceilings, Measurement, Provenance, Record, write_record
 from feedrate.results.settings import (

@@ -14,7 +14,7 @@ from record_builder import (
     write_records,
 )
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.study import Factor, Thresholds
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.collect import main, run_rows

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_builder import BASELINE, FACTORS
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.study import Claim
 from feedrate.results.expression import (
     CellRef,

@@ -16,8 +16,8 @@ from record_builder import (
     write_records,
 )
 
-from feedrate.config.load import read_yaml
 from feedrate.config.plan import load_project
+from feedrate.config.reading import read_yaml
 from feedrate.config.study import Factor
 from feedrate.results.cells import cell_columns, cell_rows
 from feedrate.results.collect import run_rows

@@ -14,9 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate.cli.console import output, titled, varying
-from feedrate.config.base import BETWEEN_LEVELS, level_text
-from feedrate.config.published import parse_levels
 from feedrate.config.study import Thresholds
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.results.comparison import (
     COMPARED,
     EQUAL,

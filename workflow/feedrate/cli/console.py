@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from feedrate.config.base import Level
+from feedrate.config.values import Level
 
 FILE_WIDTH = 1000
 """Columns where the output is no terminal: as many as a table needs."""

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.config.base import BETWEEN_LEVELS
+from feedrate.config.values import BETWEEN_LEVELS
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.jobs.events import EventTail, Step
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from feedrate.cli.console import output, titled
 from feedrate.cli.snakemake import add_choices, config_arguments, run_snakemake
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import load_project, make_plan
 from feedrate.core import variables
 from feedrate.core.errors import fail

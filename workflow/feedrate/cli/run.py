@@ -9,8 +9,7 @@ from rich.text import Text
 
 from feedrate.cli.console import output, titled, varying
 from feedrate.cli.snakemake import STOPPED, add_choices, config_arguments, run_snakemake
-from feedrate.config.base import BETWEEN_LEVELS, level_text
-from feedrate.config.published import parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail, tell
 from feedrate.flow import driver

@@ -11,7 +11,7 @@ import msgspec
 
 from feedrate.config.plan import Devices
 from feedrate.config.published import BenchmarkScore, Published
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text

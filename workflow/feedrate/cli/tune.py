@@ -23,7 +23,7 @@ import msgspec
 from feedrate.cli import advice
 from feedrate.cli.advice import Choice, Model, Run, choose
 from feedrate.cli.snakemake import add_choices, config_arguments, run_snakemake
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text

@@ -1,191 +1,258 @@
-"""The device registry's types: what a device is, can do, and reaches at best."""
+"""config/devices.yaml: types, checks, and the entry for the accelerators of this machine."""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Count, Name, Positive, Strict
-from feedrate.config.load import ConfigError
-from feedrate.config.settings import Kind, Launcher, Software
+from feedrate.config.errors import Findings, Origin, numbered, raise_all
+from feedrate.config.spec import Kind, Launcher, Software
+from feedrate.config.values import Count, Name, Positive, Strict, about
 from feedrate.core import plugins
+from feedrate.core.errors import SECRET_NAME
+
+Capability = Literal[
+    # Precisions
+    "fp32", "bf16", "fp16", "half", "fp8",
+    # Synchronisation and memory; the first five need several devices
+    "ddp", "ddp_options", "fsdp", "fsdp_fp16", "fsdp1", "fast_ddp", "cpu_offload",
+    # Data path
+    "decode_device", "non_blocking",
+    # Execution
+    "compiled", "graphs", "lazy_mode", "pipelining", "autocast_lists", "flash",
+    # Optimizers
+    "fused_adam", "foreach_adam", "fused_clip_norm", "optimizer_8bit",
+    # Speed
+    "large_models",
+]  # fmt: skip
+"""What a device may be able to do; config/devices.yaml explains each. Add a name here."""
+
+BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
+"""Capabilities that have no meaning in a job of one device."""
 
 
 class Peak(Strict, kw_only=True):
     """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
 
-    precision: Annotated[
-        Name, Meta(description="fp32, bf16, fp16 or fp8: which settings it applies to.")
-    ]
+    precision: Annotated[Name, about("Settings it applies to: fp32, bf16, fp16 or fp8.")]
     datasheet_tflops: Annotated[
-        Positive | None, Meta(description="Dense rate of the data sheet, TFLOP/s.")
+        Positive | None, about("Dense rate of the data sheet, TFLOP/s.")
     ] = None
     achievable_tflops: Annotated[
-        Positive | None, Meta(description="Best rate that others measured, TFLOP/s.")
+        Positive | None, about("Best rate that others measured, TFLOP/s.")
     ] = None
-    source: Annotated[str, Meta(description="Where the numbers come from.", min_length=1)]
+    source: Annotated[str, Meta(description="Source of the numbers.", min_length=1)]
 
 
 class JobResources(Strict, kw_only=True):
-    """What a training job asks a cluster for, on each of its nodes; a profile may say otherwise."""
+    """What a training job requests from a cluster, on each of its nodes; a profile overrides it."""
 
-    gres: Annotated[
-        str | None, Meta(description="Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")
-    ] = None
+    gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")] = (
+        None
+    )
     memory_gib: Annotated[
-        Positive | None, Meta(description="Host memory; null: the cluster's default.")
+        Positive | None, about("Host memory; null: the default of the cluster.")
     ] = None
-    constraint: Annotated[
-        str | None, Meta(description="Node features that Slurm is to look for.")
-    ] = None
-
-
-BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
-"""Capabilities that mean nothing in a job of one device."""
-
-
-def is_called(model: str, pattern: str) -> bool:
-    """Whether `model`, the name that a device reports, is one of a `model_pattern`: all of it, as
-    "NVIDIA H100" is the start of the names of unlike cards."""
-    return re.fullmatch(pattern, model) is not None
+    constraint: Annotated[str | None, about("Node features that Slurm requires.")] = None
 
 
 class Device(Strict, kw_only=True):
     """One entry of config/devices.yaml."""
 
     label: Annotated[str, Meta(description="Name in tables and figures.", min_length=1)]
-    kind: Annotated[Kind, Meta(description="Which kind of device it is.")]
-    count: Annotated[Count, Meta(description="Devices in one training job (ranks).")] = 1
-    capabilities: Annotated[
-        list[Name], Meta(description="What it can do; a level may require one of these.")
-    ]
+    kind: Annotated[Kind, about("The adapter that drives it: cpu, cuda or hpu.")]
+    count: Annotated[Count, about("Devices in one training job (ranks).")] = 1
+    capabilities: Annotated[list[Capability], about("What it can do; a level may require one.")]
     model_pattern: Annotated[
-        str | None,
-        Meta(description="Regular expression of the whole name that the device reports."),
+        str | None, about("Regular expression of the whole name that the device reports.")
     ] = None
-    memory_gib: Annotated[Positive | None, Meta(description="Memory of one device, GiB.")] = None
-    peaks: Annotated[list[Peak], Meta(description="Peak rates; empty: no MFU.")] = []
-    power_w: Annotated[Positive | None, Meta(description="Rated power of one device, W.")] = None
+    memory_gib: Annotated[Positive | None, about("Memory of one device, GiB.")] = None
+    peaks: Annotated[list[Peak], about("Peak rates; empty: no MFU.")] = []
+    power_w: Annotated[Positive | None, about("Rated power of one device, W.")] = None
     price_usd_per_hour: Annotated[
-        Positive | None, Meta(description="Price of the whole job's devices, USD per hour.")
+        Positive | None, about("Price of all devices of a job, USD per hour.")
     ] = None
     launcher: Annotated[
         Launcher | None,
-        Meta(
-            description="What starts the job's processes (srun: with torchrun on every node); "
-            "null: single for one device, torchrun on one node, else srun."
+        about(
+            "single, torchrun, mpirun or srun (with torchrun on every node); null: single for one "
+            "device, torchrun on one node, else srun."
         ),
     ] = None
-    nodes: Annotated[Count, Meta(description="Hosts that share the job's devices evenly.")] = 1
+    nodes: Annotated[Count, about("Hosts that share the job's devices evenly.")] = 1
     software: Annotated[
-        Software, Meta(description="Interpreter, modules, variables, container of the processes.")
+        Software, about("Interpreter, modules, variables and container of the processes.")
     ] = Software()
-    job: Annotated[JobResources, Meta(description="What a training job asks a cluster for.")] = (
+    job: Annotated[JobResources, about("What a training job requests from a cluster.")] = (
         JobResources()
     )
-    threads: Annotated[
-        Count | None, Meta(description="CPU cores a job asks for; null: all of the host.")
-    ] = None
+    threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
     variant_of: Annotated[
         Name | None,
-        Meta(
-            description="An entry that this one is another count or software of: what a study "
-            "adapts for that one counts here too."
+        about(
+            "An entry from which this one differs in count or software: what a study adapts for "
+            "that entry applies here too."
         ),
     ] = None
-    source: Annotated[str | None, Meta(description="Where the entry's facts come from.")] = None
+    source: Annotated[str | None, about("Source of the entry's facts.")] = None
 
     @property
-    def able(self) -> list[Name]:
-        """The capabilities, without those that a job of one device has no use for."""
+    def able(self) -> list[str]:
+        """The capabilities, without those that have no meaning in a job of one device."""
         return [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]
 
 
-# `devices: [detected]`: the entry of the registry that stands for what this machine has.
+def is_called(model: str, pattern: str) -> bool:
+    """Whether `model`, the name that a device reports, matches a `model_pattern` as a whole: the
+    names of different cards begin with "NVIDIA H100"."""
+    return re.fullmatch(pattern, model) is not None
+
 
 DETECTED = "detected"
-"""The word among `devices` in config.yaml that asks for it."""
+"""Among `devices` in config.yaml it stands for the accelerators of this machine."""
 
 _LAST_COUNT = re.compile(r"(?<=:)\d+$")
 """The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""
 
 
+def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
+    """Each entry of the device registry."""
+    found = Findings(origin)
+    for name, device in devices.items():
+        found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
+        found.unique(
+            numbered(f"{name}.peaks[{{}}].precision", [peak.precision for peak in device.peaks])
+        )
+        if name == DETECTED:
+            found.say(name, "this name stands for the accelerators of a machine; choose another")
+        if device.variant_of is not None:
+            found.known(f"{name}.variant_of", device.variant_of, devices, "entries")
+        for key, text in _device_faults(device):
+            found.say(f"{name}.{key}", text)
+    return found
+
+
+def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
+    """Keys of an entry whose values do not work, with the reason."""
+    try:
+        re.compile(device.model_pattern or "")
+    except re.error as error:
+        yield "model_pattern", f"{device.model_pattern!r} is not a regular expression ({error})"
+    for variable in device.software.environment:
+        key = f"software.environment.{variable}"
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            yield key, "an environment variable cannot have this name"
+        elif SECRET_NAME.search(variable):
+            yield key, "a secret would appear in every record; set it where snakemake is started"
+    if device.count > (most := launcher_limit(device.launcher, "MAX_PROCESSES")):
+        yield (
+            "launcher",
+            f"{device.launcher!r} starts at most {most:g} process, but count is {device.count}",
+        )
+    if device.count % device.nodes:
+        yield "nodes", f"{device.nodes} nodes cannot share {device.count} devices evenly"
+    if device.nodes > (most := launcher_limit(device.launcher, "MAX_NODES")):
+        yield (
+            "launcher",
+            f"{device.launcher!r} starts processes on at most {most:g} node, but nodes is "
+            f"{device.nodes}; use srun",
+        )
+
+
+def launcher_limit(launcher: Launcher | None, limit: str) -> float:
+    """MAX_PROCESSES or MAX_NODES of a launcher; infinite if it declares none."""
+    declared = plugins.declared("feedrate.devices.launchers", limit)
+    return float(declared.get(launcher or "", math.inf))
+
+
 class Machine(Strict, kw_only=True):
-    """The accelerators that a look at this machine found."""
+    """The accelerators found on a machine."""
 
     host: str
     kind: Kind | None = None
     models: list[str] = []
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
-    """Why there are none, or why they cannot be used; a sentence."""
+    """A sentence why there are none, or why they cannot be used."""
 
     @classmethod
     def nowhere(cls) -> "Machine":
-        """A machine that is not looked at."""
+        """A machine on which nothing was looked for."""
         return cls(host="this machine")
 
 
-def resolve(
-    names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: str
+def with_detected(
+    names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: Origin
 ) -> tuple[list[str], dict[str, Device]]:
-    """`names` with an entry's name in place of `detected`, and the registry with that entry.
+    """`names` with an entry's name instead of `detected`, and the registry with that entry.
 
-    Where the machine has another number of devices than the entry, that is an entry of its own,
-    `h100-x1`, so that its results never stand for the registered ones. Raises ConfigError.
+    A machine with another number of devices than the registered entry gets an entry of its own,
+    `h100-x1`, so that its results are never taken for those of the registered one. Raises
+    ConfigError if no entry fits.
     """
-    name, entry = _entry_of(machine, devices, f"{origin}: devices[{names.index(DETECTED)}]")
-    resolved = dict.fromkeys(name if word == DETECTED else word for word in names)
-    return list(resolved), {**devices, name: entry}
+    found = Findings(origin)
+    if fault := _detection_fault(machine, devices):
+        found.say(f"devices[{names.index(DETECTED)}]", fault)
+    raise_all(found)
+    matching, count = _matching(machine, devices), len(machine.models)
+    exact = [name for name in matching if devices[name].count == count]
+    name, entry = (exact[0], devices[exact[0]]) if exact else _variant(matching[0], devices, count)
+    chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
+    return list(chosen), {**devices, name: entry}
 
 
-def _entry_of(machine: Machine, devices: Mapping[str, Device], origin: str) -> tuple[str, Device]:
-    """The entry for a machine: a registered one, or its variant with another count."""
+def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
+    """Why no entry stands for the machine; empty if one does."""
     known = ", ".join(devices)
     found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
     if machine.remark or not machine.models:
         remark = machine.remark or f"{machine.host} has no accelerator that can be used"
-        raise ConfigError(
-            f"{origin}: 'detected' is not possible here: {remark}; run this where the accelerators "
-            f"are, or name entries of config/devices.yaml: {known}"
+        return (
+            f"'detected' is not possible here: {remark}; run this where the accelerators are, or "
+            f"name entries of config/devices.yaml: {known}"
         )
     if len(set(machine.models)) > 1:
-        raise ConfigError(
-            f"{origin}: 'detected' is not possible on {machine.host}, which has {found}: a job's "
-            f"devices must be alike; name an entry of config/devices.yaml instead: {known}"
+        return (
+            f"'detected' is not possible on {machine.host}, which has {found}: the devices of a "
+            f"job must be of one model; name an entry of config/devices.yaml instead: {known}"
         )
-    model, count = machine.models[0], len(machine.models)
-    matching = [
+    if not _matching(machine, devices):
+        return (
+            f"{machine.host} has {found}, and no entry of config/devices.yaml has a model_pattern "
+            "for it; add one with the peaks of its own data sheet (config/README.md, Add a device)"
+        )
+    return ""
+
+
+def _matching(machine: Machine, devices: Mapping[str, Device]) -> list[str]:
+    """The entries of the machine's model, whatever their count."""
+    return [
         name
         for name, entry in devices.items()
-        if (entry.kind, bool(entry.model_pattern)) == (machine.kind, True)
-        and is_called(model, entry.model_pattern or "")
+        if entry.kind == machine.kind
+        and entry.model_pattern
+        and is_called(machine.models[0], entry.model_pattern)
     ]
-    if not matching:
-        raise ConfigError(
-            f"{origin}: {machine.host} has {found}, and no entry of config/devices.yaml has a "
-            "model_pattern for it; add one with the peaks of its own data sheet "
-            "(config/README.md, Add a device)"
-        )
-    exact = [name for name in matching if devices[name].count == count]
-    if exact:
-        return exact[0], devices[exact[0]]
-    return _variant(matching[0], devices, count)
 
 
 def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
-    """An entry with another count on one host: label, price, gres and launcher follow."""
+    """An entry for another count on one host, with label, price, gres and launcher to match."""
     entry = devices[name]
     share = count / entry.count
+    several = (
+        count > 1
+        and launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
+        and launcher_limit(entry.launcher, "MAX_NODES") == 1
+    )
     changes: dict[str, Any] = {
         "label": f"{entry.label} x{count}",
         "count": count,
         "nodes": 1,
-        "launcher": _launcher(entry, count),
+        "launcher": entry.launcher if several else None,
         "price_usd_per_hour": entry.price_usd_per_hour and entry.price_usd_per_hour * share,
         "job": JobResources(
             gres=entry.job.gres and _LAST_COUNT.sub(str(count), entry.job.gres),
@@ -194,18 +261,4 @@ def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str,
         ),
         "variant_of": entry.variant_of or name,
     }
-    variant = msgspec.structs.replace(entry, **changes)
-    return f"{entry.variant_of or name}-x{count}", variant
-
-
-def _launcher(entry: Device, count: int) -> Launcher | None:
-    """The entry's launcher if it starts several processes on one host; None: by the count."""
-    several = launcher_limit(entry.launcher, "MAX_PROCESSES") > 1
-    on_one_host = launcher_limit(entry.launcher, "MAX_NODES") == 1
-    return entry.launcher if count > 1 and several and on_one_host else None
-
-
-def launcher_limit(launcher: Launcher | None, limit: str) -> float:
-    """MAX_PROCESSES or MAX_NODES of a launcher; infinite if it declares none."""
-    declared = plugins.declared("feedrate.devices.launchers", limit)
-    return float(declared.get(launcher or "", math.inf))
+    return f"{entry.variant_of or name}-x{count}", msgspec.structs.replace(entry, **changes)

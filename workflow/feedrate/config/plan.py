@@ -1,44 +1,39 @@
-"""The plan: studies x devices -> cells -> runs, and the cells that a device cannot do."""
+"""The whole configuration, and the plan made of it: studies x devices -> cells -> runs."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from feedrate.config.base import BETWEEN_LEVELS, Level, Name, Strict, level_text
-from feedrate.config.checks import check_config, check_devices, check_published
-from feedrate.config.devices import DETECTED, Device, Machine, resolve
-from feedrate.config.inference import inference_faults
-from feedrate.config.levels import Changes, adapt_keys, adapted
-from feedrate.config.load import all_of, convert, load, read_yaml
-from feedrate.config.published import BenchmarkScore, Published, read_published, read_scores
-from feedrate.config.settings import (
+from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
+from feedrate.config.errors import Findings, Origin, raise_all
+from feedrate.config.published import (
+    BenchmarkScore,
+    Published,
+    check_published,
+    read_published,
+    read_scores,
+)
+from feedrate.config.reading import convert, load
+from feedrate.config.settings import ModelSettings, Settings, model_sizes
+from feedrate.config.spec import (
     Launcher,
     Protocol,
     RunSpec,
-    Settings,
     StudyProtocol,
+    inference_faults,
     loader_faults,
 )
-from feedrate.config.study import Study
+from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.study_checks import check_captions, check_study
-from feedrate.config.workflow import WorkflowConfig
+from feedrate.config.values import Level, Name, Strict, cell_name, level_text
+from feedrate.config.workflow import WorkflowConfig, check_config
 
 Devices = dict[Name, Device]
 
 _replace = msgspec.structs.replace
-
-
-class Unsupported(Strict, kw_only=True):
-    """A cell that a device lacks the capability for; it is shown, and never launched."""
-
-    study: str
-    device: str
-    cell: str
-    levels: dict[str, Level]
-    lacks: str
 
 
 class Project(Strict, kw_only=True):
@@ -48,8 +43,19 @@ class Project(Strict, kw_only=True):
     devices: Devices
     studies: dict[str, Study]
     published: dict[str, list[Published]]
+    """Published numbers by study."""
     scores: dict[str, list[BenchmarkScore]] = {}
-    """Published ones, on Winoground, by study."""
+    """Published scores on Winoground by study."""
+
+
+class Unsupported(Strict, kw_only=True):
+    """A cell that requires a capability the device lacks: shown, and never launched."""
+
+    study: str
+    device: str
+    cell: str
+    levels: dict[str, Level]
+    lacks: str
 
 
 class Plan(Strict, kw_only=True):
@@ -64,80 +70,76 @@ class Plan(Strict, kw_only=True):
 
 
 def load_project(
-    root: Path, config: dict[str, Any], look: Callable[[], Machine] = Machine.nowhere
+    root: Path,
+    config: Mapping[str, Any],
+    look: Callable[[], Machine] = Machine.nowhere,
+    origin: Origin = "config/config.yaml",
 ) -> Project:
-    """Read all configuration under `root`/config, with `config` as the value of config.yaml.
+    """Read all configuration under `root`, with `config` as the value of config.yaml.
 
-    `look` finds the accelerators of this machine; it is called where `devices` says `detected`.
-    Raises ConfigError with all that is wrong in the first file that is wrong, before anything is
-    started.
+    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
+    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
+    has any.
     """
     folder = root / "config"
-    if (folder / "config.yaml").is_file():
-        read_yaml(folder / "config.yaml", "config/config.yaml")  # who read it may let more pass
-    origin = "config/config.yaml (or --config)"
     workflow = convert(config, WorkflowConfig, origin)
     devices = load(folder / "devices.yaml", Devices, "config/devices.yaml")
-    _raise_for(check_devices("config/devices.yaml", devices))
-    known = sorted(path.stem for path in (folder / "studies").glob("*.yaml"))
-    files = sorted(path.name for path in (folder / "published").glob("*.csv"))
-    _raise_for(check_config(origin, workflow, devices, known))
+    raise_all(check_devices("config/devices.yaml", devices))
+    raise_all(check_config(origin, workflow, devices, study_names(root)))
     if DETECTED in workflow.devices:
-        names, devices = resolve(workflow.devices, devices, look(), origin)
+        names, devices = with_detected(workflow.devices, devices, look(), origin)
         workflow = _replace(workflow, devices=names)
+    files = [path.name for path in sorted((folder / "published").glob("*.csv"))]
+    captions = [path.stem for path in sorted((root / "report/captions").glob("*.rst"))]
     studies: dict[str, Study] = {}
-    published: dict[str, list[Published]] = {}
-    scores: dict[str, list[BenchmarkScore]] = {}
     for name in workflow.studies:
-        origin = f"config/studies/{name}.yaml"
-        studies[name] = load(folder / f"studies/{name}.yaml", Study, origin)
-        _raise_for(check_study(origin, studies[name], devices, files))
-        published[name] = _published(folder, studies[name], devices)
-        scores[name] = [
-            row
-            for file in studies[name].published_scores
-            for row in read_scores(folder / "published" / file, f"config/published/{file}")
-        ]
-    _raise_for(check_captions(studies))
+        file = f"config/studies/{name}.yaml"
+        studies[name] = load(root / file, Study, file)
+        raise_all(check_study(file, studies[name], devices, files, captions))
+    raise_all(check_captions(studies))
     return Project(
-        config=workflow, devices=devices, studies=studies, published=published, scores=scores
+        config=workflow,
+        devices=devices,
+        studies=studies,
+        published={name: _published(root, study, devices) for name, study in studies.items()},
+        scores={name: _scores(root, study) for name, study in studies.items()},
     )
 
 
+def study_names(root: Path) -> list[str]:
+    """The names of all studies under `root`, whether the configuration selects them or not."""
+    return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+
+
 def with_all_studies(root: Path, project: Project) -> Project:
-    """The same with every study of `root`/config. Raises ConfigError where one is wrong."""
-    names = sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
-    chosen = {"studies": names, "devices": [next(iter(project.devices))]}
+    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
+    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
     return load_project(root, msgspec.to_builtins(project.config) | chosen)
 
 
-def _published(folder: Path, study: Study, devices: Devices) -> list[Published]:
-    """The rows of a study's files of published numbers, checked."""
+def _published(root: Path, study: Study, devices: Devices) -> list[Published]:
     rows: list[Published] = []
-    for file in study.published:
-        origin = f"config/published/{file}"
-        here = read_published(folder / "published" / file, origin)
-        _raise_for(check_published(origin, here, study, devices))
+    for name in study.published:
+        file = f"config/published/{name}"
+        here = read_published(root / file, file)
+        raise_all(check_published(file, here, study, devices))
         rows += here
     return rows
 
 
-def _raise_for(wrong: list[str]) -> None:
-    if wrong:
-        raise all_of(wrong)
+def _scores(root: Path, study: Study) -> list[BenchmarkScore]:
+    files = [f"config/published/{name}" for name in study.published_scores]
+    return [row for file in files for row in read_scores(root / file, file)]
 
 
 def make_plan(project: Project) -> Plan:
     """Every run, in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
-    machine spreads over all cells instead of resting on one."""
+    machine affects all cells alike. Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol = _protocol(project, name, device)
-        common = _common(project, name, device, protocol)
-        cells, lacking = _cells(
-            project.studies[name], project.devices[device], common, project.config
-        )
+        cells, lacking = _cells(project, _common(project, name, device, protocol))
         unsupported += lacking
         for repeat, cell in itertools.product(range(1, protocol.repeats + 1), cells):
             seed = protocol.seed + repeat - 1
@@ -147,11 +149,9 @@ def make_plan(project: Project) -> Plan:
 
 def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     """Minutes that a job may take, by study and device."""
+    devices = project.config.devices
     return {
-        name: {
-            device: _protocol(project, name, device).timeout_min
-            for device in project.config.devices
-        }
+        name: {device: _protocol(project, name, device).timeout_min for device in devices}
         for name in project.studies
     }
 
@@ -168,45 +168,9 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
 
 
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
-    """Whether the run leaves a model behind, which is then scored and gets a card."""
+    """Whether the run keeps its model, which is then scored and gets a card."""
     pushed = config.push_to_hub is not None and spec.repeat == 1
     return spec.task == "training" and (spec.protocol.save_checkpoints or pushed)
-
-
-def cell_name(levels: dict[str, Level]) -> str:
-    """`workers=2~decode=host`: the cell's name in paths and columns."""
-    return BETWEEN_LEVELS.join(f"{factor}={level_text(level)}" for factor, level in levels.items())
-
-
-def _cells(
-    study: Study, device: Device, common: RunSpec, config: WorkflowConfig
-) -> tuple[list[RunSpec], list[Unsupported]]:
-    """The cells of a study on a device, as specs of their first repeat, and what it cannot do."""
-    set_by = Changes(study, adapt_keys(common.device, device), config)
-    cells: list[RunSpec] = []
-    unsupported: list[Unsupported] = []
-    for combination in itertools.product(*(f.levels for f in study.factors.values())):
-        levels = dict(zip(study.factors, combination, strict=True))
-        if any(e.covers(levels, device.able) for e in study.exclude):
-            continue
-        cell, lacks = cell_name(levels), _lacks(study, device, levels)
-        if lacks:
-            where = {"study": common.study, "device": common.device}
-            unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
-        else:
-            settings = set_by.settings(common.settings, levels)
-            launcher = _launcher(device, settings)
-            made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
-            cells.append(_replace(common, **made))
-    for spec in cells:
-        faults = [*loader_faults(spec.settings.loader)]
-        faults += inference_faults(spec) if study.task == "inference" else []
-        _raise_for([_fault(spec, fault) for fault in faults][:1])
-    return cells, unsupported
-
-
-def _fault(spec: RunSpec, fault: str) -> str:
-    return f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}: {fault}"
 
 
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
@@ -215,12 +179,11 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     protocol = adapted(study.protocol, study, "protocol", adapt_keys(device, entry))
     if project.config.repeats is not None:
         protocol["repeats"] = project.config.repeats
-    origin = f"config/studies/{name}.yaml, adapted for {device}"
-    return convert(protocol, StudyProtocol, origin)
+    return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
 
 
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
-    """What all runs of a study on a device share: its settings and protocol, adapted."""
+    """The adapted settings and protocol that all runs of a study on a device share."""
     entry, whole = project.devices[device], study_settings(project, name, device)
     return RunSpec(
         task=project.studies[name].task,
@@ -241,8 +204,47 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
     )
 
 
+def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsupported]]:
+    """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
+    study, device = project.studies[common.study], project.devices[common.device]
+    set_by = LevelSettings(study, adapt_keys(common.device, device), project.config)
+    cells: list[RunSpec] = []
+    unsupported: list[Unsupported] = []
+    for combination in itertools.product(*(f.levels for f in study.factors.values())):
+        levels = dict(zip(study.factors, combination, strict=True))
+        if any(e.covers(levels, device.able) for e in study.exclude):
+            continue
+        cell = cell_name(levels)
+        needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
+        if lacks := ", ".join(need for need in needed if need and need not in device.able):
+            where = {"study": common.study, "device": common.device}
+            unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
+        else:
+            settings = set_by.of(common.settings, levels)
+            launcher = _launcher(device, settings)
+            made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
+            cells.append(_replace(common, **made))
+    for spec in cells:
+        raise_all([*_faults(spec)][:1])
+    return cells, unsupported
+
+
+def _faults(spec: RunSpec) -> Iterator[str]:
+    """Settings of a cell that do not work together."""
+    place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
+    model, found = spec.settings.model, Findings(place)
+    sizes = model_sizes()
+    if found.known("model.name", model.name, sizes, "models"):
+        found.known("model.size", model.size, sizes[model.name], f"sizes of {model.name}")
+    yield from found
+    yield from (f"{place}: {fault}" for fault in loader_faults(spec.settings.loader))
+    if spec.task == "inference":
+        yield from (f"{place}: {fault}" for fault in inference_faults(spec))
+
+
 def _launcher(entry: Device, settings: Settings) -> Launcher:
-    """The launcher of a device that names none. Sharding is told its ranks even where it is one."""
+    """The launcher of a device; where it names none, by count and nodes. FSDP needs a process
+    group, which `single` does not make, even for one rank."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
@@ -250,9 +252,40 @@ def _launcher(entry: Device, settings: Settings) -> Launcher:
     return "single" if entry.count == 1 and settings.train.strategy != "fsdp" else "torchrun"
 
 
-def _lacks(study: Study, device: Device, levels: dict[str, Level]) -> str:
-    """The capabilities that a cell needs and the device lacks, or an empty text."""
-    needed = (
-        study.factors[factor].requires.get(level_text(level)) for factor, level in levels.items()
-    )
-    return ", ".join(need for need in needed if need and need not in device.able)
+class LevelSettings:
+    """The settings of each level of each factor of a study on a device, converted once, so that
+    10,000 cells need no conversion of their own."""
+
+    def __init__(self, study: Study, keys: Iterable[str], config: WorkflowConfig) -> None:
+        """`keys` are those of the study's `adapt` that apply to the device."""
+        self._config = config
+        keys = list(keys)
+        self._of: dict[tuple[str, Level], list[tuple[str, Any]]] = {}
+        for name, factor in study.factors.items():
+            for level in factor.levels:
+                self._of[name, level] = [
+                    (sets, msgspec.convert(value, setting_type(sets)))
+                    for sets, value in level_settings(study, name, level, keys).items()
+                ]
+
+    def of(self, common: Settings, levels: Mapping[str, Level]) -> Settings:
+        """The settings of one cell; `common` are those that all cells share."""
+        parts: dict[str, dict[str, Any]] = {}
+        for item in levels.items():
+            for sets, value in self._of[item]:
+                part, _, key = sets.partition(".")
+                parts.setdefault(part, {})[key] = value
+        new = {part: _replace(getattr(common, part), **values) for part, values in parts.items()}
+        made: Settings = _replace(common, **new)
+        if made.model.name == common.model.name:
+            return made
+        return _replace(made, model=self._with_own_weights(common.model, made.model))
+
+    def _with_own_weights(self, first: ModelSettings, model: ModelSettings) -> ModelSettings:
+        """The model of a level, which does not start from the weights of the study's `first`."""
+        if model.checkpoint != first.checkpoint:
+            return model
+        if self._config.checkpoint_model != model.name:
+            return _replace(model, checkpoint=None, revision=None)
+        revision = self._config.checkpoint_revision
+        return _replace(model, checkpoint=self._config.checkpoint, revision=revision)

@@ -1,90 +1,43 @@
-"""What defines one job: its settings, and the spec that is its identity."""
+"""The settings of a run: all that a factor of a study can set."""
 
-import json
-import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta
+from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about
+from feedrate.core.plugins import declared
 
-from feedrate.config.base import Count, Level, Name, Natural, Positive, Share, Strict
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.inference import InferenceSettings, Task
-from feedrate.core import plugins, variables
-
-# What the training processes of a device run in.
+Task = Literal["training", "inference"]
+Decode = Literal["reference", "host", "cache", "device"]
+"""How JPEG files are decoded; feedrate.loading has the code of each."""
 
 
-class Software(Strict, kw_only=True):
-    """What the training processes of a device run in, on top of the job's own environment."""
-
-    python: Annotated[
-        str | None,
-        Meta(description="Interpreter of the training processes; null: Snakemake's own."),
-    ] = None
-    modules: Annotated[
-        list[str], Meta(description="Environment modules to load first (`module load`).")
-    ] = []
-    environment: Annotated[
-        dict[str, str], Meta(description="Environment variables to set for the processes.")
-    ] = {}
-    container: Annotated[
-        str | None,
-        Meta(description="Apptainer image (a file or docker://…) that the processes run in."),
-    ] = None
-
-
-SPEC_SCHEMA = 1
-"""Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
-
-if TYPE_CHECKING:
-    Kind = str
-    Launcher = str
-else:
-    Kind = Literal[plugins.names("feedrate.devices.kinds")]
-    Launcher = Literal[plugins.names("feedrate.devices.launchers")]
-
-
-MODELS = ("bridgetower", "clip", "flava", "vit")
-"""Modules of feedrate.models that build one; add a model here."""
+def model_sizes() -> dict[str, tuple[str, ...]]:
+    """The models with their sizes, as the files in feedrate.models declare them."""
+    return declared("feedrate.models", "MODEL_SIZES")
 
 
 class ModelSettings(Strict, kw_only=True):
-    """The model that is trained."""
+    """The model."""
 
-    name: Annotated[
-        Name, Meta(description="Builder in feedrate.models: bridgetower, clip, flava, vit.")
-    ]
-    size: Annotated[Name, Meta(description="Size known to the builder: tiny, base, large, …")]
+    name: Annotated[Name, about("Builder in feedrate.models: bridgetower, clip, flava, vit.")]
+    size: Annotated[Name, about("Size known to the builder: tiny, base, large, …")]
     checkpoint: Annotated[
-        str | None,
-        Meta(description="Hub id or folder with safetensors weights; null: random weights."),
+        str | None, about("Hub id or folder with safetensors weights; null: random weights.")
     ] = None
-    revision: Annotated[
-        str | None, Meta(description="Commit, tag or branch of a hub checkpoint.")
-    ] = None
+    revision: Annotated[str | None, about("Commit, tag or branch of a hub checkpoint.")] = None
     attention: Annotated[
         Literal["eager", "sdpa", "flash"],
-        Meta(description="Step by step; torch's fused one; only its flash kernel (vit)."),
+        about("Step by step; torch's fused one; only its flash kernel (vit)."),
     ] = "eager"
-    checkpointing: Annotated[
-        bool, Meta(description="Layers compute their activations again in the backward pass.")
-    ] = False
-    image_px: Annotated[
-        Count | None, Meta(description="Side of the images (vit); null: the size's own.")
-    ] = None
+    checkpointing: Annotated[bool, about("Recompute activations in the backward pass.")] = False
+    image_px: Annotated[Count | None, about("Side of the images (vit); null: by size.")] = None
     head: Annotated[
         Literal["token", "pooled"],
-        Meta(description="What a classifier reads: a class token, or the patches' mean (vit)."),
+        about("What a classifier reads: a class token, or the mean of the patches (vit)."),
     ] = "token"
     layout: Annotated[
         Literal["batch_first", "batch_second"],
-        Meta(description="Order of batch and tokens between the layers (vit)."),
+        about("Order of batch and tokens between the layers (vit)."),
     ] = "batch_first"
-
-
-Decode = Literal["reference", "host", "cache", "device"]
-"""The levels of decoding; data/loading/registry.py says what makes the batches of each."""
 
 
 class LoaderSettings(Strict, kw_only=True):
@@ -92,183 +45,202 @@ class LoaderSettings(Strict, kw_only=True):
 
     decode: Annotated[
         Decode,
-        Meta(
-            description="How JPEG files become pixels: as in the published script; fast, on the "
-            "host; once, in preprocessing; on the device."
+        about(
+            "How JPEG files become pixels. reference: as in the published script; host: fast, on "
+            "the CPU; cache: once, in preprocessing; device: on the accelerator."
         ),
     ] = "reference"
     scaled_decode: Annotated[
         bool,
-        Meta(
-            description="host and cache: the decoder shrinks by a power of two first; faster, and "
-            "not equal to a full decode."
+        about(
+            "host and cache: the decoder first shrinks by a power of two; faster, and not equal "
+            "to a full decode."
         ),
     ] = False
     random_crop: Annotated[
         Share,
-        Meta(
-            description="Smallest share of a picture's area that a random crop keeps; 0: the "
-            "centre is cropped."
-        ),
+        about("Smallest share of a picture's area that a random crop keeps; 0: a centre crop."),
     ] = 0.0
-    random_flip: Annotated[bool, Meta(description="Mirror every other picture, by chance.")] = False
+    random_flip: Annotated[bool, about("Mirror pictures with a probability of one half.")] = False
     colour_jitter: Annotated[
-        Share,
-        Meta(description="Brightness, contrast and saturation vary by up to this; 0: not at all."),
+        Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
     ] = 0.0
     fetch: Annotated[
         Literal["sample", "batch"] | None,
-        Meta(
-            description="Whether a loader makes samples that are stacked, or whole batches; null: "
-            "samples for reference, else batches."
+        about(
+            "Whether a loader makes samples, to be stacked, or whole batches; null: samples for "
+            "reference, else batches."
         ),
     ] = None
     transfer: Annotated[
         Literal["uint8", "float32"] | None,
-        Meta(
-            description="What reaches the device: uint8, normalised there, or float32; null: "
-            "float32 for reference (which has no other), else uint8."
+        about(
+            "What is copied to the device: uint8, to be normalised there, or float32; null: "
+            "float32 for reference (which allows no other), else uint8."
         ),
     ] = None
     workers: Annotated[
         Natural,
-        Meta(
-            description="Data-loader worker processes per rank; with decode: device, host threads "
-            "that read files."
+        about(
+            "Data-loader worker processes per rank; with decode: device, host threads that read "
+            "files."
         ),
     ] = 0
-    prefetch_factor: Annotated[Count, Meta(description="Batches each worker keeps ready.")] = 2
-    persistent_workers: Annotated[
-        bool, Meta(description="Workers outlive an epoch (off, as in the published script).")
-    ] = False
-    pin_memory: Annotated[
-        bool, Meta(description="Page-locked host memory (used on cuda and hpu only).")
-    ] = True
+    prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
+    persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
+    pin_memory: Annotated[bool, about("Page-locked host memory (used on cuda and hpu only).")] = (
+        True
+    )
     start_method: Annotated[
-        Literal["fork", "spawn", "forkserver"], Meta(description="How workers are started.")
+        Literal["fork", "spawn", "forkserver"], about("How workers are started.")
     ] = "fork"
-    oversubscribe: Annotated[
-        bool,
-        Meta(description="More workers than a rank has cores run too; off: such a run is refused."),
-    ] = False
-    threads_per_worker: Annotated[
-        Count, Meta(description="Threads of torch in a worker; workers never have more than cores.")
-    ] = 1
+    oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
+    threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1
     non_blocking: Annotated[
         bool,
-        Meta(
-            description="The next batch is copied to the GPU without waiting for it (hpu: its own "
-            "setting)."
-        ),
+        about("The next batch is copied to the GPU without waiting for it (hpu: see hpu)."),
     ] = False
     timeout_s: Annotated[
         Positive,
-        Meta(description="A worker or a device's decoder that makes no batch for so long hangs."),
+        about("A worker or a device's decoder that takes longer for a batch counts as hung."),
     ] = 600.0
     last_batch: Annotated[
         Literal["drop", "keep"],
-        Meta(description="An epoch's incomplete batch; keep: smaller (hpu in lazy mode: padded)."),
+        about("An epoch's incomplete batch; keep: it is smaller (hpu in lazy mode: padded)."),
     ] = "drop"
-    max_tokens: Annotated[Count, Meta(description="Captions are padded or cut to this.")] = 128
-    label: Annotated[
-        Name, Meta(description="Column whose values are the classes of a classifier (vit).")
-    ] = "contest_number"
+    max_tokens: Annotated[Count, about("Captions are padded or cut to this length.")] = 128
+    label: Annotated[Name, about("Column whose values are the classes of a classifier (vit).")] = (
+        "contest_number"
+    )
 
 
 class TrainSettings(Strict, kw_only=True):
     """How the model is trained."""
 
-    batch_size: Annotated[Count, Meta(description="Samples per device and micro-step.")] = 48
-    eval_batch_size: Annotated[
-        Count | None, Meta(description="The same in evaluation; null: as batch_size.")
-    ] = None
-    gradient_accumulation: Annotated[Count, Meta(description="Micro-steps per step.")] = 1
+    batch_size: Annotated[Count, about("Samples per device and micro-step.")] = 48
+    eval_batch_size: Annotated[Count | None, about("In evaluation; null: as batch_size.")] = None
+    gradient_accumulation: Annotated[Count, about("Micro-steps per step.")] = 1
     memory_gib: Annotated[
         Positive | None,
-        Meta(description="Memory that a rank on a cpu may take beyond its programs; null: all."),
+        about("Memory that a rank on a cpu may use beyond that of its libraries; null: all."),
     ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
-        Meta(
-            description="bf16 and fp16 are autocast with fp32 master weights; fp8: bf16 with the "
-            "layers' matrix multiplications in fp8; _full: weights, gradients and optimizer "
-            "states too."
+        about(
+            "bf16 and fp16 are autocast with fp32 master weights; fp8: bf16 with the layers' "
+            "matrix multiplications in fp8; _full: weights, gradients and optimizer states too."
         ),
     ] = "bf16"
     execution: Annotated[
         Literal["eager", "compiled", "cuda_graphs"],
-        Meta(description="torch.compile, or with its steps replayed as graphs (hpu: hpu.mode)."),
+        about("torch.compile, or with its steps replayed as graphs (hpu: see hpu.mode)."),
     ] = "eager"
     strategy: Annotated[
-        Literal["ddp", "fast_ddp", "fsdp"], Meta(description="How gradients are synchronised.")
+        Literal["ddp", "fast_ddp", "fsdp"], about("How gradients are synchronised.")
     ] = "ddp"
     limit_all_gathers: Annotated[
-        bool | None,
-        Meta(description="Of PyTorch's first FSDP; null: the second, which has no such choice."),
+        bool | None, about("Option of PyTorch's first FSDP; null: use the second, without it.")
     ] = None
     cpu_offload: Annotated[
         bool,
-        Meta(
-            description="fsdp: weights, gradients and optimizer states rest in the host's memory, "
-            "and the optimizer steps there; for one device too."
+        about(
+            "fsdp: weights, gradients and optimizer states are kept in host memory, and the "
+            "optimizer runs there; works for one device too."
         ),
     ] = False
-    learning_rate: Annotated[Positive, Meta(description="Peak learning rate.")] = 1e-5
+    learning_rate: Annotated[Positive, about("Peak learning rate.")] = 1e-5
     learning_rate_warmup_steps: Annotated[
-        Natural,
-        Meta(description="Optimizer steps in which it rises from zero; then it falls, to zero."),
+        Natural, about("Optimizer steps in which it rises from zero; then it falls to zero.")
     ] = 0
     optimizer: Annotated[
-        Name,
-        Meta(description="`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach."),
+        Name, about("`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach.")
     ] = "adamw_torch"
     ddp_bucket_mb: Annotated[
-        Count | None,
-        Meta(description="Gradients are exchanged in buckets of this size; null: torch's 25 MB."),
+        Count | None, about("Size of the buckets in which gradients are exchanged; null: 25 MB.")
     ] = None
-    ddp_static_graph: Annotated[
-        bool, Meta(description="DDP takes the graph of every step to be that of the first.")
-    ] = False
-    ddp_bucket_view: Annotated[
-        bool, Meta(description="Gradients are views of DDP's buckets: no copies, less memory.")
-    ] = False
+    ddp_static_graph: Annotated[bool, about("DDP assumes the same graph in every step.")] = False
+    ddp_bucket_view: Annotated[bool, about("Gradients are views of DDP's buckets.")] = False
     logging_steps: Annotated[
-        Count, Meta(description="Every so many steps the Trainer logs, and waits for the loss.")
+        Count, about("The Trainer logs, and waits for the loss, each time after so many steps.")
     ] = 10
 
 
-class Protocol(Strict, kw_only=True):
-    """How a run is measured."""
+class InferenceSettings(Strict, kw_only=True):
+    """How forward passes are timed (task: inference); `train` has their batch size, precision and
+    execution."""
 
-    steps: Annotated[Count, Meta(description="Optimizer steps in all, warm-up included.")]
-    warmup_steps: Annotated[
-        Count,
-        Meta(description="Optimizer steps left out at the start (the first step among them)."),
-    ]
-    ceiling_s: Annotated[
-        Positive, Meta(description="Seconds each for the loader alone and the model alone.")
-    ] = 2.0
-    evaluate: Annotated[
-        bool, Meta(description="Evaluate on validation and predict on test, after the window.")
+    head: Annotated[
+        Literal["contrastive", "matching"],
+        about(
+            "The answer of the model: an embedding of each picture and text, or whether they "
+            "match (bridgetower)."
+        ),
+    ] = "contrastive"
+    preprocessing: Annotated[
+        Literal["out", "in"],
+        about("Whether timing starts with inputs on the device, or with JPEG files and captions."),
+    ] = "out"
+
+
+class HpuSettings(Strict, kw_only=True):
+    """Settings that only Gaudi has, under the names of optimum-habana; other kinds ignore them.
+
+    Some require others: feedrate.devices refuses combinations that do not work.
+    """
+
+    mode: Annotated[
+        Literal["lazy", "eager", "compile"],
+        about(
+            "How operations reach the device: gathered into graphs, one by one, or compiled "
+            "(torch.compile with hpu_backend). Sets PT_HPU_LAZY_MODE."
+        ),
+    ] = "lazy"
+    hpu_graphs_for_training: Annotated[
+        bool, about("Replay the step as a graph (mode: lazy; several devices: fast_ddp).")
     ] = False
-    save_checkpoints: Annotated[
-        bool, Meta(description="Keep the final weights and a checkpoint to resume from.")
+    hpu_graphs_for_inference: Annotated[
+        bool | None, about("The same in evaluation; null: only in mode lazy.")
+    ] = None
+    pipelining_fwd_bwd: Annotated[
+        bool, about("Build the backward graph while the forward one runs (mode: lazy).")
     ] = False
-
-
-TIMEOUT_MIN = 240.0
-"""Minutes that a job may take where its study says nothing else."""
-
-
-class StudyProtocol(Protocol, kw_only=True):
-    """How a study is measured; the same for all devices unless adapted. What is added here is not
-    part of a run's identity: one more repeat, or more time, leaves the others as they are."""
-
-    repeats: Annotated[Count, Meta(description="Runs of every cell, interleaved.")] = 3
-    seed: Annotated[Natural, Meta(description="Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
-    timeout_min: Annotated[
-        Positive, Meta(description="A job that takes longer is stopped and recorded as failed.")
-    ] = TIMEOUT_MIN
+    non_blocking_data_copy: Annotated[bool, about("Do not wait for copies of batches.")] = False
+    use_dynamic_shapes: Annotated[
+        bool, about("One graph for inputs of several shapes (mode: lazy).")
+    ] = False
+    fused_adam: Annotated[bool, about("Gaudi's FusedAdamW instead of train.optimizer.")] = True
+    fused_clip_norm: Annotated[bool, about("FusedClipNorm of the Gaudi software.")] = True
+    adam_epsilon: Annotated[Positive, about("Adam's epsilon (other kinds: 1e-8).")] = 1e-6
+    ddp_bucket_cap_mb: Annotated[Count, about("Size of the buckets of gradients, MB.")] = 230
+    autocast_bf16_ops: Annotated[
+        list[str], about("Operations that run in bf16; empty: the list of the software.")
+    ] = []
+    autocast_fp32_ops: Annotated[
+        list[str], about("Operations that stay in fp32; required with the other list.")
+    ] = []
+    minimize_memory: Annotated[bool, about("Less memory for more time (train.precision: fp8).")] = (
+        False
+    )
+    sdp_on_bf16: Annotated[bool, about("Attention reduces in bf16 (model.attention: sdpa).")] = (
+        False
+    )
+    use_compiled_autograd: Annotated[
+        bool, about("Compile the backward pass too (mode: compile).")
+    ] = False
+    use_regional_compilation: Annotated[bool, about("Compile layer by layer (mode: compile).")] = (
+        False
+    )
+    adjust_throughput: Annotated[
+        bool, about("The Trainer's own rate leaves out logging and saving.")
+    ] = False
+    profiling_warmup_steps: Annotated[Natural, about("Steps before the profiler records.")] = 0
+    profiling_steps: Annotated[
+        Natural, about("Steps that the profiler records into trainer/hpu_profile; they are slower.")
+    ] = 0
+    profiling_warmup_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
+    profiling_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
+    profiling_record_shapes: Annotated[bool, about("Record the shapes of tensors.")] = True
+    profiling_with_stack: Annotated[bool, about("Record lines of source code.")] = False
 
 
 class Settings(Strict, kw_only=True):
@@ -279,50 +251,3 @@ class Settings(Strict, kw_only=True):
     train: TrainSettings = TrainSettings()
     inference: InferenceSettings = InferenceSettings()
     hpu: HpuSettings = HpuSettings()
-
-
-class RunSpec(Strict, kw_only=True):
-    """The identity of a run: it is done again when, and only when, this, its data or the source
-    digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
-
-    schema: int = SPEC_SCHEMA
-    task: Task = "training"
-    study: Name
-    device: Name
-    kind: Kind
-    count: Annotated[Count, Meta(description="Devices, and so ranks: the world size.")]
-    nodes: Annotated[Count, Meta(description="Hosts that share these devices evenly.")] = 1
-    launcher: Launcher
-    software: Software = Software()
-    cell: str
-    levels: dict[str, Level]
-    repeat: Count
-    seed: Natural
-    dataset: Name
-    settings: Settings
-    protocol: Protocol
-
-
-# How long a job may take.
-# It travels by an environment variable: it is no part of a run, so that a longer one trains
-# nothing anew that has ended.
-
-
-def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
-    """Minutes that a job of this run may take; untold, what a study has by default."""
-    told = json.loads(environment.get(variables.TIMEOUTS) or "{}")
-    return float(told.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
-
-
-# Settings of the loader that do not go together.
-
-
-def loader_faults(loader: LoaderSettings) -> Iterator[str]:
-    """What cannot be, each with what is allowed."""
-    processes = loader.workers and loader.decode != "device"
-    if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
-        # Threads that the rank computes with do not live on in a fork, which waits for them.
-        yield (
-            f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a worker that "
-            "is forked; use loader.start_method: forkserver or spawn"
-        )

@@ -1,111 +1,105 @@
 """config/config.yaml: which studies, on which devices, with which data."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Count, Name, Natural, Share, Strict
+from feedrate.config.devices import DETECTED, Device
+from feedrate.config.errors import Findings, Origin, numbered
+from feedrate.config.settings import model_sizes
+from feedrate.config.values import Count, Name, Natural, Share, Strict, about
 
-# Where the examples of Winoground come from: pairs of images and of captions, the same words in
-# another order.
+Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
+Revision = Annotated[
+    str, Meta(description="Commit, tag or branch; only a commit is reproducible.", min_length=1)
+]
+BadShare = Annotated[Share, about("Share of bad image files above which a run stops.")]
 
 
 class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=True):
-    """A stand-in: drawn pairs of cartoons whose figures have changed places."""
+    """A stand-in for Winoground: pairs of drawn cartoons whose figures have changed places."""
 
-    seed: Annotated[Natural, Meta(description="All drawings follow from it.")] = 20
-    examples: Annotated[Count, Meta(description="Pairs of drawings.")] = 100
+    seed: Annotated[Natural, about("Determines all drawings.")] = 20
+    examples: Annotated[Count, about("Pairs of drawings.")] = 100
 
 
 class LocalExamples(Strict, tag_field="source", tag="folder", kw_only=True):
-    """A copy on this machine, of the hub's columns."""
+    """A copy of Winoground on this machine, with the columns of the hub's."""
 
     path: Annotated[
         str,
         Meta(
             description="Folder with *.parquet or *.jsonl files, or one such file; images that a "
-            "table names lie beside it, or in images/ there.",
+            "table names are in the same folder, or in images/ there.",
             min_length=1,
         ),
     ]
 
 
 class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):
-    """The hub's, at one revision; its owner must grant access."""
+    """Winoground on the hub, at one revision; its owner must grant access."""
 
-    name: Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
-    revision: Annotated[
-        str, Meta(description="Commit, tag or branch; a commit is reproducible.", min_length=1)
-    ]
+    name: Repository
+    revision: Revision
 
 
 Examples = GeneratedExamples | LocalExamples | HubExamples
 
 
 class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
-    """Drawn cartoons, made on this machine; the same bytes for the same settings."""
+    """Cartoons drawn on this machine; the same bytes for the same settings."""
 
     seed: Natural = 20
-    train: Annotated[Count, Meta(description="Rows in the training split.")] = 480
-    validation: Annotated[Count, Meta(description="Rows in the validation split.")] = 120
-    test: Annotated[Count, Meta(description="Rows in the test split.")] = 120
-    grey_share: Annotated[Share, Meta(description="Share of one-channel JPEG files.")] = 0.6
-    max_bad_share: Annotated[
-        Share, Meta(description="Share of bad image files from which a run stops.")
-    ] = 0.05
+    train: Annotated[Count, about("Rows in the training split.")] = 480
+    validation: Annotated[Count, about("Rows in the validation split.")] = 120
+    test: Annotated[Count, about("Rows in the test split.")] = 120
+    grey_share: Annotated[Share, about("Share of one-channel JPEG files.")] = 0.6
+    max_bad_share: BadShare = 0.05
 
 
 class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
-    """Images and captions of your own."""
+    """Your own images and captions."""
 
     path: Annotated[str, Meta(description="Folder with the images and the tables.", min_length=1)]
-    tables: Annotated[
-        str, Meta(description="Glob of CSV, TSV, JSONL or Parquet files under `path`.")
-    ] = "*.csv"
+    tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files under `path`.")] = (
+        "*.csv"
+    )
     image: Annotated[
-        str,
-        Meta(description="Path of a row's image under `path`; {column} stands for its value."),
+        str, about("Path of a row's image under `path`; {column} stands for its value.")
     ] = "{image}"
     columns: Annotated[
         dict[str, str],
-        Meta(description="Our column to yours: caption (needed), contest_number, rank, score, …"),
+        about("Our column to yours: caption (required), contest_number, rank, score, …"),
     ] = msgspec.field(default_factory=lambda: {"caption": "caption"})
     split: Annotated[
-        str | None, Meta(description="Column that names train, validation or test; null: shares.")
+        str | None, about("Column that names train, validation or test; null: by the shares.")
     ] = None
     validation_share: Share = 0.1
     test_share: Share = 0.1
-    seed: Annotated[Natural, Meta(description="Seed of the split by contest or image.")] = 20
-    limit_per_image: Annotated[
-        Count | None, Meta(description="Take at most so many captions of an image.")
-    ] = None
-    max_bad_share: Annotated[
-        Share, Meta(description="Share of bad image files from which a run stops.")
-    ] = 0.05
+    seed: Annotated[Natural, about("Seed of the split by contest or image.")] = 20
+    limit_per_image: Annotated[Count | None, about("Most captions of an image; null: all.")] = None
+    max_bad_share: BadShare = 0.05
 
 
 class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
     """A dataset of the hub, at one revision."""
 
-    name: Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
+    name: Repository
     config: str | None = None
-    revision: Annotated[
-        str, Meta(description="Commit, tag or branch; a commit is reproducible.", min_length=1)
-    ]
-    columns: Annotated[dict[str, str], Meta(description="Our column to theirs.")] = msgspec.field(
+    revision: Revision
+    columns: Annotated[dict[str, str], about("Our column to theirs.")] = msgspec.field(
         default_factory=lambda: {"caption": "image_description"}
     )
-    max_bad_share: Annotated[
-        Share, Meta(description="Share of bad image files from which a run stops.")
-    ] = 0.05
+    max_bad_share: BadShare = 0.05
 
 
 Dataset = Generated | Folder | Hub
 
 
 class WorkflowConfig(Strict, kw_only=True):
-    """The whole of config/config.yaml."""
+    """All keys of config/config.yaml."""
 
     studies: Annotated[list[Name], Meta(description="Files in config/studies.", min_length=1)]
     devices: Annotated[
@@ -115,33 +109,56 @@ class WorkflowConfig(Strict, kw_only=True):
             min_length=1,
         ),
     ]
-    dataset: Annotated[Name, Meta(description="Which of `datasets` the jobs train on.")]
-    datasets: Annotated[dict[Name, Dataset], Meta(description="Datasets by name.")]
+    dataset: Annotated[Name, about("The one of `datasets` that jobs train on.")]
+    datasets: Annotated[dict[Name, Dataset], about("Datasets by name.")]
     winoground: Annotated[
         Name | None,
-        Meta(description="Which of `winoground_sets` kept models are scored on; null: none."),
+        about("The one of `winoground_sets` that kept models are scored on; null: none."),
     ] = None
-    winoground_sets: Annotated[
-        dict[Name, Examples], Meta(description="Copies of Winoground by name.")
-    ] = msgspec.field(default_factory=dict)
-    checkpoint: Annotated[
-        str | None, Meta(description="Checkpoint for all studies; null: as each study says.")
-    ] = None
+    winoground_sets: Annotated[dict[Name, Examples], about("Copies of Winoground by name.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    checkpoint: Annotated[str | None, about("For all studies; null: as each study says.")] = None
     checkpoint_revision: str | None = None
     checkpoint_model: Annotated[
         Name | None,
-        Meta(
-            description="The model that it is of; studies of others do not take it. null: all do."
-        ),
+        about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
-    repeats: Annotated[
-        Count | None, Meta(description="Repeats for all studies; null: as each study says.")
-    ] = None
-    push_to_hub: Annotated[
-        str | None,
-        Meta(description="Hub repository for cells' models and cards; the token is HF_TOKEN."),
-    ] = None
+    repeats: Annotated[Count | None, about("For all studies; null: as each study says.")] = None
+    push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
-        Meta(description="What runs beside Snakemake itself rather than as a job of Slurm."),
+        about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
     ] = msgspec.field(default_factory=lambda: ["short"])
+
+
+def check_config(
+    origin: Origin, config: WorkflowConfig, devices: Mapping[str, Device], studies: Iterable[str]
+) -> list[str]:
+    """config.yaml against the device registry and the names of all studies."""
+    found = Findings(origin)
+    studies = list(studies)
+    for key, name in numbered("studies[{}]", config.studies):
+        found.known(key, name, studies, "files in config/studies")
+    for key, name in numbered("devices[{}]", config.devices):
+        if name != DETECTED:
+            found.known(key, name, devices, "entries of config/devices.yaml")
+    found.unique(numbered("studies[{}]", config.studies))
+    found.unique(numbered("devices[{}]", config.devices))
+    found.known("dataset", config.dataset, config.datasets, "entries of datasets")
+    for name, dataset in config.datasets.items():
+        if isinstance(dataset, Folder):
+            key = f"datasets.{name}"
+            if "caption" not in dataset.columns:
+                found.say(f"{key}.columns.caption", "missing, but required")
+            if dataset.validation_share + dataset.test_share >= 1:
+                rest = "its sum with test_share must be below 1, or nothing is left to train on"
+                found.say(f"{key}.validation_share", rest)
+    if config.winoground is not None:
+        sets = config.winoground_sets
+        found.known("winoground", config.winoground, sets, "entries of winoground_sets")
+    if config.checkpoint_revision is not None and config.checkpoint is None:
+        found.say("checkpoint_revision", "it is given, but checkpoint is not")
+    if config.checkpoint_model is not None:
+        found.known("checkpoint_model", config.checkpoint_model, model_sizes(), "models")
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.cartoon.pairs import invent_pair

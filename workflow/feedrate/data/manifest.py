@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core.files import atomic_path, digest_text
 from feedrate.data.manifest import SPLITS, DataError, SplitCount
 

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Strict
 from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.values import Strict
 from feedrate.core.files import digest_file, digest_value
 from feedrate.data.manifest import MANIFEST, DataError, check_file
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import DataError
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from feedrate.config.devices import is_called
-from feedrate.config.settings import Kind, RunSpec, Settings
+from feedrate.config.settings import Settings
+from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import plugins, variables
 from feedrate.core.errors import ExpectedError
 

@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import plugins
 from feedrate.devices.base import KINDS, LAUNCHERS, adapter_class
 from feedrate.devices.host import cores_granted

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from feedrate.config.settings import Kind
+from feedrate.config.spec import Kind
 from feedrate.devices import host
 from feedrate.devices.base import adapter_class
 from feedrate.devices.host import cores_granted, kernel_number, kernel_text, parse_list

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from feedrate.config.settings import RunSpec, Software
+from feedrate.config.spec import RunSpec, Software
 from feedrate.core import plugins, variables
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import KINDS, LAUNCHERS, DeviceError

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Plan
-from feedrate.config.settings import ModelSettings, RunSpec
+from feedrate.config.settings import ModelSettings
+from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_value
 from feedrate.data.manifest import PATTERNS

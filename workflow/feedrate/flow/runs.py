@@ -11,7 +11,7 @@ import msgspec
 
 from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file
 from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned

@@ -13,7 +13,7 @@ import msgspec
 
 from feedrate.config.devices import Device
 from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text

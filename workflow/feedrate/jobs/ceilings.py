@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from feedrate.config.settings import RunSpec, TrainSettings
+from feedrate.config.settings import TrainSettings
+from feedrate.config.spec import RunSpec
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events

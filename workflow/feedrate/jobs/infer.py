@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from transformers import set_seed
 
-from feedrate.config.inference import inference_faults
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec, inference_faults
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import Placement

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import torch
 
-from feedrate.config.load import ConfigError
-from feedrate.config.settings import RunSpec
+from feedrate.config.errors import ConfigError
+from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import MANIFEST, read_manifest
 from feedrate.data.store import store_folder

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import slurm
 from feedrate.core.errors import Masker
 from feedrate.core.files import digest_file, digest_value

@@ -18,7 +18,7 @@ from typing import IO
 
 import psutil
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.errors import Masker
 from feedrate.core.paths import LOG_NAME, events_name

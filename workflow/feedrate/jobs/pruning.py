@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.base import Level
-from feedrate.config.levels import Changes, adapt_keys
-from feedrate.config.plan import Project, cell_name, study_settings
-from feedrate.config.settings import RunSpec
+from feedrate.config.plan import LevelSettings, Project, study_settings
+from feedrate.config.spec import RunSpec
+from feedrate.config.study import adapt_keys
+from feedrate.config.values import Level, cell_name
 from feedrate.core import variables
 from feedrate.core.files import digest_value
 from feedrate.core.paths import OUTCOME_NAME
@@ -57,13 +57,13 @@ def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
 
 def _ladder(project: Project, name: str, device: str) -> Ladder:
     study, entry = project.studies[name], project.devices[device]
-    changes = Changes(study, adapt_keys(device, entry), project.config)
+    set_by = LevelSettings(study, adapt_keys(device, entry), project.config)
     common = study_settings(project, name, device)
     ladder: Ladder = {}
     for factor in study.ladder:
         levels = study.factors[factor].levels
         made: list[Parts] = [
-            msgspec.to_builtins(changes.settings(common, {factor: level})) for level in levels
+            msgspec.to_builtins(set_by.of(common, {factor: level})) for level in levels
         ]
         differ = {
             part: [key for key in values if any(one[part][key] != values[key] for one in made)]

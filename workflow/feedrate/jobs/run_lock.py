@@ -20,7 +20,7 @@ from typing import Self
 import msgspec
 import psutil
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core import slurm, variables
 from feedrate.core.files import canonical_json
 from feedrate.core.processes import is_alive

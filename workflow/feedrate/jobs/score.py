@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.load import ConfigError, convert_text
-from feedrate.config.settings import RunSpec, timeout_min
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
+from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
 from feedrate.core.errors import Masker, fail, tell
 from feedrate.core.files import write_json

@@ -17,7 +17,8 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging
 
-from feedrate.config.settings import LoaderSettings, ModelSettings, RunSpec
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.spec import RunSpec
 from feedrate.data.manifest import SAMPLES
 from feedrate.data.winoground import read_winoground
 from feedrate.devices.base import Adapter, adapter

@@ -12,7 +12,7 @@ import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.base import UnsupportedError, adapter_class
 from feedrate.models.layers import count_checkpointed
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import transformers
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
 from feedrate.devices.base import Adapter
 from feedrate.devices.host import memory_gib

@@ -9,7 +9,8 @@ import torch
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
-from feedrate.config.settings import RunSpec, TrainSettings
+from feedrate.config.settings import TrainSettings
+from feedrate.config.spec import RunSpec
 from feedrate.devices.base import (
     COMPILE_MODES,
     Adapter,

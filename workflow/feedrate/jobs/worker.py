@@ -14,8 +14,8 @@ import traceback
 from dataclasses import fields
 from pathlib import Path
 
-from feedrate.config.load import convert
-from feedrate.config.settings import RunSpec
+from feedrate.config.reading import convert
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import Masker
 from feedrate.core.paths import SPEC_NAME
 from feedrate.core.processes import die_with_supervisor

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from feedrate.config.settings import Kind, LoaderSettings
+from feedrate.config.settings import LoaderSettings
+from feedrate.config.spec import Kind
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.augment import NOTHING, Augmentation
 from feedrate.loading.dataset import PairDataset, collate

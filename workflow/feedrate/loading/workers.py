@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from feedrate.config.settings import LoaderSettings, loader_faults
+from feedrate.config.settings import LoaderSettings
+from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from feedrate.config.base import Strict
+from feedrate.config.values import Strict
 from feedrate.core import plugins
 from feedrate.logs.text import number
 

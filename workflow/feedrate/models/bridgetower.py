@@ -42,6 +42,9 @@ HEADS = {
 CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
 """What the contrastive head needs beyond BridgeTowerConfig's defaults (large-itm-mlm-itc)."""
 
+MODEL_SIZES = ("tiny", "base", "large")
+"""The names of `SIZES`, which planning reads without importing this module."""
+
 SIZES: dict[str, dict[str, Any]] = {
     # For CPUs: about 20 ms a sample and step on two cores at 128 tokens, 3.5 M parameters.
     "tiny": {

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from feedrate.config.settings import MODELS, LoaderSettings, ModelSettings
+from feedrate.config.settings import LoaderSettings, ModelSettings, model_sizes
 from feedrate.core.errors import ExpectedError
 from feedrate.data.manifest import CAPTION
 
-BUILDERS = {name: f"feedrate.models.{name}" for name in MODELS}
+BUILDERS = {name: f"feedrate.models.{name}" for name in model_sizes()}
 """Name in `model.name` to the module whose `build` makes it.
 
 Such a module has `SIZES` (by name) and `OFFERS`: for settings that not every model has, the values

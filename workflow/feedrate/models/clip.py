@@ -47,6 +47,9 @@ def _size(patch_px: int, text: tuple[int, int], image: tuple[int, int, int]) -> 
     }
 
 
+MODEL_SIZES = ("tiny", "B-32", "B-16", "L-14")
+"""The names of `SIZES`, which planning reads without importing this module."""
+
 SIZES: dict[str, dict[str, Any]] = {
     # For CPUs: 3.3 M parameters, 0.9 GFLOP a sample at 32 tokens.
     "tiny": {

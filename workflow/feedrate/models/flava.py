@@ -103,6 +103,9 @@ def _size(hidden: int, mlp: int, heads: int, unimodal: int, multimodal: int) -> 
 
 
 _TINY = _size(128, 512, 2, 4, 2)
+MODEL_SIZES = ("tiny", "350M", "900M", "1.8B", "2.7B", "4.8B", "10B")
+"""The names of `SIZES`, which planning reads without importing this module."""
+
 SIZES: dict[str, dict[str, Any]] = {
     # For CPUs: 4.3 M parameters and 2 GFLOP a sample, with a codebook as small.
     "tiny": {

@@ -43,6 +43,9 @@ def _size(hidden: int, layers: int, heads: int) -> dict[str, int]:
     }
 
 
+MODEL_SIZES = ("tiny", "base", "large", "huge")
+"""The names of `SIZES`, which planning reads without importing this module."""
+
 SIZES = {
     "tiny": _size(128, 4, 2),  # for CPUs: 1.1 M parameters, 1.3 GFLOP an image
     # The ViT paper's table 1.

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from feedrate.config.base import BETWEEN_LEVELS, Level, level_text
-from feedrate.config.published import parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.report import text
 from feedrate.report.cell_table import unsupported_by_cause
 from feedrate.report.lines import differing, ladder_lines, notable, recommended_cell

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from feedrate import __version__
-from feedrate.config.load import ConfigError
-from feedrate.config.settings import RunSpec
+from feedrate.config.errors import ConfigError
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import fail
 from feedrate.core.files import write_text
 from feedrate.report import text

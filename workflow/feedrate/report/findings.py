@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
-from feedrate.config.base import Level, level_text
+from feedrate.config.values import Level, level_text
 from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.answers import is_about_quality, ladder_factor, recommendation

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from feedrate.config.base import Level, level_text
 from feedrate.config.published import Published
+from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
 from feedrate.report.rows import CellOf, CellRow, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text

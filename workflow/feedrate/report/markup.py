@@ -5,7 +5,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from feedrate.config.base import Level, Name, Strict
-from feedrate.config.inference import Task
-from feedrate.config.load import convert, convert_text
 from feedrate.config.plan import Plan, Project
 from feedrate.config.published import BenchmarkScore, Published
-from feedrate.config.settings import RunSpec
+from feedrate.config.reading import convert, convert_text
+from feedrate.config.settings import Task
+from feedrate.config.spec import RunSpec
 from feedrate.config.study import Exclude, Factor, Figure, Source, Table
+from feedrate.config.values import Level, Name, Strict
 from feedrate.config.workflow import (
     GeneratedExamples,
     Hub,

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from feedrate.config.base import BETWEEN_LEVELS, Level
-from feedrate.config.load import ConfigError
-from feedrate.config.published import parse_levels
+from feedrate.config.errors import ConfigError
+from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
 from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from feedrate.config.base import Level, level_text
+from feedrate.config.values import Level, level_text
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.config.base import BETWEEN_LEVELS
-from feedrate.config.load import ConfigError, convert_text
-from feedrate.config.published import parse_levels
-from feedrate.config.settings import RunSpec
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.core.errors import LogError, fail
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from feedrate.config.plan import cell_name
+from feedrate.config.values import cell_name
 from feedrate.results.columns import CELLS, Column, with_factors
 from feedrate.results.settings import CollectSettings, CollectStudy
 from feedrate.results.statistics import median, median_interval, ratio_interval, spread

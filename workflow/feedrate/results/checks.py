@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from feedrate.config.base import Strict
 from feedrate.config.devices import is_called
-from feedrate.config.inference import Task
-from feedrate.config.settings import RunSpec
+from feedrate.config.settings import Task
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import Strict
 from feedrate.results.record import Check, Measurement
 from feedrate.results.settings import DeviceFacts
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.base import level_text
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
 from feedrate.config.study import Claim
+from feedrate.config.values import level_text
 from feedrate.core.errors import fail
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.expression import (

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.base import level_text
-from feedrate.config.load import ConfigError, convert, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert, convert_text
+from feedrate.config.values import level_text
 from feedrate.core.errors import fail
 from feedrate.core.files import atomic_path
 from feedrate.results.assemble import read_list

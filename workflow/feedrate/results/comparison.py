@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.base import BETWEEN_LEVELS
-from feedrate.config.published import parse_levels
 from feedrate.config.study import Thresholds
+from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.cells import STATUSES, cause_of, rates_of, status_of
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors

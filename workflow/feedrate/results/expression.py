@@ -13,9 +13,9 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, NoReturn
 
-from feedrate.config.base import Level, level_text
-from feedrate.config.load import ConfigError, parse_level
+from feedrate.config.errors import ConfigError
 from feedrate.config.study import Study
+from feedrate.config.values import Level, level_text, parse_level
 
 ANY = "*"
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from feedrate.config.base import level_text
-from feedrate.config.load import ConfigError, convert_text
-from feedrate.config.plan import cell_name
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
+from feedrate.config.values import cell_name, level_text
 from feedrate.core.errors import fail
 from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.fitting import Fit, Point, bound, fit, predict

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from feedrate.config.devices import Peak
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import RankEvents, Step, Window
 from feedrate.logs.text import fallback_reason

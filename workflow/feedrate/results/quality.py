@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Level, Name, Strict
-from feedrate.config.load import ConfigError, convert_text
+from feedrate.config.errors import ConfigError
+from feedrate.config.reading import convert_text
 from feedrate.config.study import Factor
+from feedrate.config.values import Level, Name, Strict
 from feedrate.core.errors import fail
 from feedrate.results.columns import QUALITY, Column, with_factors
 from feedrate.results.tables import level_kind, write_rows

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.base import Level, Strict
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import Level, Strict
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.base import Count, Level, Name, Positive, Strict, level_text
 from feedrate.config.devices import Device, Peak
 from feedrate.config.plan import Plan, Project, Unsupported, study_settings
 from feedrate.config.study import Claim, Factor, Thresholds
+from feedrate.config.values import Count, Level, Name, Positive, Strict, level_text
 
 WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""

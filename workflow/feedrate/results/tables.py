@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.base import Level, level_text
-from feedrate.config.load import ConfigError, parse_level
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
+from feedrate.config.values import Level, level_text, parse_level
 from feedrate.core.files import write_text
 from feedrate.results.columns import RUNS, Column, Kind, with_factors
 from feedrate.results.record import Measurement, Provenance, Record

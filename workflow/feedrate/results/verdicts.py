@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from feedrate.config.base import level_text
-from feedrate.config.plan import cell_name
 from feedrate.config.study import Thresholds
+from feedrate.config.values import cell_name, level_text
 from feedrate.results.settings import CollectStudy
 
 Name = Literal[

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Folder
 from feedrate.data.manifest import Fetched, LeftOut
 from feedrate.data.rows import (

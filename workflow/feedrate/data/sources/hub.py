@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Hub
 from feedrate.data.manifest import DataError, Fetched, LeftOut
 from feedrate.data.rows import OWN, SCHEMA, first_line, split_named

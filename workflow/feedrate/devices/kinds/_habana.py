@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.hpu import HpuSettings
-from feedrate.config.settings import Settings
+from feedrate.config.settings import HpuSettings, Settings
 from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, DeviceError
 

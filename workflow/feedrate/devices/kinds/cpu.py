@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedrate.config.settings import RunSpec, Settings
+from feedrate.config.settings import Settings
+from feedrate.config.spec import RunSpec
 from feedrate.devices.base import Adapter, Counter, Memory
 from feedrate.devices.host import GIB, kernel_text, memory_gib
 

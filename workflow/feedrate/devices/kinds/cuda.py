@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from feedrate.config.settings import RunSpec, Settings, TrainSettings
+from feedrate.config.settings import Settings, TrainSettings
+from feedrate.config.spec import RunSpec
 from feedrate.devices import host
 from feedrate.devices.base import (
     BF16_AUTOCAST,

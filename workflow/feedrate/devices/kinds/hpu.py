@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feedrate.config.settings import RunSpec, Settings
+from feedrate.config.settings import Settings
+from feedrate.config.spec import RunSpec
 from feedrate.core.files import write_text
 from feedrate.devices import host
 from feedrate.devices.base import (

@@ -5,7 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import Parts
 from feedrate.devices.placement import Cpu, read_topology
 

@@ -1,6 +1,6 @@
 """One process, started directly."""
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import Parts
 
 MAX_PROCESSES = 1

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.core import slurm
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launch import Parts

@@ -1,6 +1,6 @@
 """Several processes on one node, started by torchrun."""
 
-from feedrate.config.settings import RunSpec
+from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import Parts
 
 MAX_NODES = 1

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feedrate.config.base import Level, level_text
+from feedrate.config.values import Level, level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, ladder_lines

@@ -7,7 +7,7 @@ from itertools import compress
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.load import ConfigError
+from feedrate.config.errors import ConfigError
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, wide_row
 from feedrate.report.params import PageSettings

@@ -1,6 +1,6 @@
 """The largest batch that fits and the fastest batch, for every other setting of a study."""
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Line, Point, ladder_lines
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word

@@ -1,6 +1,6 @@
 """The published table, device by setting, with the measured numbers in the same columns."""
 
-from feedrate.config.base import Level
+from feedrate.config.values import Level
 from feedrate.report import text
 from feedrate.report.lines import level_key, missing_capabilities, published_rates
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from feedrate.config.base import level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
 from feedrate.report.params import PageSettings

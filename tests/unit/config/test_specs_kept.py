@@ -1,0 +1,30 @@
+"""The specs of the configuration as committed: their digests name every run that users have made.
+
+A change here makes finished runs train again. It may follow from a change in config/, never from
+one in the code; then put the new digests here and say so in the changelog.
+"""
+
+import msgspec
+
+from feedrate.config.plan import load_project, make_plan
+from feedrate.config.reading import read_yaml
+from feedrate.core.files import canonical_json, digest_text
+
+DEFAULT = (13, "cd0fff2af65104fdc951dfc6f5323464b6bc7ab260481582441b98e4442b7ca3")
+ALL_STUDIES = (1975, "8d0548d261d1758242b5715907368956541a3724a458678aec9ea94ec06627f4")
+DEVICES = ["cpu", "gaudi2", "h100"]
+
+
+def digests(root, **changes):
+    config = read_yaml(root / "config/config.yaml") | changes
+    specs = [msgspec.to_builtins(s) for s in make_plan(load_project(root, config)).runs.values()]
+    return len(specs), digest_text(canonical_json(specs))
+
+
+def test_the_default_plan_has_the_same_specs(root):
+    assert digests(root) == DEFAULT
+
+
+def test_all_studies_have_the_same_specs(root):
+    studies = sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+    assert digests(root, studies=studies, devices=DEVICES) == ALL_STUDIES

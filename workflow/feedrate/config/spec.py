@@ -1,0 +1,135 @@
+"""The spec of a run, which is its identity, and combinations of settings that do not work."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from feedrate.config.settings import LoaderSettings, Settings, Task
+from feedrate.config.values import Count, Level, Name, Natural, Positive, Strict, about
+from feedrate.core import plugins, variables
+
+SPEC_SCHEMA = 1
+"""Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
+
+if TYPE_CHECKING:
+    Kind = str
+    Launcher = str
+else:
+    Kind = Literal[plugins.names("feedrate.devices.kinds")]
+    Launcher = Literal[plugins.names("feedrate.devices.launchers")]
+
+TIMEOUT_MIN = 240.0
+"""Minutes that a job may take if its study sets no limit."""
+
+
+class Software(Strict, kw_only=True):
+    """The software of a device's training processes, on top of the environment of the job."""
+
+    python: Annotated[
+        str | None, about("Interpreter of the training processes; null: that of Snakemake.")
+    ] = None
+    modules: Annotated[list[str], about("Environment modules to load first (`module load`).")] = []
+    environment: Annotated[dict[str, str], about("Environment variables of the processes.")] = {}
+    container: Annotated[
+        str | None,
+        about("Apptainer image (a file or docker://…) in which the processes run."),
+    ] = None
+
+
+class Protocol(Strict, kw_only=True):
+    """How a run is measured."""
+
+    steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
+    warmup_steps: Annotated[
+        Count, about("Optimizer steps left out at the start, the first step among them.")
+    ]
+    ceiling_s: Annotated[Positive, about("Seconds for each of loader alone and model alone.")] = 2.0
+    evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
+    save_checkpoints: Annotated[
+        bool, about("Keep the final weights and a checkpoint to resume from.")
+    ] = False
+
+
+class StudyProtocol(Protocol, kw_only=True):
+    """How a study is measured, on all devices unless adapted. The keys added here are not part of
+    a run's identity: another repeat, or more time, leaves finished runs as they are."""
+
+    repeats: Annotated[Count, about("Runs of every cell, interleaved.")] = 3
+    seed: Annotated[Natural, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
+    timeout_min: Annotated[
+        Positive, about("A job that takes longer is stopped and recorded as failed.")
+    ] = TIMEOUT_MIN
+
+
+class RunSpec(Strict, kw_only=True):
+    """The identity of a run. A run is repeated if and only if its spec, its data or the source
+    digest of the measured code changes. Prices, peaks, labels and captions are not part of it."""
+
+    schema: int = SPEC_SCHEMA
+    task: Task = "training"
+    study: Name
+    device: Name
+    kind: Kind
+    count: Annotated[Count, about("Devices, and so ranks: the world size.")]
+    nodes: Annotated[Count, about("Hosts that share these devices evenly.")] = 1
+    launcher: Launcher
+    software: Software = Software()
+    cell: str
+    levels: dict[str, Level]
+    repeat: Count
+    seed: Natural
+    dataset: Name
+    settings: Settings
+    protocol: Protocol
+
+
+def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
+    """Minutes that a job of this run may take.
+
+    The driver passes them in an environment variable: a longer limit repeats no finished run.
+    """
+    limits = json.loads(environment.get(variables.TIMEOUTS) or "{}")
+    return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
+
+
+def loader_faults(loader: LoaderSettings) -> Iterator[str]:
+    """Loader settings that do not work together, each with what is allowed."""
+    processes = loader.workers and loader.decode != "device"
+    if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
+        # A fork has none of its parent's threads, and torch waits for those of its pool.
+        yield (
+            f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
+            "worker; use loader.start_method: forkserver or spawn"
+        )
+
+
+def inference_faults(spec: RunSpec) -> Iterator[str]:
+    """Settings that a run of the task `inference` does not support, each with what is allowed."""
+    settings, protocol = spec.settings, spec.protocol
+    loader, train = settings.loader, settings.train
+    required = {
+        "train.gradient_accumulation": (train.gradient_accumulation, 1),
+        "train.strategy": (train.strategy, "ddp"),
+        "train.cpu_offload": (train.cpu_offload, False),
+        "model.checkpointing": (settings.model.checkpointing, False),
+        "loader.workers": (loader.workers, 0),
+        "loader.random_crop": (loader.random_crop, 0),
+        "loader.random_flip": (loader.random_flip, False),
+        "loader.colour_jitter": (loader.colour_jitter, 0),
+        "protocol.evaluate": (protocol.evaluate, False),
+        "protocol.save_checkpoints": (protocol.save_checkpoints, False),
+    }
+    for key, (value, allowed) in required.items():
+        if value != allowed:
+            yield f"{key}: {value} is for training, and this is inference; leave it {allowed}"
+    if train.precision == "fp8":
+        yield "train.precision: fp8 is for training, and this is inference; use bf16"
+    decodes = ("reference", "host")
+    if settings.inference.preprocessing == "in" and loader.decode not in decodes:
+        yield (
+            f"loader.decode: {loader.decode} prepares pictures in advance, so "
+            f"inference.preprocessing: in cannot time it; use {' or '.join(decodes)}"
+        )
+    if loader.decode == "device":
+        yield "loader.decode: device is for training, and this is inference; use host or cache"
