@@ -20,8 +20,7 @@ from PIL import Image
 
 from feedrate.config.load import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
-from feedrate.data.cartoon.pairs import invent_pair
-from feedrate.data.fetch_winoground import fetch_winoground, main
+from feedrate.data.fetch_winoground import fetch_winoground, invent_pair, main
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import read_winoground
 

@@ -12,7 +12,7 @@ from feedrate.config.base import Count, Name, Natural, Share, Strict
 
 
 class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=True):
-    """A stand-in: drawn pairs of cartoons whose figures have changed places."""
+    """A stand-in: drawn pairs of cartoons that differ in who stands where."""
 
     seed: Annotated[Natural, Meta(description="All drawings follow from it.")] = 20
     examples: Annotated[Count, Meta(description="Pairs of drawings.")] = 100
