@@ -7,6 +7,7 @@ from feedrate.core.files import digest_file
 from feedrate.data.fetch import fetch
 from feedrate.data.manifest import read_index
 from feedrate.data.rows import SCHEMA, read_rows
+from feedrate.data.shapes import COLOURS, INKS, PAINTS
 
 SMALL = Generated(train=7, validation=3, test=2)
 
@@ -73,3 +74,12 @@ def test_the_same_settings_give_the_same_index_and_another_seed_another(fetched,
     assert not {f.sha256 for f in read_index(other).files} & {
         f.sha256 for f in read_index(fetched).files
     }
+
+
+@pytest.mark.parametrize(("share", "paints"), [(0.0, COLOURS), (1.0, INKS)])
+def test_the_paint_in_a_caption_does_not_tell_the_wrong_choices(tmp_path, share, paints):
+    out = tmp_path / "raw/index.json"
+    fetch("small", Generated(train=3, validation=1, test=1, grey_share=share), out)
+    for row in read_rows(out.parent / "rows.parquet"):
+        for choice in row["caption_choices"]:
+            assert next(paint for paint in PAINTS if f" {paint} " in choice) in paints

@@ -21,8 +21,7 @@ from PIL import Image
 from feedrate.cli import jobs
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
-from feedrate.data.cartoon.pairs import invent_pair
-from feedrate.data.fetch_winoground import fetch_winoground
+from feedrate.data.fetch_winoground import fetch_winoground, invent_pair
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import read_winoground
 

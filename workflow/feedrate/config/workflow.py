@@ -19,7 +19,7 @@ BadShare = Annotated[Share, about("Share of bad image files above which a run st
 
 
 class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=True):
-    """A stand-in for Winoground: pairs of drawn cartoons whose figures have changed places."""
+    """A stand-in: drawn pairs of cartoons that differ in who stands where."""
 
     seed: Annotated[Natural, about("Determines all drawings.")] = 20
     examples: Annotated[Count, about("Pairs of drawings.")] = 100
