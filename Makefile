@@ -9,8 +9,8 @@ TORCH := $(shell grep '^torch==' requirements/run.lock)
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run` and `make plan`:
-# make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='--quiet'
+# Choices for `make run`, `make plan` and `make tune`; ARGS goes to the command and to Snakemake:
+# make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
@@ -23,30 +23,34 @@ CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study
 # The index from which pip installs torch; empty: the default index. PyTorch's CPU index
 # (https://download.pytorch.org/whl/cpu) saves gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
+# What `make clean` deletes.
+MADE := results resources logs report.html .snakemake
 
 .PHONY: help setup run plan tune compare test check bench lock format clean
 
-help: ## Show this list
+help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(RUN_READY) ## Create the environment only
+setup: $(RUN_READY) ## Create the Python environment; the other targets do this when needed
 
-run: $(RUN_READY) ## Set up, run the studies of config/config.yaml, write report.html
+run: $(RUN_READY) ## Run the studies of config/config.yaml and write report.html (ARGS=-n: dry run)
 	@$(BIN)/python -m feedrate run $(CHOICES)
 
-plan: $(RUN_READY) ## Show what would run where, for how long and at what cost; nothing starts
+plan: $(RUN_READY) ## Show what would run where, for how long and at what cost, without starting it
 	@$(BIN)/python -m feedrate plan $(CHOICES)
 
-tune: $(RUN_READY) ## Recommend loader settings for this machine, with reasons and expected throughput
+tune: $(RUN_READY) ## Recommend loader settings for this machine, with the expected throughput
 	@$(BIN)/python -m feedrate tune $(CHOICES)
 
-compare: $(RUN_READY) ## Show what became slower or faster: make compare OLD=../before NEW=results
+compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
+	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \
+	[ARGS='--noise 0.05 --fail-slower 0.1 --out changes.csv']" >&2; exit 2; }
 	@$(BIN)/python -m feedrate compare $(OLD) $(NEW) $(ARGS)
 
-test: $(DEV_READY) $(GAUDI_READY) ## Run all tests
+test: $(DEV_READY) $(GAUDI_READY) ## Run all tests, or some: make test ARGS='-k name'
 	@$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
-check: $(DEV_READY) ## Check formatting, lint, types, schemas and Snakemake's own lint
+check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/snakefmt --check Snakefile workflow/rules
@@ -54,17 +58,19 @@ check: $(DEV_READY) ## Check formatting, lint, types, schemas and Snakemake's ow
 	@$(BIN)/mypy
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --lint
 
-bench: $(DEV_READY) ## Measure the project's own speed, as ratios: a table, and benchmarks/latest.json
+bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 format: $(DEV_READY) ## Format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/snakefmt Snakefile workflow/rules
 
-lock: ## Renew requirements/*.lock, environment.yml and envs/ from requirements/*.in
+lock: ## Update requirements/*.lock, environment.yml and envs/ from requirements/*.in
 	@$(PYTHON) requirements/lock.py
 
-clean: ## Remove results, data and report (the environment stays)
-	rm -rf results resources logs report.html .snakemake
+clean: ## Delete results, data, logs and report.html, after asking (YES=1: without asking)
+	@test -n "$(YES)" || { printf 'Delete $(MADE)? [y/N] '; read answer && test "$$answer" = y; } || \
+		{ echo "Nothing was deleted. To delete without a question: make clean YES=1" >&2; exit 1; }
+	rm -rf $(MADE)
 
 $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \

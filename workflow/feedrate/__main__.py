@@ -10,14 +10,14 @@ from importlib import import_module
 from pathlib import Path
 
 from feedrate.cli import jobs
-from feedrate.core.errors import fail
+from feedrate.core.errors import UsageError
 
 COMMANDS = {
-    "run": "run the studies of config.yaml, write report.html and print a summary",
-    "plan": "show what would run where, for how long and at what cost; start nothing",
-    "tune": "measure the loaders of this machine and recommend one",
-    "compare": "show which cells became slower or faster between two sets of results",
-    "cancel": "cancel this project's jobs that a killed run left on Slurm",
+    "run": "Run the studies of config.yaml, write report.html and print a summary.",
+    "plan": "Show what would run where, for how long and at what cost. Starts nothing.",
+    "tune": "Measure the loaders and the model on this machine and recommend a loader.",
+    "compare": "Show which cells became slower or faster between two sets of results.",
+    "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people; each is a module in cli/."""
 
@@ -36,26 +36,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         if words[:1] == [name]:
             import_module(f"feedrate.cli.{name}").add_options(command)
-    options, unknown = parser.parse_known_args(words)
-    passed_on = [word for word in unknown if word != "--"]
-    if wrong := _error(options, passed_on):
-        return fail("feedrate", wrong, 2)
-    code: int = import_module(f"feedrate.cli.{options.command}").run(options, passed_on)
-    return code
+    options, others = parser.parse_known_args(words)
+    return jobs.exit_code("feedrate", lambda: _run(options, others), vars(options))
 
 
-def _error(options: argparse.Namespace, passed_on: list[str]) -> str:
-    """Why the command cannot start; empty if it can."""
+def _run(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Run a command; one that starts Snakemake passes `others` to it."""
     if not Path("Snakefile").is_file():
-        return "run this in the project's root folder (there is no Snakefile here)"
-    for file in getattr(options, "configfile", ()):
-        if not Path(file).is_file():
-            return f"--configfile {file}: there is no such file"
-    if not passed_on:
-        return ""
-    from feedrate.cli.snakemake import wrong_option
-
-    return wrong_option(passed_on)
+        raise UsageError("run this in the project's root folder (there is no Snakefile here)")
+    run = import_module(f"feedrate.cli.{options.command}").run
+    if "profile" in options:
+        code: int = run(options, [word for word in others if word != "--"])
+        return code
+    if others:
+        raise UsageError(f"unknown: {' '.join(others)}")
+    return run(options) or 0
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ class LogHandler(LogHandlerBase):
     def _tell_of_cluster(self, text: str) -> None:
         """What Snakemake says of jobs in words alone."""
         if found := SUBMITTED.match(text):
-            self._progress.sent(int(found[1]), found[2])
+            self._progress.submitted(int(found[1]), found[2])
             self._display.show()
         elif (found := AGAIN.match(text)) and (job := self._failed.pop(int(found[1]), None)):
             self._display.message(f"{job.rule} {job.label}: trying again")

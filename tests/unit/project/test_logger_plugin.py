@@ -106,7 +106,7 @@ def test_a_failed_job_is_told_with_its_cause_and_that_it_is_tried_again(handler,
     made.emit(record("Trying to restart job 1.", logging.INFO))
     made.close()
     assert capsys.readouterr().err.splitlines() == [
-        "train_cpu w=0, repeat 1 failed: the job could not be sent to Slurm: no route",
+        "train_cpu w=0, repeat 1 failed: the job could not be submitted to Slurm: no route",
         "train_cpu w=0, repeat 1: trying again",
     ]
 

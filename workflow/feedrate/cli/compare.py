@@ -1,7 +1,6 @@
 """`python -m feedrate compare`: what became slower or faster between two sets of results."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -16,6 +15,7 @@ from rich.text import Text
 from feedrate.cli.console import output, titled, varying
 from feedrate.config.study import Thresholds
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.core.errors import UsageError, fail
 from feedrate.results.comparison import (
     COMPARED,
     EQUAL,
@@ -29,9 +29,6 @@ from feedrate.results.comparison import (
     percent,
 )
 from feedrate.results.differences import SOFTWARE, WORK, Moved
-
-EXIT_SLOWER = 1
-"""Exit code where --fail-slower found what it looks for."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,24 +47,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         type=_share,
         default=usual.noise_share,
-        help="medians that are no further apart do not differ; default: %(default)s",
+        help="medians no further apart than this share do not differ; default: %(default)s",
     )
     parser.add_argument(
         "--fail-slower",
         metavar="SHARE",
         type=_share,
-        help=f"exit code {EXIT_SLOWER} where a cell is slower by more than "
-        "that, beyond noise, or has "
-        "lost its rate, or where nothing could be compared",
+        help="exit with code 1 if a cell is slower by more than this share and beyond noise, or "
+        "lost its rate, or if nothing could be compared",
     )
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
 
 
-def run(options: argparse.Namespace, passed_on: list[str]) -> int:
-    """Print the comparison; the exit code."""
-    if passed_on:
-        return _fail(f"unknown: {' '.join(passed_on)}")
-    # heavy
+def run(options: argparse.Namespace) -> int:
+    """Print the comparison; return the exit code."""
     from feedrate.results import comparison
     from feedrate.results.tables import write_rows
 
@@ -76,17 +69,18 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
         before, after = map(comparison.read_results, (options.old, options.new))
         rows = comparison.compare(before, after, lines)
         if options.out:
-            _refuse_to_lose(options.out, [before.path, after.path])
+            if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
+                raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
             write_rows(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
-        return _fail(str(error))
+        raise UsageError(f"{error}") from None
     show(rows, before, after, comparison.moved_between(before, after), lines)
     if options.fail_slower is None:
         return 0
     if not any(row["change"] in comparison.COMPARED for row in rows):
-        return _fail("no cell has a rate before and after: nothing was compared", EXIT_SLOWER)
+        return fail("feedrate", "no cell has a rate before and after: nothing was compared")
     slowed = comparison.slowed(rows, options.fail_slower)
-    return _fail(_named(slowed, options.fail_slower), EXIT_SLOWER) if slowed else 0
+    return fail("feedrate", _named(slowed, options.fail_slower)) if slowed else 0
 
 
 def _share(text: str) -> float:
@@ -100,20 +94,9 @@ def _share(text: str) -> float:
     return value
 
 
-def _refuse_to_lose(out: Path, files: Sequence[Path]) -> None:
-    """Raise ValueError where `out` is one of the files that are compared."""
-    if out.resolve() in [file.resolve() for file in files]:
-        raise ValueError(f"--out {out}: not allowed; this file is being compared")
-
-
 def _named(rows: Sequence[dict[str, Any]], share: float) -> str:
     names = (f"{row['study']} {row['device']} {row['cell']}" for row in rows)
     return f"slower by more than {share:.4g}, or without a rate now: {'; '.join(names)}"
-
-
-def _fail(message: str, code: int = 2) -> int:
-    print(f"feedrate: {message}", file=sys.stderr)
-    return code
 
 
 # What changed between two sets of results, on the terminal.

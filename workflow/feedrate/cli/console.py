@@ -1,4 +1,4 @@
-"""Tables on stdout: one look for all of them."""
+"""Tables and phrases that several commands print."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,11 +8,11 @@ from rich.table import Table
 from feedrate.config.values import Level
 
 FILE_WIDTH = 1000
-"""Columns where the output is no terminal: as many as a table needs."""
+"""Columns of output to a file or a pipe, so that no line is broken."""
 
 
 def output() -> Console:
-    """Stdout, as wide as the terminal; in a file or a pipe no line is broken."""
+    """Stdout, as wide as the terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=FILE_WIDTH)
 
@@ -23,8 +23,13 @@ def titled(title: str) -> Table:
 
 
 def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
-    """The factors that tell the shown cells apart; all of them where there is one cell."""
+    """The factors whose levels differ between the cells; all factors if there is only one cell."""
     if len(cells) < 2:
         return list(cells[0]) if cells else []
     names = dict.fromkeys(name for cell in cells for name in cell)
     return [name for name in names if len({cell.get(name) for cell in cells}) > 1]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

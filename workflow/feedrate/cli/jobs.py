@@ -7,11 +7,11 @@ is called, so that the interpreter of a device's own software needs only what th
 import argparse
 import inspect
 import json
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from feedrate.core.errors import ExpectedError, explain_os_error, fail
@@ -33,18 +33,29 @@ STOPPED = 130
 
 
 def run(job: str, words: Sequence[str]) -> int:
-    """Run a job with the options in `words`; return its exit code.
-
-    An expected failure is printed as one sentence. Other exceptions are faults of the program and
-    keep their traceback.
-    """
+    """Run a job with the options in `words`; return its exit code."""
     program = f"feedrate {job}"
     options: dict[str, Any] = {}
-    try:
+
+    def work() -> int | None:
         module, _, name = JOBS[job].partition(":")
         function = getattr(import_module(f"feedrate.{module}"), name)
-        options = vars(parser(program, function).parse_args(words))
-        return function(**options) or 0
+        options.update(vars(parser(program, function).parse_args(words)))
+        code: int | None = function(**options)
+        return code
+
+    return exit_code(program, work, options)
+
+
+def exit_code(program: str, work: Callable[[], int | None], options: Mapping[str, Any]) -> int:
+    """Do the work of `program` and return its exit code.
+
+    An expected failure is printed as one sentence; one of the disk that names no file is reported
+    with the folder of the option `out`. Other exceptions are faults of the program and keep their
+    traceback.
+    """
+    try:
+        return work() or 0
     except ExpectedError as error:
         return fail(program, error, error.exit_code)
     except OSError as error:
@@ -78,7 +89,7 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
     settings: dict[str, Any] = {"required": parameter.default is parameter.empty}
     if not settings["required"]:
         settings["default"] = parameter.default
-    if get_origin(kind) in (Union, types.UnionType):
+    if get_origin(kind) in (Union, UnionType):
         kind = Union[tuple(one for one in get_args(kind) if one is not type(None))]  # noqa: UP007
     if get_origin(kind) is list:
         (kind,) = get_args(kind)

@@ -12,11 +12,9 @@ from rich.console import JustifyMethod
 from rich.table import Table
 
 from feedrate.cli.console import output, titled
-from feedrate.cli.snakemake import add_choices, config_arguments, run_snakemake
-from feedrate.config.errors import ConfigError
+from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
 from feedrate.config.plan import load_project, make_plan
 from feedrate.core import variables
-from feedrate.core.errors import fail
 from feedrate.devices import detect
 from feedrate.flow import dry_run
 from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, forecast
@@ -25,16 +23,16 @@ from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, f
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
-    parser.epilog = "Other options and targets go to Snakemake."
 
 
-def run(options: argparse.Namespace, passed_on: list[str]) -> int:
-    """Print the plan; the exit code."""
+def run(options: argparse.Namespace, others: list[str]) -> int:
+    """Print the plan; return the exit code."""
+    check_options(options, others)
     with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
         code = run_snakemake(
-            # `host` is the least that there is to be quiet of: a profile's own would hide the jobs.
+            # A profile's `quiet` could hide the jobs, so it is overridden.
             [
-                *("--profile", options.profile, *passed_on, "--dry-run"),
+                *("--profile", options.profile, *others, "--dry-run"),
                 *("--logger", "feedrate", "--quiet", "host", *config_arguments(options)),
             ],
             held_back=True,
@@ -43,12 +41,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
         if code:
             return code
         said = dry_run.read(Path(folder))
-    try:
-        project = load_project(Path(), said.configuration.config, detect.machine)
-    except ConfigError as error:  # a file was edited meanwhile
-        return fail("feedrate", error)
-    # heavy
-
+    project = load_project(Path(), said.configuration.config, detect.machine)
     show(forecast(project, make_plan(project), said))
     return 0
 

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from feedrate.cli.console import output, titled, varying
-from feedrate.cli.snakemake import STOPPED, add_choices, config_arguments, run_snakemake
+from feedrate.cli.jobs import STOPPED
+from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail, tell
@@ -24,32 +25,39 @@ LOCKED = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
+    """The options of this command. `-n` and `-q` are Snakemake's own, so that `-np` works."""
     add_choices(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="show what would run")
+    parser.add_argument("--quiet", action="store_true", help="print errors only (also -q)")
+    parser.add_argument(
+        "--dry-run", "--dryrun", action="store_true", help="show what would run (also -n)"
+    )
 
 
-def run(options: argparse.Namespace, passed_on: list[str]) -> int:
-    """Run the workflow and write its report; the exit code."""
+def run(options: argparse.Namespace, others: list[str]) -> int:
+    """Run the workflow and write its report; return the exit code."""
+    given = check_options(options, others)
+    levels = {level.name for level in given.quiet or ()}
+    quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
+    arguments = ["--profile", options.profile, *others]
+    if options.dry_run or given.dryrun:
+        # With `--quiet all` Snakemake would not even print how many jobs there are.
+        arguments += ["--dry-run", *(("--quiet", "host", "rules", "reason") if quiet else ())]
+        return run_snakemake([*arguments, *config_arguments(options)])
     if other := _other_driver(options.profile):
         return fail("feedrate", other, LOCKED)
-    if driver.clear_dead_lock() and not options.quiet:
+    if driver.clear_dead_lock() and not quiet:
         goes_on = "the run before this one was killed; going on from there"
         tell("feedrate", goes_on + _still_on_slurm())
-    code = run_snakemake(_workflow_arguments(options, passed_on), held_back=options.quiet)
+    arguments += [*(("--quiet", "all") if quiet else ()), *config_arguments(options)]
+    code = run_snakemake(arguments, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; the same command goes on from here", code)
-    if options.dry_run:
-        return code
     if not Path(paths.OVERVIEW).is_file():
         if code == 0:
             tell("feedrate", "nothing to report yet")
         return code
     report_code = _write_report(options)
-    if not options.quiet:
-        # heavy
-
+    if not quiet:
         show(REPORT if report_code == 0 else None)
     return code or report_code
 
@@ -74,15 +82,6 @@ def _still_on_slurm() -> str:
         f"; {len(jobs)} of its jobs are still on Slurm, and their results will be used (to end "
         "them instead: python -m feedrate cancel)"
     )
-
-
-def _workflow_arguments(options: argparse.Namespace, passed_on: list[str]) -> list[str]:
-    arguments = ["--profile", options.profile, *passed_on]
-    if options.quiet:
-        arguments += ["--quiet", "all"]
-    if options.dry_run:
-        arguments += ["--dry-run"]
-    return arguments + config_arguments(options)
 
 
 def _write_report(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Snakemake as a child of a command: one way to start it, to stop it, and to show what it says."""
+"""Snakemake as a child process: its options, how it is started, stopped and shown."""
 
 import argparse
 import contextlib
@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from feedrate.cli.jobs import STOPPED
+from feedrate.core.errors import UsageError
 from feedrate.core.processes import die_with_parent
-
-STOPPED = 130
-"""Exit code after Ctrl-C."""
 
 
 def run_snakemake(
@@ -21,11 +21,11 @@ def run_snakemake(
     held_back: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run Snakemake in this interpreter's environment, in a process group of its own.
+    """Run Snakemake with this interpreter, in its own process group; return the exit code.
 
-    So Ctrl-C, or a signal to this process alone, reaches Snakemake and all its jobs in one way; and
-    a killed command takes Snakemake with it. `held_back`: what Snakemake prints is shown after its
-    end, and only where it fails. `environment` is set beside what this process has.
+    Ctrl-C, or a signal to this process, interrupts Snakemake and all its jobs. If this process is
+    killed, Snakemake ends too. With `held_back`, Snakemake's messages are shown only after it has
+    failed. `environment` is added to this process's variables.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "snakemake", *arguments],
@@ -53,49 +53,28 @@ def run_snakemake(
     if stopped:
         return STOPPED
     if errors and process.returncode:
-        print(_news(errors), file=sys.stderr)
+        lines = errors.splitlines()
+        news = [line for line in lines if not line.startswith("Using profile")]
+        print("\n".join(news), file=sys.stderr)
     return process.returncode
 
 
-def wrong_option(arguments: Sequence[str]) -> str:
-    """What Snakemake would not take of `arguments`, before it starts; empty where it takes all."""
-    if not arguments:
-        return ""
-    from snakemake.cli import parse_args  # heavy, and seldom needed
-
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            parse_args(list(arguments))
-    except SystemExit:
-        return said.getvalue().rpartition(": error: ")[2].strip()
-    return ""
-
-
-def _news(errors: str) -> str:
-    """What Snakemake says, without the line that every call begins with."""
-    return "\n".join(line for line in errors.splitlines() if not line.startswith("Using profile"))
-
-
-# Options that several commands share, and Snakemake's arguments that they stand for.
-
-
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Which profile, and what of the configuration to lay over config.yaml."""
+    """Add the options that select a profile and override keys of config.yaml."""
     parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
     parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
     parser.add_argument(
         "--device",
         action="append",
-        help="an entry of devices.yaml, or `detected` for what this machine has; repeatable",
+        help="an entry of devices.yaml, or `detected` for the devices of this machine; repeatable",
     )
-    parser.add_argument("--dataset", help="one of `datasets` in config.yaml")
+    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
     parser.add_argument(
         "--configfile",
         nargs="+",
         default=[],
         metavar="FILE",
-        help="YAML that overrides keys of config.yaml",
+        help="YAML file that overrides keys of config.yaml",
     )
     parser.add_argument(
         "--config",
@@ -104,12 +83,14 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="keys of config.yaml, as Snakemake takes them; repeatable",
+        help="keys of config.yaml in Snakemake's syntax; repeatable",
     )
+    parser.epilog = "Snakemake gets all other options (for example --retries 2), and targets."
 
 
 def config_arguments(options: argparse.Namespace) -> list[str]:
-    """The choices as arguments of Snakemake; they come last, as --config takes all that follows."""
+    """Snakemake's arguments for the configuration that was selected. They must come last, because
+    --config takes all words that follow."""
     values = [
         f"{key}=[{','.join(names)}]"
         for key, names in (("studies", options.study), ("devices", options.device))
@@ -119,3 +100,24 @@ def config_arguments(options: argparse.Namespace) -> list[str]:
         values.append(f"dataset={options.dataset}")
     arguments = {"--configfile": options.configfile, "--config": [*values, *options.config]}
     return [word for flag, words in arguments.items() if words for word in (flag, *words)]
+
+
+def check_options(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
+    """What Snakemake reads in `others`, the words that it gets.
+
+    Raises UsageError for an option that it does not have, and for a missing --configfile.
+    """
+    for file in options.configfile:
+        if not Path(file).is_file():
+            raise UsageError(f"--configfile {file}: there is no such file")
+    if not others:
+        return argparse.Namespace(dryrun=False, quiet=None)
+    from snakemake.cli import parse_args  # slow
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            found: argparse.Namespace = parse_args(list(others))[1]
+    except SystemExit:
+        raise UsageError(said.getvalue().rpartition(": error: ")[2].strip()) from None
+    return found

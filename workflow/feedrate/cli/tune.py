@@ -22,7 +22,7 @@ import msgspec
 
 from feedrate.cli import advice
 from feedrate.cli.advice import Choice, Model, Run, choose
-from feedrate.cli.snakemake import add_choices, config_arguments, run_snakemake
+from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths, variables
 from feedrate.core.errors import ExpectedError, tell
@@ -221,13 +221,13 @@ def gather(files: Sequence[Path]) -> Drained:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
-    parser.epilog = "Other options go to Snakemake."
 
 
-def run(options: argparse.Namespace, passed_on: list[str]) -> int:
-    """Measure anew and print the advice of this call; the exit code."""
+def run(options: argparse.Namespace, others: list[str]) -> int:
+    """Measure again and print the new advice; return the exit code."""
+    check_options(options, others)
     started_s = time.time()
-    arguments = ["--profile", options.profile, "tune", *passed_on, *config_arguments(options)]
+    arguments = ["--profile", options.profile, "tune", *others, *config_arguments(options)]
     code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
     there = sorted(Path().glob(paths.ADVICE.format(device="*")))
     new = [advice for advice in there if advice.stat().st_mtime >= started_s]

@@ -25,6 +25,12 @@ class ExpectedError(Exception):
     exit_code = 1
 
 
+class UsageError(ExpectedError):
+    """The command line cannot be carried out."""
+
+    exit_code = 2
+
+
 class LogError(ExpectedError):
     """A raw log lacks required content; the message names the file and the line."""
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from feedrate.core.errors import ExpectedError
+
 JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
 """`slurm-jobname-prefix` of the profiles: by it the suite's jobs are known."""
@@ -38,8 +40,8 @@ _AT_ONCE = 500
 """Numbers in one command line."""
 
 
-class SlurmError(Exception):
-    """Slurm refused what was asked of it; the message is its own."""
+class SlurmError(ExpectedError):
+    """Slurm refused a request; the message is its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""Runs whose jobs were lost in every try: recorded as failed, so that the report can be written.
+"""Failed jobs: why each failed, and a report in spite of runs that failed in every attempt.
 
-A job that Slurm kills, or that dies with its node, leaves no outcome, and what depends on it cannot
-be made. When all else is done, a second Snakemake, on this host alone, records such runs as failed
-and makes the rest. The next call of the workflow tries them again.
+A job that Slurm kills, or whose node dies, leaves no outcome, so nothing that depends on it can be
+made. After all other jobs, a second Snakemake on this host records such runs as failed and makes
+the rest of the results. The next call of the workflow runs them again.
 """
 
 import contextlib
@@ -23,22 +23,20 @@ from feedrate.core.files import write_json
 from feedrate.core.processes import die_with_parent
 from feedrate.core.slurm import KILLED_FOR_MEMORY, OUT_OF_MEMORY, end_of_file
 
-# Why a job failed, in one sentence, from Snakemake's record of it and what the job itself said.
-
 MEANINGS = {
     "BOOT_FAIL": "its node did not start",
-    "CANCELLED": "cancelled, or another job took its place",
+    "CANCELLED": "it was cancelled or preempted",
     "DEADLINE": "its deadline passed",
     "NODE_FAIL": "its node was lost",
-    OUT_OF_MEMORY: "it used more of the node's memory than it asked for",
-    "TIMEOUT": "its time limit was reached",
+    OUT_OF_MEMORY: "it used more host memory than it requested",
+    "TIMEOUT": "it reached its time limit",
 }
-"""Slurm's states in words (squeue(1), JOB STATE CODES); FAILED says nothing by itself."""
+"""Slurm's job states (squeue(1), JOB STATE CODES) in words. FAILED explains nothing."""
 
-UNKNOWN = "its process ended without a result, as one does that is killed"
+UNKNOWN = "its process ended without a result; probably it was killed"
 
 ALIKE = 3
-"""So many failures of a rule for the same cause are told one by one."""
+"""After so many failures of a rule for the same cause, further ones are only counted."""
 
 _ENDED = re.compile(r"SLURM-job '([^']+)' failed.*?SLURM status is: '(\w+)'", re.S)
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(.*?)'\.\s*\n", re.S)
@@ -46,20 +44,20 @@ _NOT_SENT = re.compile(r"Job submission failed with exception: (.+)")
 
 
 class Failures:
-    """Tells of failed jobs in a line each, and not a hundred times the same."""
+    """Messages about failed jobs: one line each, and equal ones counted."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], str] = {}
 
     def line(self, record: Mapping[str, Any], label: str) -> str:
-        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty where enough were told.
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted.
 
-        A job on this host has said by itself why it failed.
+        A job on this host has already printed why it failed.
         """
         rule = str(record.get("rule_name"))
         why = f": {cause(record)}" if record.get("rule_msg") else ""
-        key = rule, re.sub(r"\d+", "", why)  # alike but for the jobs' numbers
+        key = rule, re.sub(r"\d+", "", why)  # equal except for job numbers
         self._counts[key] += 1
         self._first.setdefault(key, why)
         if self._counts[key] > ALIKE:
@@ -68,7 +66,7 @@ class Failures:
         return f"{rule} {label}".rstrip() + f" failed{why}{f' ({logs})' if logs else ''}"
 
     def rest(self) -> list[str]:
-        """What was not told one by one."""
+        """One line for each cause of which some failures were only counted."""
         return [
             f"{rule} failed {count} times{self._first[rule, key]}"
             for (rule, key), count in self._counts.items()
@@ -77,19 +75,19 @@ class Failures:
 
 
 def is_refused(record: Mapping[str, Any]) -> bool:
-    """Whether Slurm took the job at all: a partition or resource that is not there."""
+    """Whether Slurm refused the job, for example for an unknown partition."""
     message = str(record.get("rule_msg") or "")
     return bool(_REFUSED.search(message) or _NOT_SENT.search(message))
 
 
 def cause(record: Mapping[str, Any]) -> str:
-    """Why the job of a `job_error` record failed; no full stop at the end."""
+    """Why the job of a `job_error` record failed, without a full stop."""
     message = str(record.get("rule_msg") or "")
     if refused := _REFUSED.search(message):
         lines = [re.sub(r"^sbatch: (error: )?", "", ln) for ln in refused[1].splitlines()]
         return f"Slurm refused the job: {'; '.join(line.strip() for line in lines if line.strip())}"
     if failed := _NOT_SENT.search(message):
-        return f"the job could not be sent to Slurm: {failed[1]}"
+        return f"the job could not be submitted to Slurm: {failed[1]}"
     text = _ends(record.get("log") or ())
     said = own_words(text)
     ended = _ENDED.search(message)
@@ -104,13 +102,13 @@ def cause(record: Mapping[str, Any]) -> str:
 
 
 def own_words(text: str) -> str:
-    """The last sentence with which a program of ours ended, from a job's logs."""
+    """The last sentence that one of feedrate's programs printed to a job's logs."""
     sentences = SENTENCE.findall(text)
     return str(sentences[-1]).strip().rstrip(":") if sentences else ""
 
 
 def _ends(logs: Iterable[str]) -> str:
-    """The last lines of those logs that are there, the first log's at the end."""
+    """The last lines of the logs that exist, the first log's last."""
     found = []
     for log in logs:
         with contextlib.suppress(OSError):
@@ -121,11 +119,11 @@ def _ends(logs: Iterable[str]) -> str:
 FOLDER = Path(".snakemake/feedrate")
 ANY_OUTCOME = paths.OUTCOME.format(study="*", device="*", cell="*", repeat="*")
 CORES = 2
-"""For parsing, tables and figures; this may be a login node, which others use too."""
+"""For parsing, tables and figures. This host may be a shared login node."""
 
 
 class Causes(logging.Handler):
-    """Notes why jobs fail, by their output; a later try replaces an earlier one."""
+    """Records why jobs fail, by their output; a later attempt replaces an earlier one."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -133,11 +131,11 @@ class Causes(logging.Handler):
         self.refused: set[str] = set()
 
     def listen(self) -> None:
-        """Listen to Snakemake's log from now on."""
+        """Receive Snakemake's log records from now on."""
         snakemake_log().addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take in one record of Snakemake's."""
+        """Take in one log record."""
         if str(getattr(record, "event", "")) != "job_error":
             return
         for output in record.__dict__.get("output") or ():
@@ -147,29 +145,30 @@ class Causes(logging.Handler):
 
 
 def snakemake_log() -> logging.Logger:
-    """The log that all of Snakemake's records go through."""
+    """The logger that receives all of Snakemake's records."""
     from snakemake.logging import logger
 
     return logger
 
 
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """Called by the driver when jobs have failed: if only training jobs have, in all their tries,
-    and all else is done that could be, record them and make what is left."""
+    """Record failed runs and make the rest of the results, if only runs and scorings failed.
+
+    The driver calls this after jobs have failed in all their attempts.
+    """
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return
     if lost <= causes.refused and not any(Path().glob(ANY_OUTCOME)):
-        return  # a wrong partition, say: there is nothing to report
+        return  # for example a wrong partition: there is nothing to report
     found = {path: causes.of.get(path, UNKNOWN) for path in lost}
     write_json(FOLDER / "lost.json", found)
     write_json(FOLDER / "lost.config.json", json.loads(json.dumps(config)))
     logger = snakemake_log()
-    what = "1 run was" if len(lost) == 1 else f"{len(lost)} runs were"
-    them = "it" if len(lost) == 1 else "them"
+    runs, them = ("1 run", "it") if len(lost) == 1 else (f"{len(lost)} runs", "them")
     logger.warning(
-        f"{what} lost in every try; recording {them} as failed, and making the rest of the results "
-        "on this host"
+        f"{runs} failed in every attempt; recording {them} as failed and making the rest of the "
+        "results on this host"
     )
     done = subprocess.run(
         [sys.executable, "-m", "snakemake", *_arguments(workflow)],
@@ -182,13 +181,13 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
         check=False,
         preexec_fn=die_with_parent,
     )
-    if text := _worth_saying(done.stdout):
+    if text := _without_profile(done.stdout):
         logger.error(text)
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """What failed jobs of devices did not leave; none where anything else failed, or the workflow
-    was stopped before its end."""
+    """The missing outputs of failed runs and scorings; none if another job failed or the workflow
+    was stopped early."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = list(_single_jobs(scheduler.failed))
@@ -206,8 +205,8 @@ def _arguments(workflow: Any) -> list[str]:
     """Snakemake's arguments for the same targets and configuration, on this host."""
     dag, methods = workflow.dag_settings, workflow.deployment_settings.deployment_method
     lists = {
-        # What is done stays: a run that failed would be tried again for its next attempt's number.
-        # Only what follows from the lost runs is left to make, and is older than their outcomes.
+        # Finished runs must stay, although a failed one has a new `attempt` among its params. By
+        # time alone, only what depends on the lost runs is made again.
         "--rerun-triggers": ["mtime"],
         "--software-deployment-method": [method.item_to_choice() for method in methods],
         "--until": list(dag.until),
@@ -224,6 +223,6 @@ def _arguments(workflow: Any) -> list[str]:
     ]
 
 
-def _worth_saying(output: str) -> str:
+def _without_profile(output: str) -> str:
     lines = [line for line in output.splitlines() if not line.startswith("Using profile")]
     return "\n".join(lines).strip()

@@ -47,7 +47,7 @@ def test_each_rule_has_its_bar_and_each_training_its_line(progress, start):
     train, parse, first, second, clock = picture(progress)
     assert train.split() == ["train_cpu", "━" * 24, "1/4"]
     assert parse.split() == ["parse_logs", "━" * 24, "0/4"], "what is done needs no bar"
-    assert first == "cpu w=1, repeat 1: step 7, 16.0 samples/s a rank"
+    assert first == "cpu w=1, repeat 1: step 7, 16.0 samples/s per rank"
     assert second == "cpu w=2, repeat 1: starting"
     assert clock.startswith("0 s so far")
 
@@ -57,9 +57,9 @@ def test_jobs_in_a_queue_are_counted_and_have_no_line(progress, start):
     progress.update("run_info", {"stats": {"train_h100": 12, "train_gaudi2": 2}})
     for number in range(SHOWN + 2):
         start(number, "train_h100", step=number + 1, cell=f"w={number}", repeat=1)
-        progress.sent(number, str(700 + number))
+        progress.submitted(number, str(700 + number))
     start(90, "train_gaudi2", cell="w=0", repeat=1)
-    progress.sent(90, "790")
+    progress.submitted(90, "790")
     h100, gaudi2, *lines, _ = picture(progress)
     assert h100.split()[2:] == ["0/12", "10", "running,", "0", "submitted"]
     assert gaudi2.split()[2:] == ["0/2", "0", "running,", "1", "submitted"]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
 from feedrate.cli import plan, run
@@ -67,8 +68,58 @@ def test_each_command_is_listed(capsys):
     with pytest.raises(SystemExit):
         entry.main(["--help"])
     text = capsys.readouterr().out
-    for name in ("run", "plan", "cancel"):
-        assert name in text
+    assert [name for name in entry.COMMANDS if name not in text] == []
+
+
+@pytest.fixture
+def measured(root):
+    """A project with results and without a report."""
+    (root / "results").mkdir()
+    (root / "results/overview.html").write_text("")
+    return root
+
+
+def parsed(arguments):
+    """What Snakemake reads in its arguments, the profile left out."""
+    assert arguments[0] == "--profile"
+    return parse_args(arguments[2:])[1]
+
+
+@pytest.mark.parametrize(
+    "spelling", ["-n", "--dry-run", "--dryrun", "-np", "-pn", "-n --quiet", "-nq", "--dryrun -q"]
+)
+def test_a_dry_run_in_any_of_snakemakes_spellings_starts_nothing(measured, snakemake, spelling):
+    assert entry.main(["run", *spelling.split(), "--config", "repeats=1"]) == 0
+    ((arguments, options),) = snakemake  # no report either
+    assert parsed(arguments).dryrun
+    assert not options.get("held_back"), "what would run is shown"
+    assert not (measured / "report.html").exists()
+
+
+def test_a_quiet_dry_run_still_counts_the_jobs(root, snakemake):
+    for quiet in ("--quiet", "-q"):
+        assert entry.main(["run", "-n", quiet]) == 0
+        found = {one.name for one in parsed(snakemake.pop()[0]).quiet}
+        assert "RULES" in found
+        assert not found & {"ALL", "PROGRESS"}
+
+
+@pytest.mark.parametrize("quiet", ["--quiet", "-q", "-q all"])
+def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
+    assert entry.main(["run", "all", *quiet.split()]) == 0
+    ((arguments, options),) = snakemake
+    found = parsed(arguments)
+    assert {one.name for one in found.quiet} == {"ALL"}
+    assert found.targets == ["all"]
+    assert options["held_back"]
+
+
+def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):
+    (root / ".snakemake/locks").mkdir(parents=True)
+    lock = root / ".snakemake/locks/0.input.lock"
+    lock.write_text("")
+    assert entry.main(["run", "-n"]) == 0
+    assert lock.exists()
 
 
 def test_choices_become_configuration_and_the_rest_goes_on(root, snakemake):
@@ -147,7 +198,7 @@ def test_cancel_says_why_it_could_not(root, capsys):
 def test_without_jobs_there_is_nothing_to_cancel(root, capsys):
     queue(root)
     assert entry.main(["cancel"]) == 0
-    assert capsys.readouterr().out == "No jobs of this project are on Slurm.\n"
+    assert capsys.readouterr().out == "This project has no jobs on Slurm.\n"
 
 
 def test_jobs_of_a_living_driver_are_cancelled_only_by_force(root, capsys):

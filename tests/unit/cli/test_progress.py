@@ -59,8 +59,7 @@ def test_one_job_is_no_plural_and_the_plan_speaks_for_itself():
 
 
 def test_durations_read_well():
-    assert [duration(s) for s in (None, 0.4, 59, 60, 3_605, 7_384)] == [
-        "?",
+    assert [duration(s) for s in (0.4, 59, 60, 3_605, 7_384)] == [
         "0 s",
         "59 s",
         "1:00",
@@ -77,11 +76,11 @@ def test_on_a_cluster_it_tells_of_the_queue_and_of_the_pace(monkeypatch):
     progress.update("run_info", record(stats={"train_h100": 4, "parse_logs": 4, "total": 8}))
     for job_id in (1, 2, 3, 4):
         started(progress, job_id, "train_h100", cell=f"workers={job_id}", repeat="1")
-    progress.sent(3, "812")
+    progress.submitted(3, "812")
     assert progress.latest == "train_h100  workers=3, repeat 1: submitted (Slurm job 812)"
     started(progress, 9, "parse_logs", cell="c", repeat="1")
-    progress.sent(9, "813")
-    progress.sent(77, "814")
+    progress.submitted(9, "813")
+    progress.submitted(77, "814")
     assert progress.latest == ""
     clock[0] = 100.0
     progress.update("job_finished", record(job_id=1))
@@ -105,4 +104,4 @@ def test_the_step_of_the_newest_attempt(tmp_path):
         EventLog(events.parent, 0).write(Step(rank=0, step=step, samples=8, step_s=0.5))
         events.write_text(events.read_text() + '{"event": "st')
         os.utime(events, (number, number))
-    assert job.step() == "step 2, 16.0 samples/s a rank"
+    assert job.step() == "step 2, 16.0 samples/s per rank"

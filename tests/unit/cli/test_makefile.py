@@ -1,0 +1,79 @@
+"""The Makefile: what it passes to the commands, and what it does itself."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def make(*arguments, folder=ROOT, answer=""):
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},  # without the variables of a make that runs the tests
+        input=answer,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def dry_run(*arguments):
+    """The words of the last command that make would run."""
+    done = make("--dry-run", *arguments)
+    assert done.returncode == 0
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize("option", ["study", "device"])
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
+@pytest.mark.parametrize("target", ["run", "plan", "tune"])
+def test_several_studies_and_devices_can_be_named(target, names, option):
+    said = f"{option.upper()}={' '.join(names)}"
+    words = dry_run(target, said, "DATASET=own")
+    handed = [word for name in names for word in (f"--{option}", name)]
+    assert words[words.index(target) + 1 :] == [*handed, "--dataset", "own"]
+
+
+def test_two_sets_of_results_are_compared():
+    words = dry_run("compare", "OLD=../before", "NEW=results", "ARGS=--noise 0.05")
+    assert words[words.index("compare") :] == ["compare", "../before", "results", "--noise", "0.05"]
+
+
+def test_compare_without_arguments_shows_its_usage_and_sets_nothing_up(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = make("compare", folder=tmp_path)
+    assert done.returncode != 0
+    assert "usage: make compare OLD=" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "deletes"),
+    [
+        ((), "", False),
+        ((), "n\n", False),
+        ((), "\n", False),
+        ((), "y\n", True),
+        (("YES=1",), "", True),
+    ],
+)
+def test_clean_asks_before_it_deletes(tmp_path, arguments, answer, deletes):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("results", "config"):
+        (tmp_path / name).mkdir()
+    done = make("clean", *arguments, folder=tmp_path, answer=answer)
+    assert (tmp_path / "results").exists() == (not deletes)
+    assert (done.returncode == 0) == deletes
+    assert (tmp_path / "config").exists()
+
+
+def test_help_lists_every_target():
+    text = (ROOT / "Makefile").read_text()
+    targets = text[text.index(".PHONY:") :].partition("\n")[0].split()[1:]
+    listed = [line.split()[0] for line in make("help").stdout.splitlines()]
+    assert sorted(listed) == sorted(targets)
