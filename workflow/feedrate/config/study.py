@@ -8,10 +8,9 @@ from msgspec import Meta
 from feedrate.config.base import Count, Level, Name, Positive, Strict
 from feedrate.config.inference import Task
 from feedrate.config.settings import Settings, StudyProtocol
-from feedrate.core.plugins import names
 
 TABLES, FIGURES = "feedrate.report.tables", "feedrate.report.figures"
-"""The packages of the kinds of tables and figures, which are listed and not imported."""
+"""The packages whose files are the kinds of tables and figures."""
 
 Bundle = dict[str, Level | list[str]]
 """Settings, as `loader.workers`, with their values."""
@@ -95,13 +94,7 @@ class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Annotated[
-        str,
-        Meta(
-            description="A file in workflow/feedrate/report/tables, without .py.",
-            extra_json_schema={"enum": list(names(TABLES))},
-        ),
-    ]
+    kind: Annotated[Name, Meta(description="A file in workflow/feedrate/report/tables, without .py.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     columns: Annotated[
@@ -117,13 +110,7 @@ class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Annotated[
-        str,
-        Meta(
-            description="A file in workflow/feedrate/report/figures, without .py.",
-            extra_json_schema={"enum": list(names(FIGURES))},
-        ),
-    ]
+    kind: Annotated[Name, Meta(description="A file in workflow/feedrate/report/figures, without .py.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
