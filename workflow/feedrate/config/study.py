@@ -94,7 +94,7 @@ class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Annotated[Name, Meta(description="A file in workflow/feedrate/report/tables, without .py.")]
+    kind: Annotated[Name, Meta(description="File in workflow/feedrate/report/tables.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     columns: Annotated[
@@ -110,7 +110,7 @@ class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Annotated[Name, Meta(description="A file in workflow/feedrate/report/figures, without .py.")]
+    kind: Annotated[Name, Meta(description="File in workflow/feedrate/report/figures.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, Meta(description="File in report/captions, without .rst.")]
     x: Annotated[Name | None, Meta(description="The factor on the horizontal axis.")] = None
