@@ -7,13 +7,6 @@ CAPTIONS = "../../report/captions"
 
 PAGES = (("table", "tabulate", paths.TABLE), ("figure", "plot", paths.FIGURE))
 
-
-def page_of(wildcards):
-    """The study, the part (table or figure) and the name of the page that wildcards name."""
-    part = "table" if "table" in wildcards.keys() else "figure"
-    return wildcards.study, part, getattr(wildcards, part)
-
-
 for part, verb, path in PAGES:
     for caption, names in VIEW.captions(f"{part}s"):
 
@@ -21,7 +14,7 @@ for part, verb, path in PAGES:
             name:
                 caption.replace(part, verb, 1)
             input:
-                lambda wc: VIEW.inputs_of(*page_of(wc)),
+                lambda wc, part=part: VIEW.inputs_of(wc.study, part, wc[part]),
             output:
                 report(
                     path,
@@ -38,7 +31,7 @@ for part, verb, path in PAGES:
             conda:
                 "../../envs/report.yaml"
             params:
-                page=lambda wc: VIEW.rendering(*page_of(wc)),
+                page=lambda wc, part=part: VIEW.rendering(wc.study, part, wc[part]),
             shell:
                 "python -m feedrate.report.render --settings {params.page[settings]:q} "
                 "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"

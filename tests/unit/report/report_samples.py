@@ -1,4 +1,4 @@
-"""A small project and results of it, so that every page can be rendered without a training job."""
+"""A small project with results, so that every page can be rendered without a training job."""
 
 import json
 
@@ -12,37 +12,54 @@ from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import Factor, Figure, Source, Study, Table
 from feedrate.config.values import cell_name
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
-from feedrate.core import paths
+from feedrate.core import paths, plugins
 from feedrate.core.files import write_json
+from feedrate.report import params, render
+from feedrate.report.params import OverviewSettings, PageSettings
 from feedrate.results import columns
 from feedrate.results.record import Provenance, Record
 from feedrate.results.tables import write_rows
 
 STUDY = "loading"
 RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
-TABLES = (
-    "published",
-    "cells",
-    "training",
-    "latency",
-    "largest",
-    "scaling",
-    "speedup",
-    "claims",
-    "ceilings",
-    "fit",
-    "editions",
-    "data",
-    "winoground",
-    "quality",
-    "equal",
-)
-FIGURES = (
-    *("answer", "ladder", "latency", "throughput", "reach", "step_time", "speedup", "fit"),
-    *("loss", "steps", "warmup", "gain"),
-)
+TABLES = plugins.names("feedrate.report.tables")
+FIGURES = plugins.names("feedrate.report.figures")
+TIMES = "\N{MULTIPLICATION SIGN}"
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
-"""A text that must come out as it is, as text."""
+"""A text that pages must show as it is."""
+
+
+def settings_of(project, part, name):
+    """The settings of a table or figure, as its job reads them."""
+    param = params.page_settings(project, STUDY, part, name)
+    return params.from_param(repr(param), PageSettings)
+
+
+def table(project, inputs, name):
+    return render.render(settings_of(project, "table", name), inputs)
+
+
+def figure(project, inputs, name):
+    return render.render(settings_of(project, "figure", name), inputs)
+
+
+def overview_of(project):
+    """The settings of the overview, as its job reads them."""
+    return params.from_param(
+        repr(params.overview_settings(project, make_plan(project))), OverviewSettings
+    )
+
+
+def study_of(project):
+    """The settings of the only study in the overview."""
+    (study,) = overview_of(project).studies
+    return study
+
+
+def with_study(project, **changes):
+    """The project with changes to its study."""
+    study = msgspec.structs.replace(project.studies[STUDY], **changes)
+    return msgspec.structs.replace(project, studies={STUDY: study})
 
 
 def published(device, workers, value, edition="2023-08", decode="host", headline=True):
@@ -156,7 +173,7 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
 
 
 def score_rows(spec, status):
-    """quality.csv's rows of a run: before and after, on both splits and on Winoground."""
+    """The rows of a run in quality.csv: before and after, on both splits and on Winoground."""
     common = {
         "study": spec.study,
         "device": spec.device,

@@ -15,9 +15,9 @@ import yaml
 from feedrate.config.plan import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
-from feedrate.report import overview, table
+from feedrate.report import overview, render
+from feedrate.report.params import OverviewSettings, PageSettings, from_param
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
-from feedrate.report.settings import OverviewSettings, TableSettings, from_param
 from feedrate.results import assemble, claims, collect, loader_model, merge, quality
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -28,7 +28,7 @@ PAGES = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("tables/*.html")
 PROSE = {"cause", "why", "recommendation", "reading", "across_devices", "statement", "note"}
 PROSE |= {"detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 def numbers(text: str) -> Counter[str]:
@@ -86,8 +86,8 @@ def made(tmp_path_factory: pytest.TempPathFactory):
         yield root, make_results(root)
 
 
-def inputs_of(root: Path, view: PlanView, study: str, kind) -> Inputs:
-    return Inputs(root / name for name in view.inputs_of(study, kind))
+def inputs_of(root: Path, view: PlanView, study: str, table: str) -> Inputs:
+    return Inputs(root / name for name in view.inputs_of(study, "table", table))
 
 
 def assert_same(old, new, where=""):
@@ -153,9 +153,10 @@ def assert_holds(old: str, new: str):
 def test_tables_show_the_same_numbers(made, name):
     root, view = made
     study, _, file = Path(name).parts[1:]
-    page = view.table(study, Path(file).stem)
-    settings = from_param(repr(view.tabulating(study, page.name)["settings"]), TableSettings)
-    new = table.render(settings, inputs_of(root, view, study, page))
+    table = Path(file).stem
+    param = view.rendering(study, "table", table)["settings"]
+    settings = from_param(repr(param), PageSettings)
+    new = render.render(settings, inputs_of(root, view, study, table))
     assert_holds((GOLDEN / name).read_text(encoding="utf-8"), new)
 
 

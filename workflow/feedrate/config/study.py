@@ -12,7 +12,6 @@ from feedrate.config.reading import merged
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, about, level_text
-from feedrate.core import plugins
 
 Bundle = dict[str, Level | list[str]]
 """Settings, such as `loader.workers`, with their values."""
@@ -88,13 +87,7 @@ class Table(Strict, kw_only=True):
     """A table of the report."""
 
     name: Name
-    kind: Annotated[
-        str,
-        Meta(
-            description="A file in workflow/feedrate/report/tables, without .py.",
-            extra_json_schema={"enum": list(plugins.names(TABLES))},
-        ),
-    ]
+    kind: Annotated[Name, about("A file in workflow/feedrate/report/tables, without .py.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     columns: Annotated[list[dict[str, Level]], about("Cells to show (kind: published).")] = []
@@ -108,13 +101,7 @@ class Figure(Strict, kw_only=True):
     """A figure of the report."""
 
     name: Name
-    kind: Annotated[
-        str,
-        Meta(
-            description="A file in workflow/feedrate/report/figures, without .py.",
-            extra_json_schema={"enum": list(plugins.names(FIGURES))},
-        ),
-    ]
+    kind: Annotated[Name, about("A file in workflow/feedrate/report/figures, without .py.")]
     title: Annotated[str, Meta(min_length=1)]
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     x: Annotated[Name | None, about("The factor on the horizontal axis.")] = None

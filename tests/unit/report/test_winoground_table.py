@@ -1,20 +1,18 @@
-"""The table of Winoground: ours before and after, beside what others print."""
+"""The table of Winoground: measured scores before and after training, and published scores."""
 
 import re
 
 import msgspec
 import pytest
-from report_samples import EVIL, STUDY, make_project, write_results
+from report_samples import EVIL, STUDY, make_project, table, write_results
 
 from feedrate.config.workflow import HubExamples, LocalExamples
-from feedrate.report import settings, table
+from feedrate.report import params
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import TableSettings
 
 
 def rendered(project, inputs):
-    param = settings.table_settings(project, STUDY, "winoground")
-    return table.render(settings.from_param(repr(param), TableSettings), inputs)
+    return table(project, inputs, "winoground")
 
 
 def lines(page):
@@ -108,11 +106,11 @@ def test_a_run_without_a_model_is_a_line_with_its_cause(tmp_path):
 
 def test_published_scores_and_the_copy_are_what_the_table_depends_on(project):
     def param(changed):
-        return settings.table_settings(changed, STUDY, "winoground")
+        return params.page_settings(changed, STUDY, "table", "winoground")
 
     other = msgspec.structs.replace(project, scores={STUDY: project.scores[STUDY][:1]})
     assert param(other) != param(project)
     hub = HubExamples(name="facebook/winoground", revision="4d3")
     assert param(configured(project, hub)) != param(project)
-    cells = settings.table_settings(configured(project, hub), STUDY, "cells")
-    assert cells == settings.table_settings(project, STUDY, "cells")
+    cells = params.page_settings(configured(project, hub), STUDY, "table", "cells")
+    assert cells == params.page_settings(project, STUDY, "table", "cells")

@@ -2,23 +2,25 @@ import json
 
 import msgspec
 import pytest
-from report_samples import EVIL, RATES, STUDY, TABLES, make_project, write_results
+from report_samples import (
+    EVIL,
+    RATES,
+    STUDY,
+    TABLES,
+    make_project,
+    table,
+    with_study,
+    write_results,
+)
 
 from feedrate.config.study import Table
-from feedrate.report import settings, table
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import TableSettings
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
 from feedrate.results.tables import read_rows, write_rows
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-def rendered(project, inputs, kind):
-    param = settings.table_settings(project, STUDY, kind)
-    return table.render(settings.from_param(repr(param), TableSettings), inputs)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def broken(tmp_path):
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_every_kind_is_one_whole_page(project, inputs, kind):
-    page = rendered(project, inputs, kind)
+    page = table(project, inputs, kind)
     assert page.startswith("<!doctype html>")
     assert f"<title>Table of {kind}</title>" in page
     assert page.count('<main class="feedrate">') == page.count("</main>") == 1
@@ -41,7 +43,7 @@ def test_every_kind_is_one_whole_page(project, inputs, kind):
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_texts_from_data_stay_texts(broken, kind):
-    page = rendered(*broken, kind)
+    page = table(*broken, kind)
     assert "<script" not in page
     assert page.count("{{") == page.count("{{ 7 * 7 }}")
 
@@ -52,12 +54,12 @@ def test_every_kind_stands_without_any_row(tmp_path, project, kind):
     for file in files:
         if file.suffix == ".csv":
             file.write_text(file.read_text().splitlines()[0] + "\n")
-    page = rendered(project, Inputs(files), kind)
+    page = table(project, Inputs(files), kind)
     assert "<main" in page
 
 
 def test_the_published_table_shows_theirs_and_ours(project, inputs):
-    page = rendered(project, inputs, "published")
+    page = table(project, inputs, "published")
     assert "<td>601.5</td>" in page
     assert "<td>847.7</td>" in page
     h100 = page.split(">H100<")[1].split("</tr>")[0]
@@ -71,14 +73,14 @@ def test_the_published_table_shows_theirs_and_ours(project, inputs):
 
 def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
     project = make_project(("gaudi2",))
-    page = rendered(project, Inputs(write_results(tmp_path, project)), "published")
-    last = page.split("Gaudi2: measured over published")[1]
+    page = table(project, Inputs(write_results(tmp_path, project)), "published")
+    last = page.split("Gaudi2: measured / published")[1]
     assert f"<td>{TIMES}0.02</td>" in last
 
 
 @pytest.mark.parametrize("kind", ["published", "cells", "speedup", "ceilings"])
 def test_cells_without_a_number_say_why(broken, kind):
-    page = rendered(*broken, kind)
+    page = table(*broken, kind)
     for words in ("failed", "out of memory", "rejected by a check"):
         if not (kind == "published" and words == "rejected by a check"):
             assert words in page
@@ -86,7 +88,7 @@ def test_cells_without_a_number_say_why(broken, kind):
 
 
 def test_all_cells_with_their_intervals_and_what_is_not_supported(project, inputs):
-    page = rendered(project, inputs, "cells")
+    page = table(project, inputs, "cells")
     assert "14.10<small>13.96 to 14.24</small>" in page
     assert "4 cells not supported" in page
     assert "The device lacks decode_device. 0, device; 1, device; 2, device; 16, device." in page
@@ -97,28 +99,29 @@ def test_all_cells_with_their_intervals_and_what_is_not_supported(project, input
 def test_a_device_with_no_rows_is_named(tmp_path, project):
     files = write_results(tmp_path, project)
     inputs = Inputs(files)
-    page = rendered(make_project(("cpu", "h100")), inputs, "cells")
+    page = table(make_project(("cpu", "h100")), inputs, "cells")
     assert "not run" in page.split(">H100<")[1]
 
 
 def test_claims_that_were_measured_stand_first_with_their_verdict(project, inputs):
-    page = rendered(project, inputs, "claims")
+    page = table(project, inputs, "claims")
     assert page.index("no slower than none") < page.index("against none on H100")
     assert "✓ holds" in page
+    assert "agrees" in page
     assert "no data here" in page
     assert f"<td>{TIMES}1.79</td>" in page
     assert f"{TIMES}1.28<small>1.25 to 1.30</small><small>CPU</small>" in page
 
 
 def test_ceilings_name_the_share_of_the_lower_one(project, inputs):
-    page = rendered(project, inputs, "ceilings")
+    page = table(project, inputs, "ceilings")
     row = page.split(">1, host<")[1].split("</tr>")[0]
     assert "<td>95%</td>" in row
     assert "compute-bound" in row
 
 
 def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
-    page = rendered(project, inputs, "fit")
+    page = table(project, inputs, "fit")
     assert "CPU, here, Tc 13.3 ms, Td 10.5 ms" in page
     assert page.index("CPU, here") < page.index("H100, published 2023-08")
     assert "<td>-1.8%</td>" in page
@@ -135,7 +138,7 @@ def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
     ]
     alone = [row | {"series": "decode = host"} if row["device"] == "h100" else row for row in rows]
     write_rows(path, with_factors(FIT, {"workers": "integer", "decode": "text"}), alone + other)
-    page = rendered(project, inputs, "fit")
+    page = table(project, inputs, "fit")
     first, second = page.split("H100 (decode = host), published")[1].split(
         "H100 (decode = device), published 2023-08, Tc 20.0 ms"
     )
@@ -145,7 +148,7 @@ def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
 
 
 def test_editions_stand_in_their_order_with_the_drift(project, inputs):
-    page = rendered(project, inputs, "editions")
+    page = table(project, inputs, "editions")
     group = page.split("Gaudi2, 8 devices: workers = 0")[1].split('scope="rowgroup"')[0]
     assert group.index("2023-06") < group.index("2023-08")
     assert f"<td>{TIMES}1.13</td>" in group
@@ -153,11 +156,11 @@ def test_editions_stand_in_their_order_with_the_drift(project, inputs):
 
 
 def test_the_data_report_names_what_was_left_out(project, inputs):
-    page = rendered(project, inputs, "data")
+    page = table(project, inputs, "data")
     assert "598 with 540 images" in page
     assert "train: 480 rows, 480 images" in page
     assert "truncated" in page
-    assert "Left out: 1 file, 2 rows." in page
+    assert "1 file, 2 rows" in page
 
 
 def test_a_long_list_of_bad_files_is_cut_and_counted(project, inputs):
@@ -165,7 +168,7 @@ def test_a_long_list_of_bad_files_is_cut_and_counted(project, inputs):
     report = json.loads(path.read_text())
     report["left_out"] = [{"path": f"{i}.jpg", "reason": "empty", "rows": 1} for i in range(70)]
     path.write_text(json.dumps(report))
-    page = rendered(project, inputs, "data")
+    page = table(project, inputs, "data")
     assert "49.jpg" in page
     assert "50.jpg" not in page
     assert "and 20 more" in page
@@ -175,7 +178,7 @@ def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     project = make_project(("cpu", "gaudi2"))
     bad = {("gaudi2", 16): "out_of_memory", **{("cpu", w): "out_of_memory" for w in RATES}}
     files = write_results(tmp_path, project, bad=bad, cause="Not tried: less was too much.")
-    page = rendered(project, Inputs(files), "largest")
+    page = table(project, Inputs(files), "largest")
     ours = page[page.index("Gaudi2") :]
     cells = [cell.split("<")[0] for cell in ours.split("<td>")[1:8]]
     assert cells[0] == "2"  # the largest that fits
@@ -189,14 +192,13 @@ def test_training_tells_efficiency_learning_and_the_time_of_an_epoch(project, in
     entry = next(t for t in project.studies[STUDY].tables if t.name == "training")
     longer = msgspec.structs.replace(entry, epoch_samples=1_281_167)
     tables = [longer if t is entry else t for t in project.studies[STUDY].tables]
-    study = msgspec.structs.replace(project.studies[STUDY], tables=tables)
-    page = rendered(msgspec.structs.replace(project, studies={STUDY: study}), inputs, "training")
+    page = table(with_study(project, tables=tables), inputs, "training")
     assert "Epoch of 1,281,167 samples" in page
     assert f"{1_281_167 / 14.3 / 3600:.2f} h" in page
 
 
 def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, inputs):
-    assert "Allocator retries" not in rendered(project, inputs, "training")
+    assert "Allocator retries" not in table(project, inputs, "training")
     path = inputs.path("cells.csv")
     lines = path.read_text().splitlines()
     place = lines[0].split(",").index("allocator_retries")
@@ -204,7 +206,7 @@ def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, 
     assert first[place] == ""
     first[place] = "31"
     path.write_text("\n".join([lines[0], ",".join(first), *lines[2:]]) + "\n")
-    page = rendered(project, inputs, "training")
+    page = table(project, inputs, "training")
     assert "Allocator retries" in page
     assert "<td>31</td>" in page
 
@@ -212,13 +214,13 @@ def test_retries_of_the_allocator_have_a_column_where_they_are_counted(project, 
 @pytest.mark.parametrize("name", ["cells", "training"])
 def test_energy_and_cost_have_columns_where_they_are_known(project, inputs, name):
     heads = ("Energy (J/sample)", "USD per million samples")
-    assert not any(head in rendered(project, inputs, name) for head in heads)
+    assert not any(head in table(project, inputs, name) for head in heads)
     path = inputs.path("cells.csv")
     lines = [line.split(",") for line in path.read_text().splitlines()]
     for column, value in {"energy_j_per_sample": "12.34", "usd_per_million_samples": "7.5"}.items():
         lines[1][lines[0].index(column)] = value
     path.write_text("".join(",".join(line) + "\n" for line in lines))
-    page = rendered(project, inputs, name)
+    page = table(project, inputs, name)
     assert all(head in page for head in heads)
     assert "<td>12.3</td>" in page
     assert "<td>7.50</td>" in page
@@ -233,20 +235,16 @@ def test_long_times(seconds, said):
 
 def test_without_a_measured_exchange_nothing_is_predicted(project, inputs):
     entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
-    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
-    alone = msgspec.structs.replace(project, studies={STUDY: study})
-    assert "nothing is predicted" in rendered(alone, inputs, "scaling")
+    page = table(with_study(project, tables=[entry]), inputs, "scaling")
+    assert "nothing is predicted" in page
 
 
 def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path, monkeypatch):
     project = make_project(("cpu", "gaudi2"))
     entry = Table(name="scaling", kind="scaling", title="S", caption="table_scaling")
-    study = msgspec.structs.replace(project.studies[STUDY], tables=[entry])
     several = msgspec.structs.replace(project.devices["gaudi2"], variant_of="cpu")
     project = msgspec.structs.replace(
-        project,
-        studies={STUDY: study},
-        devices={**project.devices, "gaudi2": several},
+        with_study(project, tables=[entry]), devices={**project.devices, "gaudi2": several}
     )
     inputs = Inputs(write_results(tmp_path, project))
     # Eight devices: a batch of 8 each takes 2 s alone, and 0.7 s to exchange; trained in 2.5 s.
@@ -262,11 +260,39 @@ def test_scaling_shows_the_models_error_and_goes_beyond(tmp_path, monkeypatch):
         for cell in inputs.cells(STUDY)
     ]
     monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
-    page = rendered(project, inputs, "scaling")
-    assert "CPU: decode=host,workers=0 (on 8: a batch takes 2.00 s to compute and 700 ms" in page
+    page = table(project, inputs, "scaling")
+    (heading,) = [line for line in page.split("<tr") if "CPU: decode=host,workers=0" in line]
+    assert "2.00 s" in heading
+    assert "700 ms" in heading
     (eight,) = [one for one in page.split("<tr>") if one.startswith('<th scope="row">8<')][:1]
     assert "<td>25.60</td><td>23.70</td>" in eight
     assert "7.4%" in eight, "2.7 s by the model, 2.5 s measured"
     assert "predicted" in page
     # 2 + 0.8 (n - 1) / n
     assert f"<td>{256 * 8 / (2 + 0.8 * 255 / 256):.1f}</td>" in page
+
+
+def test_the_table_of_latency_has_three_percentiles_in_ms(project, inputs):
+    row = table(project, inputs, "latency").split('<th scope="row">0, host</th>')[1]
+    row = row.split("</tr>")[0]
+    # Steps of 8 samples; the first run of the cell has 11.09 samples/s.
+    for ms in ("722", "866", "1,010"):
+        assert f"<td>{ms}</td>" in row
+    assert "<td>24%</td>" in row, "the share of preparation"
+    assert "3 of 3" in row
+
+
+def test_mfu_has_a_column_where_it_is_known(project, inputs, monkeypatch):
+    assert "MFU" not in table(project, inputs, "latency")
+    cells = [msgspec.structs.replace(cell, mfu=0.431) for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    page = table(project, inputs, "latency")
+    assert '<th scope="col">MFU</th>' in page
+    assert "<td>43%</td>" in page
+
+
+def test_the_heading_of_a_cpu_names_its_bf16_instructions(project, inputs, monkeypatch):
+    runs = inputs.runs(STUDY)
+    some = [msgspec.structs.replace(run, bf16_instructions="avx512_bf16") for run in runs]
+    monkeypatch.setattr(Inputs, "runs", lambda *_: some)
+    assert "CPU (bf16 by avx512_bf16)" in table(project, inputs, "latency")

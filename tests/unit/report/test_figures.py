@@ -4,14 +4,23 @@ import xml.etree.ElementTree as ET
 
 import matplotlib as mpl
 import pytest
-from report_samples import EVIL, FIGURES, RATES, STUDY, make_project, write_results
+from report_samples import (
+    EVIL,
+    FIGURES,
+    RATES,
+    figure,
+    make_project,
+    settings_of,
+    with_study,
+    write_results,
+)
 
 from feedrate.jobs.events import Step
-from feedrate.report import figure, settings, text
-from feedrate.report.figures import canvas, step_time, warmup
-from feedrate.report.grid import Line, Spot
+from feedrate.report import text
+from feedrate.report.figures import _canvas as canvas
+from feedrate.report.figures import latency, step_time, warmup
+from feedrate.report.lines import Line, Point
 from feedrate.report.rows import Inputs
-from feedrate.report.settings import FigureSettings
 
 
 @pytest.fixture
@@ -20,14 +29,16 @@ def texts(monkeypatch):
     monkeypatch.setitem(canvas._RC, "svg.fonttype", "none")
 
 
-def rendered(project, inputs, kind):
-    param = settings.figure_settings(project, STUDY, kind)
-    return figure.render(settings.from_param(repr(param), FigureSettings), inputs)
-
-
 def said(svg):
     root = ET.fromstring(svg)
     return [" ".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def drawn(kind, project, inputs):
+    """The drawing of a kind, before it becomes SVG."""
+    name = kind.__name__.rpartition(".")[2]
+    with canvas.theme():
+        return kind.render.__wrapped__(settings_of(project, "figure", name), inputs)
 
 
 @pytest.fixture
@@ -40,16 +51,16 @@ def many(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", FIGURES)
 def test_the_same_data_give_the_same_bytes(project, inputs, kind):
-    first = rendered(project, inputs, kind)
+    first = figure(project, inputs, kind)
     with mpl.rc_context({"font.size": 30, "lines.color": "red", "svg.fonttype": "none"}):
-        assert rendered(project, inputs, kind) == first
+        assert figure(project, inputs, kind) == first
     assert f"Figure of {kind}" in first
     assert not re.search(r"20\d\d-\d\d-\d\d|matplotlib", first.split("</metadata>")[0])
 
 
 @pytest.mark.parametrize("kind", FIGURES)
 def test_nothing_is_fetched_and_no_font_is_needed(project, inputs, kind):
-    svg = rendered(project, inputs, kind)
+    svg = figure(project, inputs, kind)
     ET.fromstring(svg)
     assert "<text" not in svg
     assert "<script" not in svg
@@ -58,7 +69,7 @@ def test_nothing_is_fetched_and_no_font_is_needed(project, inputs, kind):
 
 @pytest.mark.parametrize("kind", FIGURES)
 def test_many_cells_some_bad(many, texts, kind):
-    svg = rendered(*many, kind)
+    svg = figure(*many, kind)
     ET.fromstring(svg)
     assert "<script" not in svg
 
@@ -69,7 +80,7 @@ def test_without_a_good_cell_a_sentence_stands_in_place_of_axes(
 ):
     monkeypatch.chdir(tmp_path)
     bad = {("cpu", workers): "failed" for workers in RATES}
-    svg = rendered(project, Inputs(write_results(tmp_path, project, bad=bad)), kind)
+    svg = figure(project, Inputs(write_results(tmp_path, project, bad=bad)), kind)
     words = " ".join(said(svg))
     assert re.search(r"\b(No|no)\b", words)
     assert "samples/s" not in words
@@ -79,28 +90,28 @@ def test_without_a_good_cell_a_sentence_stands_in_place_of_axes(
 def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(levels=(0,))
-    ET.fromstring(rendered(project, Inputs(write_results(tmp_path, project)), kind))
+    ET.fromstring(figure(project, Inputs(write_results(tmp_path, project)), kind))
 
 
 def test_the_answer_says_what_to_use_and_what_limits(project, inputs, texts):
-    words = said(rendered(project, inputs, "answer"))
+    words = said(figure(project, inputs, "answer"))
     assert "CPU: use workers = 1 (14.10 samples/s, ×1.26 the baseline)" in words  # noqa: RUF001
     for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
         assert word in words
-    for name in ("loader alone", "model alone", "training", "samples/s", "data-loader workers"):
+    for name in ("loader only", "model only", "training", "samples/s", "data-loader workers"):
         assert name in words
     assert "↑ 80.0" in words
 
 
 def test_the_answer_names_cells_without_a_number(many, texts):
-    words = said(rendered(*many, "answer"))
+    words = said(figure(*many, "answer"))
     assert "failed" in words
     assert "out of" in words
     assert "memory" in words
 
 
 def test_throughput_shows_here_and_published_and_what_failed(many, texts):
-    words = said(rendered(*many, "throughput"))
+    words = said(figure(*many, "throughput"))
     for word in ("Here: CPU", "Here: Gaudi2", "Published: A post on data loading", "failed"):
         assert word in words
     assert any("not supported on cpu" in word.lower() for word in words)
@@ -109,14 +120,14 @@ def test_throughput_shows_here_and_published_and_what_failed(many, texts):
 def test_throughput_without_measurements_still_shows_the_published(tmp_path, project, texts):
     bad = {("cpu", workers): "failed" for workers in RATES}
     inputs = Inputs(write_results(tmp_path, project, bad=bad))
-    assert "Published: A post on data loading" in said(rendered(project, inputs, "throughput"))
+    assert "Published: A post on data loading" in said(figure(project, inputs, "throughput"))
 
 
 def test_step_time_shows_the_wait_and_its_unit(project, inputs, texts):
-    words = said(rendered(project, inputs, "step_time"))
+    words = said(figure(project, inputs, "step_time"))
     assert "time of an optimizer step (ms)" in words
     assert any(re.fullmatch(r"7\d\d ms, waits 24%", word) for word in words)
-    assert "waits for data" in words
+    assert "waiting for data" in words
 
 
 @pytest.mark.parametrize("letters", [1, 30, 48])
@@ -124,33 +135,30 @@ def test_what_stands_behind_a_bar_stays_in_the_picture(project, inputs, letters,
     monkeypatch.setattr(
         step_time, "short_names", lambda cells: {cell.cell: "n" * letters for cell in cells}
     )
-    shown = settings.from_param(
-        repr(settings.figure_settings(project, STUDY, "step_time")), FigureSettings
-    )
     with canvas.theme():
-        figure = step_time.draw(shown, inputs)
-        figure.draw_without_rendering()
-        (axes,) = figure.axes
+        drawing = drawn(step_time, project, inputs)
+        drawing.draw_without_rendering()
+        (axes,) = drawing.axes
         ends = [said.get_window_extent().x1 for said in axes.texts]
     assert len(ends) == len(RATES)
-    assert max(ends) <= figure.bbox.x1
+    assert max(ends) <= drawing.bbox.x1
     # And the bars keep a fair share of the room.
-    assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * figure.bbox.width
+    assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * drawing.bbox.width
 
 
 def test_speedups_bear_their_numbers(project, inputs, texts):
-    words = said(rendered(project, inputs, "speedup"))
+    words = said(figure(project, inputs, "speedup"))
     assert "×1.26" in words  # noqa: RUF001
     assert "×1.79" in words  # noqa: RUF001
     assert "1.23 to 1.28" in words
 
 
 def test_the_fit_shows_number_and_prediction(project, inputs, texts):
-    assert "602.1 → 591.0" in said(rendered(project, inputs, "fit"))
+    assert "602.1 → 591.0" in said(figure(project, inputs, "fit"))
 
 
 def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs, texts):
-    words = said(rendered(project, inputs, "steps"))
+    words = said(figure(project, inputs, "steps"))
     assert "warm-up, left out" in words
     assert "step 1: 3.10 s ↑" in words
 
@@ -158,46 +166,46 @@ def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs, texts):
 def test_steps_say_how_many_cells_are_not_shown(tmp_path, texts, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(("cpu", "gaudi2"))
-    words = said(rendered(project, Inputs(write_results(tmp_path, project)), "steps"))
+    words = said(figure(project, Inputs(write_results(tmp_path, project)), "steps"))
     assert "optimizer step (the first 8 of 12 cells)" in words
 
 
 def test_a_broken_events_file_leaves_a_run_out_of_the_curves(project, inputs):
-    whole = rendered(project, inputs, "loss")
+    whole = figure(project, inputs, "loss")
     events = next(p for p in inputs.path("results.csv").parent.rglob("events.jsonl"))
     events.write_text('{"event": "step"}\n{"event"\nnot json\n')
-    assert rendered(project, inputs, "loss") != whole
+    assert figure(project, inputs, "loss") != whole
 
 
 def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_asked_for():
-    spots = [
-        Spot({}, "ok", 1.0),
-        Spot({}, "failed"),
-        Spot({}, "absent"),
-        Spot({}, "excluded"),
-        Spot({}, "ok", 3.0),
+    points = [
+        Point({}, "ok", 1.0),
+        Point({}, "failed"),
+        Point({}, "absent"),
+        Point({}, "excluded"),
+        Point({}, "ok", 3.0),
     ]
-    places, values = canvas.path(Line("cpu", {}, False, spots))
+    places, values = canvas.path(Line("cpu", {}, False, points))
     assert places == [0, 1, 4]
     assert values == pytest.approx([1.0, math.nan, 3.0], nan_ok=True)
 
 
 def test_colour_never_stands_alone():
-    for field in ("color", "marker", "hatch"):
+    for field in ("color", "marker", "dash"):
         values = [getattr(style, field) for style in canvas.STYLES]
         assert len(set(values)) == len(values)
     assert canvas.style(9) == canvas.STYLES[2]
 
 
 def test_a_ladder_has_each_gain_and_the_memory_beside_it(project, inputs, texts):
-    words = said(rendered(project, inputs, "ladder"))
+    words = said(figure(project, inputs, "ladder"))
     assert text.ratio(RATES[1] / RATES[0]) in words
-    assert any("11.2" in word for word in words)  # the baseline tells its rate
+    assert any("11.2" in word for word in words)  # the baseline's rate
     assert any("peak memory" in word for word in words)
 
 
 def test_a_rung_that_failed_says_so(many, texts):
-    words = " ".join(said(rendered(*many, "ladder")))
+    words = " ".join(said(figure(*many, "ladder")))
     assert "failed" in words
     assert "out of memory" in words
 
@@ -209,3 +217,35 @@ def test_shares_of_the_rate_with_fewer_steps_left_out():
     ]
     assert warmup.shares(steps) == pytest.approx([(16 / 8) / 4, (12 / 4) / 4, 1.0])
     assert warmup.shares([Step(rank=0, step=1, step_s=1.0)]) == []
+
+
+def test_latency_has_a_row_of_two_panels_for_each_level_of_the_first_factor(project, inputs):
+    # Along `workers`, so that `decode` separates the rows: one of its levels has data.
+    left, right = drawn(latency, project, inputs).axes
+    assert left.get_title(loc="left") == "CPU: host"
+    assert (left.get_yscale(), right.get_yscale()) == ("log", "linear")
+    assert (left.get_ylabel(), right.get_ylabel()) == ("latency (ms)", "samples/s")
+    rates = (11.2, 14.1, 14.3, 12.6)
+    assert list(right.lines[0].get_ydata()) == pytest.approx(rates, rel=0.02)
+    milliseconds = list(left.lines[0].get_ydata())
+    assert milliseconds == pytest.approx([8000 / rate for rate in rates], rel=0.03)
+
+
+def reach(tmp_path, bad):
+    project = with_study(make_project(), ladder=["workers"])
+    inputs = Inputs(write_results(tmp_path, project, bad=bad))
+    return " ".join(said(figure(project, inputs, "reach")))
+
+
+def test_reach_shows_what_fitted_and_what_the_source_states(tmp_path, texts):
+    words = reach(tmp_path, {("cpu", 16): "out_of_memory"})
+    assert "CPU: data-loader workers 0" in words
+    assert "CPU: the largest data-loader workers that fits" in words
+    assert "14.3" in words
+    assert "Stated by A post on data loading" in words
+    assert "3 warm-up steps left out." in words
+
+
+def test_reach_says_where_nothing_fitted(tmp_path, texts):
+    bad = {("cpu", workers): "out_of_memory" for workers in RATES}
+    assert "nothing to draw" in reach(tmp_path, bad)

@@ -10,7 +10,7 @@ from record_builder import make_record, make_spec
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.winoground import Winoground
 from feedrate.report.card import card, main
-from feedrate.report.settings import CardSettings, to_param
+from feedrate.report.params import CardSettings, to_param
 from feedrate.report.text import DASH
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
 from feedrate.results.record import Provenance, write_record
@@ -130,7 +130,7 @@ def test_winoground_is_called_what_it_is(source, origin, commit, name):
 
 def test_scores_stand_before_beside_after_with_intervals():
     without = score("after", "winoground", "text_score", None, head="matching", note="no | head")
-    text = section(made(scores=(*BEFORE_AND_AFTER, without)), "What it scores")
+    text = section(made(scores=(*BEFORE_AND_AFTER, without)), "Scores")
     assert (
         "| test | image to text recall at 1 | 0.02000 (0.2000 to 0.3000) | "
         "0.2500 (0.2000 to 0.3000) |"
@@ -152,16 +152,16 @@ def test_scoring_that_failed_is_told():
 
 def test_speed_settings_and_provenance_stand_there():
     text = made()
-    speed = section(text, "How fast it was trained")
-    assert "| Samples/s | 10.00 |" in speed
-    assert "| Measured over | 10 steps after 2 of warm-up |" in speed
-    trained = section(text, "How it was trained")
+    speed = section(text, "Training speed")
+    assert "| Throughput (samples/s) | 10.00 |" in speed
+    assert "| Window | 10 steps after 2 warm-up steps |" in speed
+    trained = section(text, "Training settings")
     assert "| `train.batch_size` | `4` |" in trained
     assert "| `protocol.steps` | `12` |" in trained
     assert "| `seed` | `42` |" in trained
     assert "hpu." not in trained
     assert "`model.checkpoint`" not in trained
-    source = text.partition("## Where it comes from")[2]
+    source = text.partition("## Provenance")[2]
     for said in ("commit c0ffee", "d" * 64, "e" * 64, "torch 2.13.0, transformers 5.23.0"):
         assert said in source
 
@@ -183,7 +183,7 @@ def test_neither_hosts_nor_paths_of_the_machine_are_told():
 
 @pytest.mark.parametrize("chosen", [settings(), local()])
 def test_the_code_that_loads_it_is_code(chosen):
-    text = section(made(chosen), "How to load it")
+    text = section(made(chosen), "How to load the model")
     code = text.partition("```python\n")[2].partition("\n```")[0]
     compile(code, "card", "exec")
     assert ("snapshot_download('me/models')" in code) == (chosen.repository is not None)
@@ -205,7 +205,7 @@ def test_the_code_loads_a_model_that_was_saved(tmp_path, tiny_prepared):
     built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
     built.model.save_pretrained(tmp_path)
     built.tokenizer.save_pretrained(tmp_path)
-    text = section(made(local(), spec), "How to load it")
+    text = section(made(local(), spec), "How to load the model")
     code = text.partition("```python\n")[2].partition("\n```")[0]
     names: dict = {}
     exec(code.replace('"the folder of this card"', repr(str(tmp_path))), names)
@@ -234,11 +234,11 @@ def test_odd_texts_break_neither_yaml_nor_tables():
     assert "<script>" not in body
     headings = [line for line in body.splitlines() if line.startswith("#")]
     assert [line for line in headings if not line.startswith(("# With", "# bridgetower"))] == [
-        "## What it scores",
-        "## How fast it was trained",
-        "## How to load it",
-        "## How it was trained",
-        "## Where it comes from",
+        "## Scores",
+        "## Training speed",
+        "## How to load the model",
+        "## Training settings",
+        "## Provenance",
     ]
     rows = [line for line in body.splitlines() if line.startswith("|")]
     for line in rows:

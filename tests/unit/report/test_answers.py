@@ -1,0 +1,170 @@
+"""The answer of a study for a device: the setting to use, or what the study asks for instead."""
+
+import msgspec
+import pytest
+from report_samples import RATES, STUDY, TIMES, make_project, study_of, with_study, write_results
+
+from feedrate.report.answers import answer
+from feedrate.report.findings import failures, findings
+from feedrate.report.rows import Inputs
+
+
+def cells_of(tmp_path, project, **options):
+    return Inputs(write_results(tmp_path, project, **options)).cells(STUDY)
+
+
+@pytest.fixture
+def cells(inputs):
+    return inputs.cells(STUDY)
+
+
+def changed(cells, **changes):
+    return [msgspec.structs.replace(cell, **changes) for cell in cells]
+
+
+def test_the_answer_is_a_setting_with_its_gain_and_limit(project, cells):
+    found = answer(study_of(project), cells, "cpu")
+    assert found.found
+    assert found.headline == "CPU: use data-loader workers = 1."
+    for part in ("14.10 samples/s", "13.96 to 14.24", f"{TIMES}1.26 (1.23 to 1.28)"):
+        assert part in found.detail
+    assert "relative to workers = 0" in found.detail
+    assert "compute-bound" in found.detail
+    assert "noise" not in found.detail
+
+
+def test_the_baseline_as_the_answer(tmp_path, project):
+    found = answer(study_of(project), cells_of(tmp_path, project, recommended=0), "cpu")
+    assert found.headline == "CPU: use data-loader workers = 0."
+    assert "the baseline" in found.detail
+    assert TIMES not in found.detail
+    assert "input-bound" in found.detail
+
+
+def test_a_gain_within_noise_is_called_so(project, cells):
+    even = changed(cells, speedup_ci_low=0.97, speedup_ci_high=1.04)
+    detail = answer(study_of(project), even, "cpu").detail
+    assert "(0.97 to 1.04)" in detail
+    assert "within noise" in detail
+
+
+def test_without_the_baseline_there_is_no_gain(tmp_path, project):
+    cells = changed(cells_of(tmp_path, project, bad={("cpu", 0): "failed"}), speedup=None)
+    detail = answer(study_of(project), cells, "cpu").detail
+    assert "baseline (workers = 0) has no number" in detail
+    assert TIMES not in detail
+
+
+def test_a_single_run_has_no_interval(project, cells):
+    detail = answer(study_of(project), changed(cells, ok_runs=1, ci_low=None), "cpu").detail
+    assert "14.10 samples/s (a single run" in detail
+
+
+def test_no_good_cell_is_no_answer(tmp_path, project):
+    bad = {("cpu", workers): "failed" for workers in RATES}
+    cells = cells_of(tmp_path, project, bad=bad, cause="It broke.")
+    for study in (study_of(project), msgspec.structs.replace(study_of(project), task="inference")):
+        found = answer(study, cells, "cpu")
+        assert not found.found
+        assert found.headline == "CPU: no answer yet."
+        assert "None of 4 cells" in found.detail
+    assert len(failures(study_of(project), cells)) == 4
+    assert failures(study_of(project), cells)[0] == "CPU, workers = 0: failed. It broke."
+
+
+def test_a_device_that_was_not_run(cells):
+    found = answer(study_of(make_project(("cpu", "h100"))), cells, "h100")
+    assert not found.found
+    assert "No cell" in found.detail
+
+
+def test_a_device_that_supports_nothing(project, cells):
+    lacking = [cell for cell in cells if cell.status == "unsupported"]
+    found = answer(study_of(project), lacking, "cpu")
+    assert not found.found
+    assert "The device lacks decode_device." in found.detail
+
+
+def test_cells_without_a_recommendation_have_their_rates_listed(tmp_path, project):
+    found = answer(study_of(project), cells_of(tmp_path, project, recommended=None), "cpu")
+    assert found.headline == "CPU: no setting is recommended."
+    assert "workers = 2: 14.30 samples/s" in found.detail
+
+
+def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
+    cells = [
+        cell
+        for cell in cells_of(tmp_path, project, recommended=None)
+        if cell.levels["workers"] == 0 or cell.status == "unsupported"
+    ]
+    study = study_of(project)
+    found = answer(study, cells, "cpu")
+    assert found.found
+    assert "11.20 samples/s" in found.headline
+    assert "workers = 0, decode = host is the only setting" in found.detail
+    assert "input-bound" in found.detail
+    said = findings(study, cells, [], [])
+    assert "Why this setting" not in [finding.lead for finding in said]
+    assert "use" not in " ".join([found.headline, *(finding.text for finding in said)]).split()
+
+
+def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(tmp_path):
+    baseline = {"workers": 0, "decode": "device"}
+    project = with_study(make_project(), within=["decode"], baseline=baseline)
+    found = answer(study_of(project), cells_of(tmp_path, project), "cpu")
+    assert found.headline == "CPU: use data-loader workers = 1, decode = host."
+    assert "relative to workers = 0, decode = host" in found.detail
+
+
+# Studies of memory
+
+
+@pytest.fixture
+def ladder():
+    """The sample study with its workers as a memory ladder."""
+    return with_study(make_project(), ladder=["workers"])
+
+
+def test_the_answer_of_a_ladder_is_what_fits_and_what_is_fastest(tmp_path, ladder):
+    cells = cells_of(tmp_path, ladder, bad={("cpu", 16): "out_of_memory"})
+    found = answer(study_of(ladder), cells, "cpu")
+    assert found.found
+    assert found.headline == "CPU: a data-loader workers of 2 fits (decode = host)."
+    assert found.detail.startswith("decode = host: up to 2, fastest with 2 (14.30 samples/s)")
+    assert failures(study_of(ladder), cells) == []
+
+
+def test_where_nothing_fits_that_is_the_answer(tmp_path, ladder):
+    bad = {("cpu", workers): "out_of_memory" for workers in RATES}
+    found = answer(study_of(ladder), cells_of(tmp_path, ladder, bad=bad), "cpu")
+    assert not found.found
+    assert "no data-loader workers fits" in found.headline
+
+
+# Studies of inference
+
+
+@pytest.fixture
+def inference(project):
+    """The sample study as if it were one of inference, with `decode` as its first factor."""
+    study = study_of(project)
+    factors = {name: study.factors[name] for name in ("decode", "workers")}
+    return msgspec.structs.replace(study, task="inference", factors=factors)
+
+
+def test_the_answer_of_inference_is_the_lowest_latency_and_the_highest_throughput(inference, cells):
+    found = answer(inference, cells, "cpu")
+    assert found.found
+    assert "565 ms" in found.headline
+    assert found.headline.endswith("14.30 samples/s.")
+    assert "with workers = 2" in found.detail
+    assert "99th percentile" in found.detail
+    assert "raining" not in found.headline + found.detail
+
+
+def test_the_answer_of_inference_names_its_level_where_there_are_several(inference, cells):
+    good = [cell for cell in cells if cell.status == "ok"]
+    other = [msgspec.structs.replace(one, cell=one.cell.replace("host", "device")) for one in good]
+    found = answer(inference, [*good, *other], "cpu")
+    assert found.headline.endswith("14.30 samples/s with decode = host.")
+    assert "device: " in found.detail

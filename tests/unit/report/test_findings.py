@@ -1,0 +1,130 @@
+"""The findings of a study: each from result rows, none where there is nothing to say."""
+
+import msgspec
+import pytest
+from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
+
+from feedrate.jobs.pruning import NOT_TRIED
+from feedrate.report.findings import failures, findings
+from feedrate.report.rows import ClaimRow, FitRow, Inputs
+
+
+def found_in(project, inputs, *, cells=None, fits=None, claims=None):
+    """The sentences by their subjects."""
+    cells = inputs.cells(STUDY) if cells is None else cells
+    fits = inputs.rows("fit.csv", FitRow, STUDY) if fits is None else fits
+    claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
+    return dict(findings(study_of(project), cells, fits, claims))
+
+
+def test_each_finding_comes_from_the_rows(project, inputs):
+    found = found_in(project, inputs)
+    assert found["Why this setting"].startswith("Use 1 worker a rank")
+    limits = found["What limits each setting"].split("; ")
+    assert limits[0].startswith("workers = 0 is input-bound")
+    assert "24%" in limits[0]
+    assert limits[1].startswith("workers = 1, 2 and 16 are compute-bound")
+    assert "up to 0.6%" in limits[1]
+    assert "workers = 16 (2.0%)" in found["Noise"]
+    published = found["Compared with published numbers"]
+    assert f"{TIMES}1.28 on CPU" in published
+    assert f"{TIMES}1.28 on Gaudi2 and {TIMES}1.79 on H100" in published
+    assert "bridgetower large on 8 devices with batch 48" in published
+    assert "bridgetower tiny on 1 device with batch 8" in published
+    assert "H100 looks compute-bound from 2 workers on." in found["Published numbers"]
+    assert "Td differs between hosts." in found["Published numbers"]
+
+
+def test_claims_are_counted_by_what_became_of_them(project, inputs):
+    said = found_in(project, inputs)["Claims"]
+    assert "agree with the source's table: 1 of 1." in said
+    assert "hold here: 1 of 2; that do not: 0; without data here: 1." in said
+
+
+def test_a_published_device_that_was_measured_is_compared_with_its_number(tmp_path):
+    project = make_project(("gaudi2",))
+    found = found_in(project, Inputs(write_results(tmp_path, project)))
+    said = found["Compared with published numbers"]
+    assert "Gaudi2 with workers = 2, decode = device: 847.7 samples/s" in said
+    assert "bridgetower" not in said, "the runs are alike, so their rates can be compared"
+
+
+@pytest.mark.parametrize("verdict", ["mixed", "memory-pressed"])
+def test_verdicts_are_written_out(project, inputs, verdict):
+    cells = [msgspec.structs.replace(cell, verdict=verdict) for cell in inputs.cells(STUDY)]
+    words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
+    assert words[verdict] in found_in(project, inputs, cells=cells)["What limits each setting"]
+
+
+def test_nothing_is_said_where_there_is_nothing(project, inputs):
+    assert found_in(project, inputs, cells=[], fits=[], claims=[]) == {}
+
+
+def test_only_the_first_fit_of_a_device_is_read(project, inputs):
+    fits = inputs.rows("fit.csv", FitRow, STUDY)
+    other = [
+        msgspec.structs.replace(fit, series="decode = device", reading="Of another one.")
+        for fit in fits
+    ]
+    found = found_in(project, inputs, fits=fits + other)
+    assert found["Measured numbers"] == "cpu: a worker hides 10.5 ms of loading."
+    said = "H100 and H100 (decode = device) look compute-bound from 2 workers on."
+    assert said in found["Published numbers"]
+
+
+def test_a_poor_fit_is_not_read(project, inputs):
+    fits = inputs.rows("fit.csv", FitRow, STUDY)
+    good = found_in(project, inputs, fits=fits)["Measured numbers"]
+    assert good == "cpu: a worker hides 10.5 ms of loading."
+    poor = [msgspec.structs.replace(fit, max_error=0.181) for fit in fits]
+    said = found_in(project, inputs, fits=poor)["Measured numbers"]
+    assert "18%" in said
+    assert good not in said
+
+
+def test_the_rates_of_loading_are_compared_with_the_baselines(tmp_path):
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    cells = inputs.cells(STUDY)
+    first = next(c for c in cells if c.levels == {"workers": 0, "decode": "host"})
+    fast = msgspec.structs.replace(
+        first, cell="workers=0~decode=device", loader_samples_per_s=8000.0
+    )
+    others = [c for c in cells if c.levels["workers"] != 0]
+    said = found_in(project, inputs, cells=[first, fast, *others])["Loader-only throughput"]
+    assert said.startswith("With workers = 0")
+    assert f"the baseline 40.0 samples/s ({TIMES}1.00)" in said
+    assert f"decode = device 8,000 samples/s ({TIMES}200)" in said
+    assert "14.8 samples/s" in said, "the model-only throughput"
+
+
+def test_a_single_way_of_loading_is_not_compared(project, inputs):
+    assert "Loader-only throughput" not in found_in(project, inputs)
+
+
+def test_cells_that_ran_out_of_memory_are_counted_and_so_are_the_skipped_ones(tmp_path):
+    project = with_study(make_project(), ladder=["workers"])
+    bad = {("cpu", 2): "out_of_memory", ("cpu", 16): "out_of_memory"}
+    inputs = Inputs(write_results(tmp_path, project, bad=bad))
+    cells = [
+        msgspec.structs.replace(cell, cause=f"{NOT_TRIED}workers=2 ran out of memory.")
+        if cell.levels["workers"] == 16 and cell.status == "out_of_memory"
+        else cell
+        for cell in inputs.cells(STUDY)
+    ]
+    said = found_in(project, inputs, cells=cells)["Out of memory"]
+    assert said.startswith("1 cell ran out of memory")
+    assert "; 1 " in said
+
+
+def test_without_a_ladder_running_out_of_memory_is_a_failure(tmp_path, project):
+    inputs = Inputs(write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}))
+    (failure,) = failures(study_of(project), inputs.cells(STUDY))
+    assert failure.startswith("CPU, workers = 16: out of memory")
+    assert "Out of memory" not in found_in(project, inputs)
+
+
+def test_runs_that_do_not_count_are_failures(project, inputs):
+    cells = [msgspec.structs.replace(c, ok_runs=2) for c in inputs.cells(STUDY)[:1]]
+    (failure,) = failures(study_of(project), cells)
+    assert failure.startswith("CPU, workers = 0: 1 of 3 runs")

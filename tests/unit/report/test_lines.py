@@ -1,0 +1,101 @@
+import msgspec
+import pytest
+from report_samples import STUDY, make_project, settings_of, study_of, write_results
+
+from feedrate.config.study import Exclude
+from feedrate.report import lines, speedups, text
+from feedrate.report.rows import Inputs
+
+
+@pytest.fixture
+def shown(project):
+    return settings_of(project, "figure", "throughput")
+
+
+def test_lines_run_along_the_factor_in_the_order_of_the_study(shown, inputs):
+    cells = inputs.cells(STUDY)
+    found = lines.measured_lines(shown, cells, "workers")
+    assert [line.others for line in found] == [{"decode": "host"}, {"decode": "device"}]
+    assert [point.value for point in found[0].points] == pytest.approx([11.2, 14.1, 14.3, 12.6])
+    assert (found[0].largest.value, found[0].fastest.value) == pytest.approx((12.6, 14.3))
+    assert {point.status for point in found[1].points} == {"unsupported"}
+    assert lines.tried_lines(shown, cells, "workers") == found[:1]
+
+
+def test_a_cell_without_a_row_is_absent(shown):
+    found = lines.measured_lines(shown, [], "workers")
+    assert {point.status for line in found for point in line.points} == {"absent"}
+    assert lines.point_status(found[0], found[0].points[0]) == "not run"
+
+
+def test_an_excluded_cell_is_not_an_absent_one(project, inputs):
+    study = study_of(project)
+    more = msgspec.structs.replace(study.factors["workers"], levels=[0, 3, 5])
+    study = msgspec.structs.replace(
+        study,
+        exclude=[Exclude(levels={"workers": 3}, unless_able="magic", why="w")],
+        factors={**study.factors, "workers": more},
+    )
+    line = lines.measured_lines(study, inputs.cells(STUDY), "workers")[0]
+    assert [point.status for point in line.points] == ["ok", "excluded", "absent"]
+
+
+def test_published_lines_use_the_headline_edition_alone(shown):
+    found = lines.published_lines(shown, "workers")
+    assert [point.value for point in found[0].points] == [601.5, 747.4, 768.7, None]
+    (h100,) = [line for line in found if line.device == "h100"]
+    assert lines.point_status(h100, h100.points[1]) == text.DASH
+    found = lines.published_lines(shown, "decode")
+    h100 = next(line for line in found if line.device == "h100")
+    assert lines.point_status(h100, h100.points[1]) == "/", "it cannot decode"
+
+
+def test_names_of_cells_tell_only_what_differs(inputs):
+    cells = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
+    assert lines.short_names(cells)["workers=2~decode=host"] == "workers = 2"
+    assert lines.short_names(cells[:1]) == {"workers=0~decode=host": "workers = 0, decode = host"}
+    assert lines.short_names([]) == {}
+
+
+def test_what_is_off_is_not_in_a_cells_name(inputs):
+    (first, *_) = inputs.cells(STUDY)
+    names = ["decode=host~scaled=false", "decode=host~scaled=true", "decode=cache~scaled=false"]
+    cells = [msgspec.structs.replace(first, cell=name) for name in names]
+    assert list(lines.short_names(cells).values()) == [
+        "decode = host",
+        "decode = host, scaled = true",
+        "decode = cache",
+    ]
+    assert lines.short_names(cells[:2])[names[0]] == "decode = host, scaled = false"
+
+
+def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    shown = settings_of(project, "figure", "answer")
+    cells = inputs.cells(STUDY)
+    assert sum(cell.recommended for cell in cells) == 2
+    assert lines.recommended_cell(shown, cells, "gaudi2").cell == "workers=1~decode=host"
+    assert lines.recommended_cell(shown, cells, "cpu") is None
+
+
+def test_what_a_device_lacks_is_said(shown):
+    note = lines.unsupported_note(shown, "cpu")
+    for word in ("CPU", "decode = device", "decode_device"):
+        assert word in note
+    assert lines.unsupported_note(shown, "gaudi2") == ""
+
+
+def test_gains_over_the_own_baseline_and_of_device_over_device(shown, inputs):
+    cells = inputs.cells(STUDY)
+    own = {x.name: x.speedups for x in speedups.baseline_speedups(shown, cells, "workers")}
+    assert [gain.value for gain in own["CPU, here"]] == pytest.approx(
+        [1.0, 14.1 / 11.2, 14.3 / 11.2, 12.6 / 11.2]
+    )
+    assert own["CPU, here"][0].low is None
+    assert own["H100, published"][2].value == pytest.approx(602.1 / 336.5)
+    assert own["Gaudi2, published, decode = device"][2].value == pytest.approx(847.7 / 601.5)
+    across = {x.name: x.speedups for x in speedups.device_speedups(shown, cells, "workers")}
+    assert list(across) == ["Gaudi2 over H100, published"]
+    values = [gain.value for gain in across["Gaudi2 over H100, published"]]
+    assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)

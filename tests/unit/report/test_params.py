@@ -1,0 +1,132 @@
+import ast
+
+import msgspec
+import pytest
+from feedrate.config.load import ConfigError
+from report_samples import (
+    EVIL,
+    FIGURES,
+    STUDY,
+    TABLES,
+    make_project,
+    overview_of,
+    settings_of,
+    study_of,
+    with_study,
+)
+
+from feedrate.config.plan import make_plan
+from feedrate.core import plugins
+from feedrate.report import params
+from feedrate.report.params import OverviewSettings, PageSettings
+
+PAGES = [("table", name) for name in TABLES] + [("figure", name) for name in FIGURES]
+
+
+def plain(value):
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and plain(v) for k, v in value.items())
+    if isinstance(value, list):
+        return all(map(plain, value))
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def param_of(project, page):
+    return params.page_settings(project, STUDY, *page)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_settings_survive_as_a_param(project, page):
+    assert plain(param_of(project, page))
+    read = settings_of(project, *page)
+    assert (read.part, read.kind) == page
+    assert read.title == f"{page[0].title()} of {page[1]}"
+    assert read.factor == "workers"
+    assert read.label("gaudi2") == "Gaudi2"
+    assert read.label("unheard-of") == "unheard-of"
+
+
+def test_without_a_factor_of_its_own_a_page_takes_the_studys_first(project):
+    figures = [msgspec.structs.replace(f, x=None) for f in project.studies[STUDY].figures]
+    assert settings_of(with_study(project, figures=figures), "figure", "fit").factor == "workers"
+
+
+def test_overview_settings_have_the_setup_of_each_device(project):
+    study = study_of(project)
+    assert study.size == "large"
+    assert study.setups["cpu"].size == "tiny"
+    assert study.setups["cpu"].batch_size == 8
+    assert study.setups["cpu"].warmup_steps == 5
+
+
+def test_pages_are_ordered_by_the_order_of_their_kinds(project):
+    order = study_of(project).order
+    assert sorted(order) == sorted(f"{part}-{name}" for part, name in PAGES)
+    declared = {
+        f"{part}-{kind}": number
+        for part in ("table", "figure")
+        for kind, number in plugins.declared(f"feedrate.report.{part}s", "ORDER").items()
+    }
+    assert [declared[one] for one in order] == sorted(declared.values())
+    assert order.index("figure-latency") < order.index("table-latency")
+
+
+def test_no_text_in_a_param_can_end_a_script_element():
+    project = make_project(question=EVIL)
+    param = params.overview_settings(project, make_plan(project))
+    assert "<" not in repr(param)
+    assert overview_of(project).studies[0].question == EVIL
+
+
+def differing(project, other):
+    return {page for page in PAGES if param_of(project, page) != param_of(other, page)}
+
+
+def test_another_title_touches_one_figure_only(project):
+    figures = [
+        msgspec.structs.replace(f, title="Another") if f.name == "answer" else f
+        for f in project.studies[STUDY].figures
+    ]
+    assert differing(project, with_study(project, figures=figures)) == {("figure", "answer")}
+
+
+def test_another_published_number_touches_only_what_shows_it(project):
+    first, *others = project.published[STUDY]
+    rows = [msgspec.structs.replace(first, value=1.0), *others]
+    other = msgspec.structs.replace(project, published={STUDY: rows})
+    tables = {("table", name) for name in ("published", "speedup", "editions")}
+    figures = {("figure", name) for name in ("throughput", "reach", "speedup")}
+    assert differing(project, other) == tables | figures
+
+
+def test_a_price_or_peak_touches_no_page(project):
+    cpu = msgspec.structs.replace(project.devices["cpu"], price_usd_per_hour=3.0, power_w=100.0)
+    other = msgspec.structs.replace(project, devices={**project.devices, "cpu": cpu})
+    assert differing(project, other) == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_kind_names_its_inputs(page):
+    part, kind = page
+    needs = plugins.declared(f"feedrate.report.{part}s", "NEEDS")[kind]
+    assert set(needs) <= {*params.FILES, "published", "winoground"}
+    found = params.inputs_of(part, kind, STUDY, "generated")
+    assert len(found) == len(set(needs) & set(params.FILES))
+    for path in found:
+        assert "{" not in path
+        assert path.startswith((f"results/{STUDY}/", "resources/datasets/generated/"))
+
+
+@pytest.mark.parametrize("text", ["{'study': 1}", "no mapping", "{}"])
+def test_wrong_settings_are_an_error(text):
+    with pytest.raises(ConfigError, match="--settings"):
+        params.from_param(text, PageSettings)
+
+
+@pytest.mark.parametrize("text", [EVIL, "&lt;b&gt; &amp;amp; &copy", '"quoted" \\ \n\t ü'])
+def test_any_text_survives_as_a_param(text):
+    project = make_project(question=text)
+    param = params.overview_settings(project, make_plan(project))
+    assert ast.literal_eval(repr(param)) == param
+    (study,) = params.from_param(repr(param), OverviewSettings).studies
+    assert study.question == text

@@ -1,0 +1,180 @@
+"""The programs of the report, and figures and tables that are one file each."""
+
+import subprocess
+import sys
+
+import pytest
+from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
+
+from feedrate.config.study import Figure, Study, Table
+from feedrate.config.study_checks import check_study
+from feedrate.core import plugins
+from feedrate.flow import digests
+from feedrate.flow.view import PlanView
+from feedrate.report import figures as figures_package
+from feedrate.report import params, render
+from feedrate.report import tables as tables_package
+from feedrate.report.rows import Inputs
+
+FIGURE = """
+from feedrate.report.figures import _canvas as canvas
+
+NEEDS = ("cells", "published")
+ORDER = 15
+
+
+@canvas.as_svg
+def render(settings, inputs):
+    figure, (axes,) = canvas.new(2)
+    axes.set_title(f"{len(inputs.cells(settings.study))} cells, {len(settings.published)} numbers")
+    return figure
+"""
+TABLE = """
+from feedrate.report.markup import as_page, el
+
+NEEDS = ("fit",)
+ORDER = 5
+
+
+@as_page
+def render(settings, inputs):
+    return el("p", f"The factor is {settings.factor} & no other.")
+"""
+
+
+def call(module, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", f"feedrate.report.{module}", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def test_table_and_figure_from_the_command_line(tmp_path, project):
+    files = write_results(tmp_path, project)
+    for part, name, out in (("table", "cells", "cells.html"), ("figure", "answer", "answer.svg")):
+        param = params.page_settings(project, STUDY, part, name)
+        made = call("render", "--settings", param, "--out", f"out/{out}", *files, cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
+    assert "14.10" in (tmp_path / "out/cells.html").read_text()
+    assert (tmp_path / "out/answer.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("module", ["render", "overview"])
+def test_wrong_settings_end_with_a_sentence(tmp_path, module):
+    made = call(module, "--settings", "{'study': 1}", "--out", "x", cwd=tmp_path)
+    assert made.returncode == 1
+    assert made.stderr.startswith(f"feedrate.report.{module}: --settings: ")
+    assert "Traceback" not in made.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
+    param = params.page_settings(make_project(), STUDY, "table", "cells")
+    assert render.main(["--settings", repr(param), "--out", str(tmp_path / "x")]) == 1
+    assert capsys.readouterr().err == (
+        "feedrate.report.render: cells.csv is needed, but is not among the input files (none)\n"
+    )
+
+
+def test_tables_start_without_heavy_imports(tmp_path):
+    code = (
+        "import sys, feedrate.report.render; from feedrate.core import plugins\n"
+        "for name in plugins.names('feedrate.report.tables'):\n"
+        "    plugins.load('feedrate.report.tables', name)\n"
+        "print([m for m in ('torch', 'pandas', 'matplotlib', 'numpy', 'docutils') "
+        "if m in sys.modules])"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert made.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """A figure and a table, each one file in a folder of its own; and a study that shows them."""
+    for package, text in ((figures_package, FIGURE), (tables_package, TABLE)):
+        folder = tmp_path / package.__name__
+        folder.mkdir()
+        name = f"new_{package.__name__.rpartition('.')[2]}"
+        (folder / f"{name}.py").write_text(text)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        monkeypatch.delitem(sys.modules, f"{package.__name__}.{name}", raising=False)
+    project = make_project()
+    study = project.studies[STUDY]
+    new = {"title": "New & shiny", "caption": "figure_answer"}
+    return with_study(
+        project,
+        figures=[*study.figures, Figure(name="mine", kind="new_figures", **new)],
+        tables=[*study.tables, Table(name="mine", kind="new_tables", **new)],
+    )
+
+
+def test_a_new_file_is_a_kind_that_the_configuration_accepts(added):
+    study = added.studies[STUDY]
+    wrong = [line for line in check_study("s.yaml", study, added.devices, []) if "kind" in line]
+    assert wrong == []
+
+
+def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    view = PlanView(added, tmp_path)
+    assert view.inputs_of(STUDY, "figure", "mine") == [f"results/{STUDY}/cells.csv"]
+    assert view.inputs_of(STUDY, "table", "mine") == [f"results/{STUDY}/fit.csv"]
+    assert f"results/{STUDY}/figures/mine.svg" in view.pages(STUDY)
+    shown = view.rendering(STUDY, "figure", "mine")["settings"]["published"]
+    assert shown == view.rendering(STUDY, "figure", "reach")["settings"]["published"] != []
+    assert view.rendering(STUDY, "table", "mine")["settings"]["published"] == []
+    order = study_of(added).order
+    assert order[:3] == ["table-mine", "figure-answer", "figure-mine"]
+
+
+def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path, monkeypatch):
+    from feedrate.report.figures import _canvas as canvas
+
+    monkeypatch.setitem(canvas._RC, "svg.fonttype", "none")
+    inputs = Inputs(write_results(tmp_path, added))
+    drawn = figure(added, inputs, "mine")
+    assert "<svg" in drawn
+    assert f"{len(inputs.cells(STUDY))} cells, {len(added.published[STUDY])} numbers" in drawn
+    page = table(added, inputs, "mine")
+    assert "<title>New &amp; shiny</title>" in page
+    assert "The factor is workers &amp; no other." in page
+
+
+def test_an_unknown_kind_is_an_error_with_the_known_ones(project):
+    figures = [Figure(name="x", kind="answr", title="X", caption="figure_answer")]
+    study: Study = with_study(project, figures=figures).studies[STUDY]
+    (line,) = [x for x in check_study("s.yaml", study, project.devices, []) if "kind" in x]
+    assert line.startswith("s.yaml: figures[0].kind: 'answr' is not allowed; did you mean answer?")
+
+
+def test_an_edit_of_one_kind_reruns_that_kind_alone(project, tmp_path, monkeypatch):
+    """The copy is of the package's source, so that the edit touches no file of the repository."""
+    import shutil
+
+    copy = tmp_path / "feedrate"
+    shutil.copytree(digests.PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(digests, "PACKAGE", copy)
+    monkeypatch.chdir(tmp_path)
+    pages = [("table", name) for name in plugins.names("feedrate.report.tables")]
+    pages += [("figure", name) for name in plugins.names("feedrate.report.figures")]
+
+    def sources():
+        view = PlanView(project, tmp_path)
+        return {page: view.rendering(STUDY, *page)["source"] for page in pages}
+
+    def changed_by(file):
+        path = copy / "report" / file
+        before = sources()
+        path.write_text(path.read_text() + "\n\nMORE = 1\n")
+        after = sources()
+        return {page for page in pages if before[page] != after[page]}
+
+    assert changed_by("figures/fit.py") == {("figure", "fit")}
+    assert changed_by("tables/fit.py") == {("table", "fit")}
+    shared = {page for page in pages if page[0] == "figure"}
+    assert changed_by("figures/_canvas.py") == shared
