@@ -4,13 +4,14 @@ import sys
 import pytest
 from report_samples import STUDY, make_project, write_results
 
+import warm
 from feedrate.report import command, settings
 from feedrate.report.settings import TableSettings
 
 
 def call(module, *arguments, cwd):
     return subprocess.run(
-        [sys.executable, "-m", f"feedrate.report.{module}", *map(str, arguments)],
+        [warm.python(), "-m", f"feedrate.report.{module}", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
