@@ -1,38 +1,100 @@
-"""How the tests are shared out among two processes: those that train stay one after the other."""
+"""Distributes the tests over xdist workers (`make test` starts two).
 
+Training jobs must not run at the same time on one host. So each worker has its own PID namespace
+(namespaces.py), in which it sees only its own jobs. Where namespaces are not permitted, one worker
+runs all tests that train.
+"""
+
+import os
+import sys
+import tempfile
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
-TRAIN = (
-    "gaudi",
+from namespaces import isolated_python
+
+TOGETHER = (
     "slurm",
+    "gaudi",
+    "unit/jobs/test_strategies.py",
+    "workflow/test_small_studies.py",
+    "workflow/test_faults.py",
+    "workflow/test_quality_learned.py",
+    "workflow/test_profiles.py",
     "workflow",
-    "unit/devices",
-    "unit/jobs",
-    "unit/tuning",
+    "unit/jobs/test_two_ranks.py",
 )
-"""Folders whose tests start training jobs: a run beside which another trains does not count."""
+"""Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
+other test is a unit of its own."""
+TRAIN = (
+    *("slurm", "gaudi", "workflow"),
+    *("unit/devices", "unit/jobs", "unit/tuning"),
+)
+"""Folders whose tests start training jobs."""
 DO_NOT = ("test_plans.py", "test_profiles.py")
-"""Files among them that only plan."""
+"""Files in these folders that only plan."""
 
 
-def share_of(nodeid: str) -> str:
-    """Tests of one share stay in one process: all that train, and each other test by itself."""
-    file = PurePosixPath(nodeid.partition("::")[0])
-    trains = any(file.is_relative_to(f"tests/{folder}") for folder in TRAIN)
-    return "training" if trains and file.name not in DO_NOT else nodeid
+def within(file: str, places: tuple[str, ...]) -> str:
+    """The first place (a path under tests/) that contains the file; "" if there is none."""
+    path = PurePosixPath(file)
+    return next((place for place in places if path.is_relative_to(f"tests/{place}")), "")
+
+
+def share_of(nodeid: str, *, isolated: bool) -> str:
+    """The unit of work that a test belongs to; xdist runs a unit in one worker."""
+    file = nodeid.partition("::")[0]
+    if not isolated and within(file, TRAIN) and not file.endswith(DO_NOT):
+        return "training"
+    return within(file, TOGETHER) or nodeid
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep bytecode (hundreds of processes would compile the package again); find namespaces."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    config.isolated, config.together = "", ""
+    if config.getoption("numprocesses", None):
+        config.isolated, config.together = isolated_python()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say why only one worker trains."""
+    if config.together:
+        return f"only one worker runs training jobs: no PID namespaces ({config.together})"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the slowest units first, so that the workers end at about the same time."""
+    order = {place: number for number, place in enumerate(TOGETHER)}
+    items.sort(key=lambda item: order.get(within(item.nodeid.partition("::")[0], TOGETHER), 99))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give each worker its own folder for temporary files, and with it its own host lock."""
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))
+    tempfile.tempdir = None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Start the workers in namespaces."""
+    for spec in specs:
+        spec.python = config.isolated or None
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The order of `make test`, which starts two processes (xdist's own groups go by marks, which
-    version 3.8.0 does not see under pytest 9.2)."""
+    """Schedule whole units (xdist 3.8.0 does not see its own group marks under pytest 9.2)."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneTrains(LoadScopeScheduling):
+    class Shares(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return share_of(nodeid)
+            return share_of(nodeid, isolated=bool(config.isolated))
 
-    return OneTrains(config, log)
+    config.option.loadscopereorder = False
+    return Shares(config, log)

@@ -1,5 +1,6 @@
 """Jobs and programs in the Gaudi environment, on the stand-in for the device."""
 
+import functools
 import json
 import os
 import runpy
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+import warm
 from feedrate.config.spec import RunSpec, Software
 from feedrate.core import variables
 from feedrate.results.record import Record, read_record
@@ -19,10 +21,17 @@ from tiny_spec import tiny_spec
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PYTHON = ROOT / ".venv-gaudi/bin/python"
-PYTHONPATH = os.pathsep.join([str(HERE / "standin"), str(ROOT / "workflow")])
+STAND_IN = str(HERE / "standin")
+PYTHONPATH = os.pathsep.join([STAND_IN, str(ROOT / "workflow")])
 WITH_MEDIA = os.pathsep.join([str(ROOT / "tests/unit/loading/standin"), PYTHONPATH])
 """`PYTHONPATH` with the media pipeline beside."""
 PATTERN = "(?i).*gaudi ?2.*"
+MODULES = (
+    *("habana_frameworks.torch", "optimum.habana.transformers.trainer", "optimum.habana"),
+    *("transformers.models.bridgetower.modeling_bridgetower", "transformers.models.clip"),
+    *("torch.distributed.run", "torch.utils.tensorboard", "torch.utils.flop_counter"),
+    *("msgspec", "pyarrow.parquet", "PIL.JpegImagePlugin", "safetensors.torch"),
+)
 
 make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepared"]
 """Writes a dataset as small as training allows."""
@@ -56,11 +65,29 @@ def make_spec(
     )
 
 
-class Job:
-    """A training job that was run to its end, as Snakemake's rule runs it."""
+@functools.cache
+def warm_python() -> str:
+    """The environment's Python with optimum-habana and the stand-in imported."""
+    return warm.warm(str(PYTHON), MODULES, PYTHONPATH=STAND_IN)
 
-    def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str) -> None:
+
+def in_warm_processes(spec: RunSpec) -> RunSpec:
+    """The same run with warm training processes."""
+    software = msgspec.structs.replace(spec.software, python=warm_python())
+    return msgspec.structs.replace(spec, software=software)
+
+
+class Job:
+    """A finished training job, run as Snakemake's rule runs it.
+
+    Its training processes are warm unless `cold`.
+    """
+
+    def __init__(
+        self, spec: RunSpec, prepared: Path, out: Path, *options: str, cold: bool = False
+    ) -> None:
         self.out = out
+        spec = spec if cold else in_warm_processes(spec)
         environment = {
             **os.environ,
             "TMPDIR": str(out.parent),  # a lock of its own: other tests do not keep it waiting
@@ -129,7 +156,7 @@ def output_inside(
 ) -> list[str]:
     """The same; all lines of its output."""
     answer = subprocess.run(
-        [str(PYTHON), str(HERE / "inside" / program), *arguments],
+        [warm_python(), str(HERE / "inside" / program), *arguments],
         input="".join(json.dumps(line) + "\n" for line in lines),
         env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,

@@ -7,7 +7,7 @@ import subprocess
 
 import msgspec
 import pytest
-from gaudi_software import HERE, PYTHONPATH, make_spec
+from gaudi_software import HERE, PYTHONPATH, in_warm_processes, make_spec
 
 from feedrate.core.files import write_json
 from feedrate.devices import launch
@@ -19,6 +19,7 @@ LAUNCHERS = {"ddp": "torchrun", "fast_ddp": "mpirun"}
 def train(spec, prepared, folder):
     """What each rank of a job has learned."""
     folder.mkdir()
+    spec = in_warm_processes(spec)
     write_json(folder / "spec.json", msgspec.to_builtins(spec))
     module = ["same_weights", "--run", str(folder), "--data", str(prepared)]
     made = launch.prepare(spec, module, [folder, prepared], os.environ)

@@ -2,10 +2,11 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 from gaudi_software import HERE, PYTHONPATH, run_inside
+
+import warm
 
 PROGRAM = str(HERE / "inside/model_facts.py")
 
@@ -13,7 +14,7 @@ PROGRAM = str(HERE / "inside/model_facts.py")
 def facts_here(*arguments):
     """What the program says in this environment, with transformers 5."""
     answer = subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=True
+        [warm.python(), PROGRAM, *arguments], capture_output=True, text=True, check=True
     )
     return json.loads(answer.stdout.splitlines()[-1])
 

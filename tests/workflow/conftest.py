@@ -16,7 +16,7 @@ def project(tmp_path: Path) -> Project:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose small study has been run; tests may only read it or plan in a copy."""
-    project = make_project(tmp_path_factory.mktemp("finished"))
+    project = make_project(tmp_path_factory.mktemp("finished"), cold=True)
     done = project.run()
     assert done.returncode == 0, done.stdout
     return project

@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "workflow", "profiles", "report", "envs")
@@ -49,9 +51,10 @@ DATA = {"source": "generated", "train": 48, "validation": 8, "test": 8}
 
 @dataclass
 class Project:
-    """A project folder and the commands that a user types in it."""
+    """A project folder, the commands that a user types in it, and the Python that runs them."""
 
     root: Path
+    python: str = field(default_factory=warm.python)
 
     def env(self) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")}
@@ -65,7 +68,7 @@ class Project:
     def popen(self, *command: str, **options: object) -> subprocess.Popen:
         """Start `python -m COMMAND` in the project's root, stdout and stderr together."""
         return subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [self.python, "-m", *command],
             cwd=self.root,
             env=self.env(),
             text=True,
@@ -124,20 +127,23 @@ class Project:
         return json.loads(path.read_text())
 
 
-def make_project(root: Path) -> Project:
-    """Copy the project's own files and select the small study."""
+def make_project(root: Path, *, cold: bool = False) -> Project:
+    """Copy the project's own files and select the small study.
+
+    Its processes are warm; `cold`: each is a new interpreter, as for a user.
+    """
     root.mkdir(exist_ok=True)
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
-            shutil.copytree(source, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, root / part)
         else:
             shutil.copy(source, root / part)
     for link in ROOT.iterdir():
         if link.is_symlink():  # the profiles' names, as typed
             (root / link.name).symlink_to(link.readlink())
     (root / "home").mkdir()
-    project = Project(root)
+    project = Project(root, sys.executable) if cold else Project(root)
     project.study()
     datasets = yaml.safe_load((root / "config/config.yaml").read_text())["datasets"]
     project.config(studies=["mini"], dataset="small", datasets=datasets | {"small": DATA})

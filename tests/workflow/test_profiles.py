@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +105,7 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
     if tools:
         env["PATH"] = f"{tools}{os.pathsep}{env['PATH']}"
     done = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--dry-run", "--quiet", "host", *arguments],
+        [project.python, "-m", "snakemake", "--dry-run", "--quiet", "host", *arguments],
         cwd=project.root,
         env=env,
         text=True,

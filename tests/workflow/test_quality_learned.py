@@ -1,7 +1,6 @@
 """The recipe of the embedded default: a model of random weights learns the drawn cartoons."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -9,6 +8,7 @@ import pytest
 import yaml
 from mini_project import ROOT
 
+import warm
 from feedrate.config.plan import load_project, make_plan
 from feedrate.results.quality import Quality, read_quality
 
@@ -18,7 +18,7 @@ STUDY = "bridgetower-learning"
 
 def python(*arguments: object) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
+        [warm.python(), "-m", *map(str, arguments)],
         check=False,
         capture_output=True,
         text=True,

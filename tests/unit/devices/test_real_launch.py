@@ -5,13 +5,13 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 from job_specs import make_job
 
+import warm
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.devices import launch
@@ -69,7 +69,7 @@ def run_job(job: RunSpec, folder, **environment: str) -> tuple[Path, int]:
 
 
 def test_two_ranks_under_torchrun(folder):
-    run, code = run_job(make_job("torchrun", 2), folder)
+    run, code = run_job(make_job("torchrun", 2, python=warm.python()), folder)
     assert code == 0
     check_two_ranks(run, 2)
 
@@ -89,10 +89,10 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     monkeypatch.setattr(srun, "meeting", lambda nodes: srun.Meeting("4711", "127.0.0.1", port))
-    job = make_job("srun", 2, nodes=2)
+    job = make_job("srun", 2, nodes=2, python=warm.python())
     run, module = folder(job)
     made = launch.prepare(job, module, [run], os.environ)
-    command = made.command[made.command.index(sys.executable) :]
+    command = made.command[made.command.index(warm.python()) :]
     nodes = [
         subprocess.Popen(command, env={**made.environment, "SLURM_NODEID": str(node)})
         for node in (1, 0)
@@ -106,9 +106,8 @@ def test_two_nodes_find_each_other(folder, monkeypatch):
 
 
 def test_a_job_on_another_model_than_registered_is_a_fault_of_the_machine(folder):
-    run, code = run_job(
-        make_job(), folder, **{variables.MODEL_PATTERNS: '{"cpu": "no such processor"}'}
-    )
+    patterns = {variables.MODEL_PATTERNS: '{"cpu": "no such processor"}'}
+    run, code = run_job(make_job(python=warm.python()), folder, **patterns)
     assert code == 1
     error = events(run, 0)["error"]
     assert error["infrastructure"]

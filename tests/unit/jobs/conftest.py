@@ -26,8 +26,8 @@ def start(tiny_prepared, tmp_path):
     """Start a supervisor; what still runs when the test ends is killed."""
     jobs: list[Job] = []
 
-    def _start(spec: RunSpec, *options: str, prepared: Path = tiny_prepared, **environment) -> Job:
-        jobs.append(Job(spec, prepared, tmp_path / "out", *options, **environment))
+    def _start(spec: RunSpec, *options: str, prepared: Path = tiny_prepared, **more) -> Job:
+        jobs.append(Job(spec, prepared, tmp_path / "out", *options, **more))
         return jobs[-1]
 
     yield _start

@@ -6,7 +6,7 @@ import signal
 import msgspec
 import pytest
 from lock_holders import holder
-from training_jobs import make_spec, may_take, named, read_events
+from training_jobs import in_warm_processes, make_spec, may_take, named, read_events
 
 from feedrate.core import variables
 from feedrate.jobs.run_lock import newest, take_over, try_lock
@@ -175,11 +175,12 @@ def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text)
 
 def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, lost, monkeypatch):
     monkeypatch.delenv(variables.LOST)
-    first = start(make_spec(steps=3))
+    spec = in_warm_processes(make_spec(steps=3))
+    first = start(spec)
     assert first.wait()[0] == 0
     snakemake_begins(lost)
     monkeypatch.setenv(variables.LOST, str(lost.parent / "lost.json"))
-    assert main(arguments(make_spec(steps=3))) == 0
+    assert main(arguments(spec)) == 0
     assert outcome(lost)["status"] == "ok"
 
 

@@ -3,12 +3,12 @@
 import fcntl
 import json
 import subprocess
-import sys
 
 import msgspec
 import pytest
 from models_kept import arguments, end, keep_model, make_spec
 
+import warm
 from feedrate.config.spec import Software
 from feedrate.devices.host import lock_path
 from feedrate.jobs.score import main
@@ -21,7 +21,7 @@ def test_a_model_is_scored_in_a_process_of_its_own(tiny_prepared, tmp_path):
     spec = make_spec()
     keep_model(spec, tiny_prepared, tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "feedrate.jobs.score", *arguments(spec, tiny_prepared, tmp_path)],
+        [warm.python(), "-m", "feedrate.jobs.score", *arguments(spec, tiny_prepared, tmp_path)],
         check=False,
         capture_output=True,
         text=True,
@@ -84,7 +84,7 @@ def test_software_that_is_not_there_is_a_cause(tiny_prepared, tmp_path):
 
 
 def test_weights_that_cannot_be_read_are_a_cause(tiny_prepared, tmp_path):
-    spec = make_spec()
+    spec = msgspec.structs.replace(make_spec(), software=Software(python=warm.python()))
     weights = keep_model(spec, tiny_prepared, tmp_path)
     next(weights.glob("*.safetensors")).write_bytes(b"no weights")
     assert main(arguments(spec, tiny_prepared, tmp_path)) == 0

@@ -3,8 +3,9 @@
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
+
+import warm
 
 RANK = """
 import sys, time
@@ -30,7 +31,7 @@ def test_no_rank_begins_before_the_last_is_ready(tmp_path: Path) -> None:
     environment = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(tmp_path)],
+            [warm.python(), "-c", RANK, str(rank), str(tmp_path)],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,

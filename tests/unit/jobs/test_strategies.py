@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from training_jobs import make_spec, named, of_a_script, read_events
 from transformers.models.flava.modeling_flava import FlavaLayer
 
+import warm
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.launch import launch_command
@@ -38,13 +39,12 @@ def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, protoco
     """Four steps by torchrun, from the weights in `checkpoint` where it is given."""
     out.mkdir(exist_ok=True)
     spec = msgspec.structs.replace(make_spec(count=count), launcher="torchrun")
-    command = [part for part in launch_command(spec, []) if part not in ("--module", "-m", "--")]
-    command.insert(1, "-m")
+    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
     model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
     settings = (json.dumps(one) for one in (model, train, protocol or {}))
     arguments = [str(prepared), str(out), *settings]
     ended = subprocess.run(
-        [*command, str(SCRIPT), *arguments],
+        [warm.python(), "-m", *words, str(SCRIPT), *arguments],
         env=of_a_script(),
         capture_output=True,
         text=True,

@@ -27,7 +27,7 @@ def outcome(job):
 def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was_promised(start):
     """kill -9 of the supervisor while two data-loader workers run; then the same command."""
     spec = make_spec(workers=2, evaluate=True, save_checkpoints=True, steps=6)
-    killed = start(msgspec.structs.replace(spec, protocol=make_spec(**ENDLESS).protocol))
+    killed = start(msgspec.structs.replace(spec, protocol=make_spec(**ENDLESS).protocol), cold=True)
     below = killed.until_steps(2)
     assert len(below) >= 3  # the rank and its data-loader workers
     killed.process.send_signal(signal.SIGKILL)
@@ -36,7 +36,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     assert not (killed.out / "outcome.json").exists()
     assert not (killed.out / "events.jsonl").exists()
 
-    job = start(spec, HF_TOKEN=TOKEN)
+    job = start(spec, cold=True, HF_TOKEN=TOKEN)
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
     names = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
@@ -78,7 +78,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
 
 
 def test_a_killed_worker_is_a_failed_cell(start):
-    job = start(make_spec(workers=1, **ENDLESS), "--quiet")
+    job = start(make_spec(workers=1, **ENDLESS), "--quiet", cold=True)
     below = job.until_steps(1)
     rank = named(read_events(job.events), "start")[0]["pid"]
     os.kill(rank, signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_a_killed_worker_is_a_failed_cell(start):
 
 
 def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
-    job = start(make_spec(workers=1, **ENDLESS))
+    job = start(make_spec(workers=1, **ENDLESS), cold=True)
     below = job.until_steps(1)
     rank = named(read_events(job.events), "start")[0]["pid"]
     for pid in below:
@@ -116,7 +116,7 @@ def with_suppress_kill(pid):
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code):
-    job = start(make_spec(workers=1, **ENDLESS))
+    job = start(make_spec(workers=1, **ENDLESS), cold=True)
     below = job.until_steps(1)
     job.process.send_signal(number)
     assert job.wait()[0] == exit_code
@@ -127,7 +127,7 @@ def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code
 
 def test_the_drivers_death_ends_the_job(start):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as driver:
-        job = start(make_spec(**ENDLESS), FEEDRATE_DRIVER_PID=str(driver.pid))
+        job = start(make_spec(**ENDLESS), cold=True, FEEDRATE_DRIVER_PID=str(driver.pid))
         below = job.until_steps(1)
         driver.kill()
     exit_code, stderr = job.wait()
@@ -171,7 +171,7 @@ def test_two_ranks_under_torchrun(start):
 
 
 def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):
-    job = start(make_spec(count=2, **ENDLESS))
+    job = start(make_spec(count=2, **ENDLESS), cold=True)
     below = job.until_steps(1)
     rank = named(read_events(job.events.with_name("events.rank1.jsonl")), "start")[0]["pid"]
     os.kill(rank, signal.SIGKILL)

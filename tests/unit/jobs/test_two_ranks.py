@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from training_jobs import make_spec, named, of_a_script, read_events
 from transformers import set_seed
 
+import warm
 from feedrate.devices.launch import launch_command
 from feedrate.models.build import build
 
@@ -19,11 +20,11 @@ SCRIPT = Path(__file__).with_name("two_ranks.py")
 def run(prepared, out, *, ranks, accumulation):
     out.mkdir()
     command = launch_command(make_spec(count=ranks), [])
-    command = [part for part in command if part not in ("--module", "-m", "--")]
+    _, *words = (part for part in command if part not in ("--module", "-m", "--"))
     if ranks > 1:
-        command.insert(1, "-m")
+        words.insert(0, "-m")
     ended = subprocess.run(
-        [*command, str(SCRIPT), str(prepared), str(out), str(accumulation)],
+        [warm.python(), *words, str(SCRIPT), str(prepared), str(out), str(accumulation)],
         env=of_a_script(),
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+import warm
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.jobs.events import Window
@@ -74,11 +75,26 @@ def named(events: list[dict], name: str) -> list[dict]:
     return [event for event in events if event["event"] == name]
 
 
-class Job:
-    """A supervisor started as its users start it."""
+def in_warm_processes(spec: RunSpec) -> RunSpec:
+    """The same run with warm training processes."""
+    software = msgspec.structs.replace(spec.software, python=warm.python())
+    return msgspec.structs.replace(spec, software=software)
 
-    def __init__(self, spec: RunSpec, prepared: Path, out: Path, *options: str, **environment: str):
+
+class Job:
+    """A supervisor in a new interpreter; its training processes are warm unless `cold`."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        prepared: Path,
+        out: Path,
+        *options: str,
+        cold: bool = False,
+        **environment: str,
+    ):
         self.out = out
+        spec = spec if cold else in_warm_processes(spec)
         self.process = subprocess.Popen(
             [
                 *(

@@ -7,7 +7,9 @@ from time import sleep
 import msgspec
 import pytest
 
+import warm
 from feedrate.cli import tune as tuning
+from feedrate.config.settings import Software
 from feedrate.core.files import write_json
 from feedrate.devices.host import lock_path
 from feedrate.jobs import drain
@@ -241,6 +243,7 @@ def test_the_host_is_the_drains_own_while_it_lasts_and_then_free_for_a_run(
 
 
 def test_a_run_that_fails_is_told_with_its_cause(tiny_prepared, tmp_path, capfd):
-    spec = tuning.short(msgspec.structs.replace(SPEC, kind="hpu"))
+    software = Software(python=warm.python())
+    spec = tuning.short(msgspec.structs.replace(SPEC, kind="hpu", software=software))
     with pytest.raises(tuning.TuningError, match="a run with reference failed: "):
         tuning.train(spec, tiny_prepared / "manifest.json", tmp_path / "run")

@@ -1,0 +1,135 @@
+"""The forked process: takes over the client's state, runs the program, exits as Python does."""
+
+import atexit
+import contextlib
+import fcntl
+import importlib
+import os
+import resource
+import runpy
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HIGH = 512
+"""Descriptors are parked above this number while those of the server are closed."""
+
+
+def become(asked: dict[str, Any], given: Sequence[int], executable: str, base: list[str]) -> None:
+    """Run the program that the client asked for; never returns.
+
+    `given` are the descriptors that the client sent; `base` is sys.path without PYTHONPATH.
+    """
+    try:
+        take_over(asked, given)
+        words, environment = asked["argv"][1:], asked["env"]
+        flags = set()
+        while words[0] in ("-u", "-B"):
+            flags.add(words.pop(0))
+        sys.dont_write_bytecode = "-B" in flags or bool(environment.get("PYTHONDONTWRITEBYTECODE"))
+        equip(environment, at_once="-u" in flags or bool(environment.get("PYTHONUNBUFFERED")))
+        own = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        sys.path[:] = [*own, *base]
+        sys.path_importer_cache.clear()
+        sys.executable, sys.orig_argv = executable, [executable, *asked["argv"][1:]]
+        finish(run(words))
+    finally:
+        os._exit(70)
+
+
+def take_over(asked: dict[str, Any], given: Sequence[int]) -> None:
+    """Take over the client's files, folder, variables, limits, cores and ignored signals."""
+    os.setsid()
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in given]
+    os.closerange(0, HIGH)
+    for one, number in zip(high, asked["fds"], strict=True):
+        os.dup2(one, number)
+        os.close(one)
+    os.umask(asked["umask"])
+    os.sched_setaffinity(0, asked["affinity"])
+    for name, limit in asked["limits"].items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), limit)
+    for number in range(1, signal.SIGRTMIN):
+        if asked["ignored"] >> (number - 1) & 1:
+            signal.signal(number, signal.SIG_IGN)
+        elif signal.getsignal(number) == signal.SIG_IGN:
+            interrupts = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+
+
+def equip(environment: dict[str, str], *, at_once: bool) -> None:
+    """Repeat what Python and its libraries set up at start-up from variables and open files."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            setattr(sys, name, None)
+            continue
+        if number:
+            by_line = at_once or number == 2 or os.isatty(number)
+            getattr(sys, name).reconfigure(line_buffering=by_line)
+    tempfile.tempdir = None
+    time.tzset()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
+    if torch and threads.isdigit():
+        torch.set_num_threads(int(threads))
+    if environment.get("COVERAGE_PROCESS_START"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("coverage").process_startup()
+
+
+def run(words: list[str]) -> int:
+    """Run a module, a command or a script; return the exit code (-2: KeyboardInterrupt)."""
+    kind, name = (words.pop(0) if words[0] in ("-m", "-c") else ""), words.pop(0)
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    sys.argv = [kind or name, *words]
+    try:
+        if kind == "-m":
+            sys.path.insert(0, str(Path.cwd()))
+            runpy._run_module_as_main(name)
+        elif kind == "-c":
+            sys.path.insert(0, "")
+            exec(compile(name, "<string>", "exec"), main.__dict__)
+        else:
+            sys.path.insert(0, str(Path(name).resolve().parent))
+            main.__file__ = name
+            exec(compile(Path(name).read_bytes(), name, "exec"), main.__dict__)
+    except SystemExit as ending:
+        if ending.code is None or isinstance(ending.code, int):
+            return (ending.code or 0) & 0xFF
+        print(ending.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def finish(code: int) -> None:
+    """Exit as Python does, without destroying a large heap."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            try:
+                stream.flush()
+            except OSError:
+                code = code or 120
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
