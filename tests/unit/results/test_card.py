@@ -4,16 +4,17 @@ import json
 
 import msgspec
 import pytest
+from feedrate.report.settings import CardSettings, to_param
 from huggingface_hub import ModelCard
 from record_builder import make_record, make_spec
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.winoground import Winoground
 from feedrate.report.card import card, main
-from feedrate.report.settings import CardSettings, to_param
 from feedrate.report.text import DASH
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
-from feedrate.results.record import Provenance, write_record
+from feedrate.results.record import write_record
+from feedrate.results.schema import Provenance
 
 EVIL = "a | b\n# no: `heading` <script>alert(1)</script> --- : \"quoted\" 'so' [x](y) *z*"
 HUB = {

@@ -26,10 +26,12 @@ from feedrate.results.comparison import (
     ONLY_BEFORE,
     OTHER_STATUS,
     SLOWER,
+    SOFTWARE,
+    WORK,
+    Moved,
     Results,
     percent,
 )
-from feedrate.results.differences import SOFTWARE, WORK, Moved
 
 EXIT_SLOWER = 1
 """Exit code where --fail-slower found what it looks for."""
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
         return _fail(f"unknown: {' '.join(passed_on)}")
     # heavy
     from feedrate.results import comparison
-    from feedrate.results.tables import write_rows
+    from feedrate.results.tables import write_table
 
     lines = Thresholds(noise_share=options.noise)
     try:
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
         rows = comparison.compare(before, after, lines)
         if options.out:
             _refuse_to_lose(options.out, [before.path, after.path])
-            write_rows(options.out, comparison.comparison_columns(rows), rows)
+            write_table(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
         return _fail(str(error))
     show(rows, before, after, comparison.moved_between(before, after), lines)
