@@ -6,10 +6,11 @@ from typing import Any
 from feedrate.config.values import cell_name
 from feedrate.core.paths import RECORD, RESULTS
 from feedrate.results.columns import RUNS, with_factors
-from feedrate.results.record import Provenance, Record, write_record
-from feedrate.results.tables import write_rows
+from feedrate.results.record import Record, write_record
+from feedrate.results.schema import Provenance
+from feedrate.results.tables import write_table
 
-COLUMNS = with_factors(RUNS, {"workers": "integer"})
+COLUMNS = with_factors(RUNS, {"workers": [1]})
 BEFORE, AFTER = 1, 8
 """Days on which campaigns were run."""
 PACKAGES = {"torch": "2.8.0", "numpy": "2.4.6"}
@@ -49,7 +50,7 @@ def write_set(
     """Write the runs of cells as the results in `folder`; with `packages` also their records, with
     what else of `Provenance` is told. Returns the folder."""
     rows = [row for cell in cells for row in cell]
-    write_rows(folder / "results.csv", COLUMNS, rows)
+    write_table(folder / "results.csv", COLUMNS, rows)
     for row in rows if packages is not None else ():
         write_record(
             folder / Path(row["record"]).relative_to(RESULTS),

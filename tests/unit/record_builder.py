@@ -9,7 +9,8 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import cell_name
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.record import Ceilings, Measurement, Provenance, Record, write_record
+from feedrate.results.record import Record, write_record
+from feedrate.results.schema import Ceilings, Measurement, Provenance
 from feedrate.results.settings import (
     ClaimStudy,
     CollectSettings,
@@ -96,8 +97,8 @@ def make_record(
 
 
 def write_records(folder: Path, records: list[Record]) -> list[str]:
-    """Write records to files of their own; their paths."""
-    paths = [folder / f"record{number}.json" for number in range(len(records))]
+    """Write records to run folders that hold nothing else; the paths of the records."""
+    paths = [folder / f"{number}/record.json" for number in range(len(records))]
     for path, record in zip(paths, records, strict=True):
         write_record(path, record)
     return [str(path) for path in paths]

@@ -99,5 +99,5 @@ rule merge_results:
     params:
         merge=VIEW.merging(),
     shell:
-        "python -m feedrate.results.merge --runs {input.runs:q} --cells {input.cells:q} "
+        "python -m feedrate.results.tables --runs {input.runs:q} --cells {input.cells:q} "
         "--claims {input.claims:q} --fit {input.fit:q} --out results 2> >(tee {log:q} >&2)"

@@ -24,7 +24,9 @@ PROGRAMS = {
     "results.claims": ("--results", ABSENT, *NO_MAPPING),
     "results.confirm": ("--results", ABSENT),
     "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
-    "results.merge": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
+    "results.tables": (
+        *("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),
+    ),
     "results.quality": NO_MAPPING,
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
     "tune-device": ("--spec", "[", "--data", ABSENT),

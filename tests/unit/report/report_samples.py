@@ -17,8 +17,9 @@ from feedrate.core.files import write_json
 from feedrate.report import params, render
 from feedrate.report.params import OverviewSettings, PageSettings
 from feedrate.results import columns
-from feedrate.results.record import Provenance, Record
-from feedrate.results.tables import write_rows
+from feedrate.results.record import Record
+from feedrate.results.schema import Provenance
+from feedrate.results.tables import write_table
 
 STUDY = "loading"
 RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
@@ -451,7 +452,7 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     Returns the files, for Inputs.
     """
     plan = make_plan(project)
-    factors = {"workers": "integer", "decode": "text"}
+    factors = {"workers": [1], "decode": ["host"]}
     runs, scores = [], []
     for spec in plan.runs.values():
         status = status_of(bad or {}, spec)
@@ -479,7 +480,7 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         (paths.QUALITY_CSV, columns.QUALITY, scores),
     ):
         files.append(root / paths.of_all_studies(path))
-        write_rows(files[-1], columns.with_factors(kinds, factors), rows)
+        write_table(files[-1], columns.with_factors(kinds, factors), rows)
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

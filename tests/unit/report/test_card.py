@@ -13,7 +13,8 @@ from feedrate.report.card import card, main
 from feedrate.report.params import CardSettings, to_param
 from feedrate.report.text import DASH
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
-from feedrate.results.record import Provenance, write_record
+from feedrate.results.record import write_record
+from feedrate.results.schema import Provenance
 
 EVIL = "a | b\n# no: `heading` <script>alert(1)</script> --- : \"quoted\" 'so' [x](y) *z*"
 HUB = {

@@ -2,7 +2,6 @@ import ast
 
 import msgspec
 import pytest
-from feedrate.config.load import ConfigError
 from report_samples import (
     EVIL,
     FIGURES,
@@ -15,6 +14,7 @@ from report_samples import (
     with_study,
 )
 
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.core import plugins
 from feedrate.report import params

@@ -115,7 +115,7 @@ def added(tmp_path, monkeypatch):
 
 def test_a_new_file_is_a_kind_that_the_configuration_accepts(added):
     study = added.studies[STUDY]
-    wrong = [line for line in check_study("s.yaml", study, added.devices, []) if "kind" in line]
+    wrong = [line for line in check_study("s.yaml", study, added.devices, [], []) if "kind" in line]
     assert wrong == []
 
 
@@ -148,7 +148,7 @@ def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path, monkeypatch)
 def test_an_unknown_kind_is_an_error_with_the_known_ones(project):
     figures = [Figure(name="x", kind="answr", title="X", caption="figure_answer")]
     study: Study = with_study(project, figures=figures).studies[STUDY]
-    (line,) = [x for x in check_study("s.yaml", study, project.devices, []) if "kind" in x]
+    (line,) = [x for x in check_study("s.yaml", study, project.devices, [], []) if "kind" in x]
     assert line.startswith("s.yaml: figures[0].kind: 'answr' is not allowed; did you mean answer?")
 
 

@@ -16,10 +16,13 @@ from record_builder import (
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Factor, Thresholds
-from feedrate.results.cells import cell_columns, cell_rows
-from feedrate.results.collect import main, run_rows
-from feedrate.results.columns import CELLS, RUNS
-from feedrate.results.tables import read_rows, run_columns, write_rows
+from feedrate.results.assemble import current_record
+from feedrate.results.collect import cell_rows, main, run_rows
+from feedrate.results.columns import CELLS, RUNS, for_studies
+from feedrate.results.record import read_record
+from feedrate.results.settings import DeviceFacts
+from feedrate.results.tables import damaged, read_table, write_table
+from run_folder import write_run
 
 
 def rows_of(tmp_path, records, **changes):
@@ -180,7 +183,7 @@ def test_the_fewest_workers_within_noise_are_recommended(tmp_path):
     cells = cells_of(tmp_path, records)
     assert [c for c, row in cells.items() if row["recommended"]] == [W1]
     text = cells[W1]["recommendation"]
-    assert "1 worker a rank: 20 samples/s, within noise of the best (22 with 2 workers)" in text
+    assert "1 worker per rank: 20 samples/s, within noise of the best (22 with 2 workers)" in text
     assert "2 CPU cores" in text
     assert cells[W0]["recommendation"] == ""
 
@@ -236,7 +239,7 @@ def test_of_several_ways_with_workers_one_is_recommended(tmp_path):
     # Both are within noise; the one whose workers alone differ is the smaller change.
     assert [c for c, row in cells.items() if row["recommended"]] == [W2]
     assert cells[W2]["recommendation"].startswith(
-        "Use 2 workers a rank: 20.15 samples/s, within noise of the best "
+        "Use 2 workers per rank: 20.15 samples/s, within noise of the best "
         "(20.25 with decode = device, no worker); "
     )
 
@@ -283,7 +286,7 @@ def test_a_factor_may_not_bear_the_name_of_a_result():
         factors={"status": Factor(sets="loader.workers", levels=[0])}, baseline={"status": 0}
     )
     with pytest.raises(ConfigError, match=r"factors.status: not allowed"):
-        run_columns({"loading": study})
+        for_studies(RUNS, {"loading": study})
 
 
 def test_a_factor_that_bears_the_name_of_a_setting_is_its_column():
@@ -291,7 +294,7 @@ def test_a_factor_that_bears_the_name_of_a_setting_is_its_column():
         factors={"batch_size": Factor(sets="train.batch_size", levels=[8, 16])},
         baseline={"batch_size": 8},
     )
-    names = [column.name for column in run_columns({"loading": study})]
+    names = [column.name for column in for_studies(RUNS, {"loading": study})]
     assert names.count("batch_size") == 1
 
 
@@ -310,15 +313,15 @@ def test_the_command_writes_three_files_that_agree(tmp_path):
     records = write_records(tmp_path, [*runs_of(0, [10.0, 10.5]), *runs_of(2, [20.0])])
     assert main(command(tmp_path, records)) == 0
     settings = collect_settings()
-    rows = read_rows(tmp_path / "out/results.csv", RUNS)
+    rows = read_table(tmp_path / "out/results.csv", RUNS)
     table = pq.read_table(tmp_path / "out/results.parquet")
-    assert table.column_names == [c.name for c in run_columns(dict(settings.studies))]
+    assert table.column_names == [c.name for c in for_studies(RUNS, settings.studies)]
     assert table.column_names == list(rows[0])
     for row, other in zip(rows, table.to_pylist(), strict=True):
         assert row == {k: ("" if v is None and row[k] == "" else v) for k, v in other.items()}
     field = table.schema.field("samples_per_s")
     assert field.metadata[b"unit"] == b"samples/s"
-    cells = read_rows(tmp_path / "out/cells.csv", CELLS)
+    cells = read_table(tmp_path / "out/cells.csv", CELLS)
     assert [c["samples_per_s"] for c in cells] == [10.25, None, 20.0]
 
 
@@ -329,20 +332,48 @@ def test_arguments_may_come_from_a_file(tmp_path):
     assert (tmp_path / "out/results.parquet").exists()
 
 
-@pytest.mark.parametrize("content", ["{}", "nonsense", json.dumps({"schema_version": 1})])
-def test_a_file_that_is_no_record_is_one_sentence(tmp_path, capsys, content):
-    (tmp_path / "bad.json").write_text(content)
-    assert main(command(tmp_path, [str(tmp_path / "bad.json")])) == 1
-    assert "bad.json: not a record of this version" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("content", ["{}", "nonsense", json.dumps({"schema_version": 99}), None])
+def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_path, content):
+    spec = make_spec()
+    run = write_run(tmp_path / "cpu/workers=0~decode=host/rep1", spec=spec)
+    device = DeviceFacts()
+    record, _ = current_record(run, device)
+    (run / "record.json").write_text(content) if content else (run / "record.json").unlink()
+    assert main(command(tmp_path, [str(run / "record.json")])) == 0
+    assert read_record(run / "record.json") == record
+    row = read_table(tmp_path / "out/results.csv", RUNS)[0]
+    assert row["status"] == record.status
+    assert row["cause"] == record.cause
 
 
-def test_a_record_of_another_version_is_one_sentence(tmp_path, capsys):
-    path = write_records(tmp_path, runs_of(0, [10.0]))[0]
-    record = json.loads((tmp_path / "record0.json").read_text()) | {"schema_version": 99}
-    (tmp_path / "record0.json").write_text(json.dumps(record))
-    assert main(command(tmp_path, [path])) == 1
-    assert "schema_version 99 is not allowed" in capsys.readouterr().err
+def test_logs_that_changed_after_their_record_make_the_run_invalid(tmp_path):
+    run = write_run(tmp_path / "cpu/workers=0~decode=host/rep1", spec=make_spec())
+    current_record(run, DeviceFacts())
+    (run / "train.log").write_text("something else\n")
+    assert main(command(tmp_path, [str(run / "record.json")])) == 0
+    row = read_table(tmp_path / "out/results.csv", RUNS)[0]
+    assert row["status"] == "invalid"
+    assert "logs_unchanged" in row["failed_checks"].split(";")
+
+
+def test_a_run_without_logs_costs_the_others_nothing(tmp_path):
+    records = write_records(tmp_path, runs_of(0, [10.0]))
+    records.append(str(tmp_path / "loading/cpu/workers=1~decode=host/rep2/record.json"))
+    assert main(command(tmp_path, records)) == 0
+    rows = read_table(tmp_path / "out/results.csv", RUNS)
+    assert [(row["status"], row["repeat"]) for row in rows[:2]] == [("ok", 1), ("failed", 2)]
+    assert "spec.json: no such file" in rows[1]["cause"]
+
+
+def test_a_result_file_that_was_changed_is_damaged(tmp_path):
+    assert main(command(tmp_path, write_records(tmp_path, runs_of(0, [10.0])))) == 0
+    files = [tmp_path / "out/results.csv", tmp_path / "out/cells.csv", tmp_path / "out/none.csv"]
+    assert damaged(files) == []
+    whole = files[0].read_text()
+    files[0].write_text(whole[: len(whole) // 2])
+    assert damaged(files) == files[:1]
+    files[0].write_text(whole)
+    assert damaged(files) == []
 
 
 def test_levels_of_several_kinds_become_text(tmp_path):
@@ -363,10 +394,10 @@ def test_rows_survive_the_round_trip(tmp_path):
     rows, settings = rows_of(
         tmp_path, [make_record(1 / 3, status="invalid", cause='A "cause", with\ta tab and é')]
     )
-    columns = cell_columns(settings)
+    columns = for_studies(CELLS, settings.studies)
     cells = cell_rows(rows, settings)
-    write_rows(tmp_path / "cells.csv", columns, cells)
-    back = read_rows(tmp_path / "cells.csv", columns)
+    write_table(tmp_path / "cells.csv", columns, cells)
+    back = read_table(tmp_path / "cells.csv", columns)
     assert back == [
         {
             c.name: "" if c.kind == "text" and row.get(c.name) is None else row.get(c.name)
@@ -381,7 +412,7 @@ def test_rows_survive_the_round_trip(tmp_path):
 def test_a_table_with_a_wrong_field_names_file_and_line(tmp_path):
     (tmp_path / "x.csv").write_text("study,repeat\na,one\n")
     with pytest.raises(ValueError, match=r"x.csv, line 2"):
-        read_rows(tmp_path / "x.csv", RUNS)
+        read_table(tmp_path / "x.csv", RUNS)
 
 
 def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):

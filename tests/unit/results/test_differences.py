@@ -6,8 +6,13 @@ import shutil
 import pytest
 
 from feedrate.config.study import Thresholds
-from feedrate.results.comparison import compare, moved_between, read_results
-from feedrate.results.differences import SOFTWARE, differing
+from feedrate.results.comparison import (
+    SOFTWARE,
+    compare,
+    differing,
+    moved_between,
+    read_results,
+)
 from result_sets import AFTER, PACKAGES, runs, write_set
 
 

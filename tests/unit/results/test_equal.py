@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedrate.results.cells import departures, trained_samples
+from feedrate.results.cells import loss_shifts, trained_samples
 
 A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
 
@@ -22,7 +22,7 @@ def runs(*losses, status="ok", **changes):
 
 
 def departed(cells):
-    return departures(cells, dict.fromkeys(cells, A))
+    return loss_shifts(cells, dict.fromkeys(cells, A))
 
 
 def test_a_loss_beyond_what_seeds_do_departs():

@@ -18,9 +18,10 @@ from feedrate.flow.view import PlanView
 from feedrate.report import overview, render
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
-from feedrate.results import assemble, claims, collect, loader_model, merge, quality
+from feedrate.results import assemble, claims, collect, loader_model, quality, tables
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "tests/golden"
 STUDIES = ("bridgetower-dataloading", "bridgetower-learning")
 RECORDS = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob(RECORD_NAME))
 TABLES = sorted(str(p.relative_to(GOLDEN)) for p in (GOLDEN / "results").rglob("*.csv"))
@@ -45,11 +46,10 @@ def make_results(root: Path) -> PlanView:
     The working directory is `root`."""
     view = view_of(root)
     device = repr(view.parsing("cpu")["settings"])
-    for record in RECORDS:
-        run = str(Path(record).parent)
-        assert assemble.main(["--run", run, "--device", device, "--out", record]) == 0
     for study in STUDIES:
         folder = f"results/{study}"
+        given = ["--runs-list", view.run_list(study, "cpu"), "--device", device]
+        assert assemble.main([*given, "--out", f"{folder}/parsed.json"]) == 0
         outs = ["--out-csv", f"{folder}/results.csv", "--out-parquet", f"{folder}/results.parquet"]
         given = [f"@{view.collect_arguments(study)}", "--cells", f"{folder}/cells.csv"]
         assert collect.main([*given, *outs]) == 0
@@ -66,7 +66,7 @@ def make_results(root: Path) -> PlanView:
         for option, name in zip(("runs", "cells", "claims", "fit"), merge_names(), strict=True)
         for word in (f"--{option}", *(f"results/{study}/{name}.csv" for study in STUDIES))
     ]
-    assert merge.main([*merged, "--out", "results"]) == 0
+    assert tables.main([*merged, "--out", "results"]) == 0
     return view
 
 
@@ -78,16 +78,13 @@ def merge_names() -> tuple[str, ...]:
 def made(tmp_path_factory: pytest.TempPathFactory):
     root = tmp_path_factory.mktemp("golden") / "project"
     shutil.copytree(GOLDEN, root)
+    shutil.copytree(ROOT / "report/captions", root / "report/captions")
     derived = [*RECORDS, *TABLES, *PAGES, "results/overview.html"]
     for name in derived:
         (root / name).unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         yield root, make_results(root)
-
-
-def inputs_of(root: Path, view: PlanView, study: str, table: str) -> Inputs:
-    return Inputs(root / name for name in view.inputs_of(study, "table", table))
 
 
 def assert_same(old, new, where=""):
@@ -152,12 +149,10 @@ def assert_holds(old: str, new: str):
 @pytest.mark.parametrize("name", PAGES)
 def test_tables_show_the_same_numbers(made, name):
     root, view = made
-    study, _, file = Path(name).parts[1:]
-    table = Path(file).stem
-    param = view.rendering(study, "table", table)["settings"]
-    settings = from_param(repr(param), PageSettings)
-    new = render.render(settings, inputs_of(root, view, study, table))
-    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), new)
+    page = Path(name).parts[1], "table", Path(name).stem
+    settings = from_param(repr(view.rendering(*page)["settings"]), PageSettings)
+    inputs = Inputs(root / file for file in view.inputs_of(*page))
+    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), render.render(settings, inputs))
 
 
 def test_the_overview_says_the_same_numbers(made):

@@ -4,9 +4,8 @@ from msgspec.structs import replace
 from record_builder import collect_settings, make_record, make_spec, write_records
 
 from feedrate.config.settings import Settings
-from feedrate.results.cells import cell_rows
-from feedrate.results.collect import run_rows
-from feedrate.results.record import Provenance
+from feedrate.results.collect import cell_rows, run_rows
+from feedrate.results.schema import Provenance
 
 
 def rows_of(tmp_path, task, **measured):

@@ -19,12 +19,12 @@ from record_builder import (
 from feedrate.config.plan import load_project
 from feedrate.config.reading import read_yaml
 from feedrate.config.study import Factor
-from feedrate.results.cells import cell_columns, cell_rows
-from feedrate.results.collect import run_rows
+from feedrate.results.collect import cell_rows, run_rows
+from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Point, bound, fit, predict
 from feedrate.results.loader_model import fit_rows, main
 from feedrate.results.settings import FitSettings, fit_settings
-from feedrate.results.tables import read_rows, write_rows
+from feedrate.results.tables import read_table, write_table
 
 
 @settings(max_examples=60, deadline=None)
@@ -252,16 +252,14 @@ def test_cells_without_data_are_left_out(tmp_path):
 
 def test_the_command_reads_cells_and_writes_the_fit(tmp_path):
     cells, settings = cells_of(tmp_path, [14.0, 20.0, 20.4])
-    write_rows(tmp_path / "cells.csv", cell_columns(settings), cells)
+    write_table(tmp_path / "cells.csv", for_studies(CELLS, settings.studies), cells)
     arguments = [
         "--cells", str(tmp_path / "cells.csv"),
         "--settings", as_literal(FitSettings(studies={"loading": published_study()})),
         "--out", str(tmp_path / "fit.csv"),
     ]  # fmt: skip
     assert main(arguments) == 0
-    from feedrate.results.columns import FIT
-
-    rows = read_rows(tmp_path / "fit.csv", FIT)
+    rows = read_table(tmp_path / "fit.csv", FIT)
     assert len(rows) == 9 + 3
     assert {r["workers"] for r in rows} == {0, 1, 2}
     assert all(r["residual"] is not None for r in rows)

@@ -2,8 +2,8 @@ import pyarrow.parquet as pq
 
 from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
 from feedrate.results.confirm import main as confirm
-from feedrate.results.merge import main as merge
-from feedrate.results.tables import read_rows, write_rows
+from feedrate.results.tables import main as merge
+from feedrate.results.tables import read_table, write_table
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
 FILES["fit"] = ("fit", FIT)
@@ -13,7 +13,7 @@ def write_study(folder, study, factors, **levels):
     row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
     for name, columns in FILES.values():
         columns = with_factors(columns, factors)
-        write_rows(folder / study / f"{name}.csv", columns, [row | levels])
+        write_table(folder / study / f"{name}.csv", columns, [row | levels])
 
 
 def arguments(folder, *studies):
@@ -24,10 +24,12 @@ def arguments(folder, *studies):
 
 
 def test_studies_with_other_factors_stand_in_one_table(tmp_path):
-    write_study(tmp_path, "a", {"workers": "integer"}, workers=2)
-    write_study(tmp_path, "b", {"size": "text", "workers": "text"}, size="large", workers="many")
+    write_study(tmp_path, "a", {"workers": [1]}, workers=2)
+    write_study(
+        tmp_path, "b", {"size": ["large"], "workers": ["many"]}, size="large", workers="many"
+    )
     assert merge(arguments(tmp_path, "a", "b")) == 0
-    rows = read_rows(tmp_path / "results.csv", RUNS)
+    rows = read_table(tmp_path / "results.csv", RUNS)
     assert [(r["study"], r["workers"], r["size"]) for r in rows] == [
         ("a", 2, None),
         ("b", "many", "large"),
@@ -40,7 +42,7 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
 
 
 def test_one_study_alone_is_its_own_table(tmp_path):
-    write_study(tmp_path, "a", {"workers": "integer"}, workers=2)
+    write_study(tmp_path, "a", {"workers": [1]}, workers=2)
     assert merge(arguments(tmp_path, "a")) == 0
     assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
 
@@ -55,7 +57,7 @@ def results(folder, *statuses):
         {"study": "a", "device": "cpu", "cell": "x", "repeat": k, "status": s, "cause": "Why."}
         for k, s in enumerate(statuses, start=1)
     ]
-    write_rows(folder / "results.csv", with_factors(RUNS, {}), rows)
+    write_table(folder / "results.csv", with_factors(RUNS, {}), rows)
     return ["--results", str(folder / "results.csv"), "--out", str(folder / "confirmed.txt")]
 
 
@@ -75,7 +77,7 @@ def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
 
 def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
     where = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1}
-    write_rows(
+    write_table(
         tmp_path / "quality.csv",
         with_factors(QUALITY, {}),
         [{**where, "status": "failed", "cause": "Why."}],

@@ -6,7 +6,7 @@ import pytest
 
 from feedrate.results.columns import QUALITY
 from feedrate.results.quality import main
-from feedrate.results.tables import read_rows
+from feedrate.results.tables import read_table
 
 SCORE = {
     "moment": "after",
@@ -55,7 +55,7 @@ def test_a_row_for_each_score_and_one_for_a_run_without(tmp_path):
     )
     out = tmp_path / "quality.csv"
     assert main(["--settings", settings(*files), "--out", str(out)]) == 0
-    after, before, absent = read_rows(out, QUALITY)
+    after, before, absent = read_table(out, QUALITY)
     assert (after["value"], after["low"], after["chance"], after["n"]) == (0.5, 0.4, 0.2, 60)
     assert (after["workers"], after["repeat"], after["job_s"]) == (0, 1, 9.5)
     assert (before["moment"], before["value"]) == ("before", None)
@@ -67,7 +67,7 @@ def test_settings_come_from_a_file_too(tmp_path):
     given = tmp_path / "given"
     given.write_text(f"--settings\n{settings(quality(tmp_path, 'a', scores=[SCORE]))}")
     assert main([f"@{given}", "--out", str(tmp_path / "quality.csv")]) == 0
-    assert len(read_rows(tmp_path / "quality.csv", QUALITY)) == 1
+    assert len(read_table(tmp_path / "quality.csv", QUALITY)) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
-from feedrate.results.verdicts import Limits, out_of_memory, verdict
+from feedrate.results.verdicts import Limits, cell_verdict, verdict
 
 COMPUTE = Limits(
     samples_per_s=100,
@@ -63,7 +63,7 @@ def test_the_reason_gives_the_figures():
     crowded = verdict(COMPUTE._replace(workers=16, cores=2), Thresholds())
     assert "16 workers share 2 cores" in crowded.why
     crowded = verdict(COMPUTE._replace(workers=2, cores=12, world_size=8), Thresholds())
-    assert "2 workers a rank share 12 cores" in crowded.why
+    assert "2 workers per rank share 12 cores" in crowded.why
     full = verdict(COMPUTE._replace(peak_memory_gib=78, memory_gib=80), Thresholds())
     assert "98%" in full.why
 
@@ -71,7 +71,7 @@ def test_the_reason_gives_the_figures():
 def test_a_decoder_on_the_device_is_never_called_serial():
     found = verdict(COMPUTE._replace(workers=0, decodes_on_device=True), Thresholds())
     assert "serial" not in found.why
-    assert found.why.startswith("The data are there before the device asks for them")
+    assert found.why.startswith("The data are ready before the device asks for them")
 
 
 def test_a_long_wait_that_costs_nothing_is_called_so():
@@ -87,7 +87,9 @@ def test_the_lines_are_the_studys():
 
 
 def test_out_of_memory_is_pressed_for_memory():
-    assert out_of_memory("The device ran out.") == ("memory-pressed", "The device ran out.")
+    cell = {"status": "out_of_memory", "cause": "The device ran out."}
+    found = cell_verdict(cell, {}, Thresholds(), None)
+    assert found == ("memory-pressed", "The device ran out.")
 
 
 RATE = st.none() | st.floats(0.01, 1e5)

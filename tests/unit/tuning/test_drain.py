@@ -9,7 +9,7 @@ import pytest
 
 import warm
 from feedrate.cli import tune as tuning
-from feedrate.config.settings import Software
+from feedrate.config.spec import Software
 from feedrate.core.files import write_json
 from feedrate.devices.host import lock_path
 from feedrate.jobs import drain

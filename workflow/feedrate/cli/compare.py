@@ -25,10 +25,12 @@ from feedrate.results.comparison import (
     ONLY_BEFORE,
     OTHER_STATUS,
     SLOWER,
+    SOFTWARE,
+    WORK,
+    Moved,
     Results,
     percent,
 )
-from feedrate.results.differences import SOFTWARE, WORK, Moved
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the comparison; return the exit code."""
     from feedrate.results import comparison
-    from feedrate.results.tables import write_rows
+    from feedrate.results.tables import write_table
 
     lines = Thresholds(noise_share=options.noise)
     try:
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if options.out:
             if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
                 raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
-            write_rows(options.out, comparison.comparison_columns(rows), rows)
+            write_table(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
         raise UsageError(f"{error}") from None
     show(rows, before, after, comparison.moved_between(before, after), lines)

@@ -11,8 +11,9 @@ from pathlib import Path
 from feedrate.cli.advice import rate
 from feedrate.core import variables
 from feedrate.core.files import write_text
-from feedrate.results.loader_model import Row, fit_rows
+from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings, PublishedFacts
+from feedrate.results.tables import Row
 
 
 def predict_published(published: FitSettings, out: Path) -> None:

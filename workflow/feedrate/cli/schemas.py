@@ -1,9 +1,13 @@
-"""JSON schemas of all files that people or other programs read, made from the types.
+"""JSON schemas of all files that people or other programs read, and the tables of docs/results.md.
 
-`python -m feedrate schemas` writes them; with `--check` it only names those that are out of date.
+`python -m feedrate schemas` writes them from the types and the columns of the results; with
+`--check` it only names those that are out of date.
 """
 
+import inspect
 import json
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,13 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.study import Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
-from feedrate.results.record import Record  # the one look upwards: it is a contract like the others
+from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
+from feedrate.results.columns import FILES
+from feedrate.results.record import Record
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
+PAGE = FOLDER.parents[1] / "docs/results.md"
+_TABLE = re.compile(r"(<!-- generated: (\S+) -->\n)(?:\|.*\n)*")
 
 KINDS: dict[str, tuple[Any, str]] = {
     "config": (WorkflowConfig, "config/config.yaml"),
@@ -62,21 +70,43 @@ def path(name: str) -> Path:
     return FOLDER / f"{name}.schema.json"
 
 
+def page(written: str) -> str:
+    """docs/results.md with its tables of columns and checks made anew."""
+    return _TABLE.sub(lambda found: found[1] + _table(found[2]), written)
+
+
+def _table(name: str) -> str:
+    if name == "checks":
+        told = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
+        return _markdown(("check", "passes if"), (told | ONLY_IF_FAILED).items())
+    return _markdown(("column", "kind", "unit", "meaning"), FILES[name])
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    first, rule = " | ".join(head), "---|" * len(head)
+    return f"| {first} |\n|{rule}\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def generated() -> dict[Path, str]:
+    """All generated files, as text."""
+    files = {path(name): text(name) for name in KINDS}
+    return files | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
+
+
 def stale() -> list[Path]:
     """The files that are missing or differ from what the types say."""
-    files = {path(name): text(name) for name in KINDS}
     return [
         file
-        for file, wanted in files.items()
+        for file, wanted in generated().items()
         if not file.is_file() or file.read_text(encoding="utf-8") != wanted
     ]
 
 
 def write_schemas(*, check: bool = False) -> int:
-    """Write the schemas; with --check write nothing and fail if one is out of date."""
+    """Write the schemas and tables; with --check write nothing and fail if one is out of date."""
     if not check:
-        for name in KINDS:
-            write_text(path(name), text(name))
+        for file, content in generated().items():
+            write_text(file, content)
         return 0
     outdated = stale()
     for file in outdated:

@@ -58,7 +58,7 @@ CODE = {
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
-    "merged": Code(("results/merge.py",)),
+    "merged": Code(("results/tables.py",)),
     # Of a table or figure; the file of its kind is added, so that an edit reruns that kind alone.
     "page": Code(("report/render.py",)),
     "card": Code(("report/card.py",)),

@@ -7,7 +7,8 @@ from feedrate.report import text
 from feedrate.report.markup import Markup, el, join, row, small, table, wide_row, word
 from feedrate.report.params import Setup, StudySettings
 from feedrate.report.rows import RunRow
-from feedrate.results.record import Provenance, Record, RecordError, read_record
+from feedrate.results.record import Record, RecordError, read_record
+from feedrate.results.schema import Provenance
 
 LISTED = 500
 """Runs that the page lists one by one."""

@@ -1,9 +1,9 @@
-"""Result files as typed rows, with what pages need of them; read without pandas."""
+"""Result files as typed rows, and the steps of single runs."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -13,13 +13,17 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
 from feedrate.results import columns
-from feedrate.results.tables import read_rows
+from feedrate.results.tables import read_table
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a result file; columns that are not named here are left aside."""
+    """A row of a result file; columns that the file lacks are None or empty."""
 
     study: str
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # the columns that `with_columns` adds
 
 
 class CellOf(Row, frozen=True, kw_only=True):
@@ -34,118 +38,60 @@ class CellOf(Row, frozen=True, kw_only=True):
         return parse_levels(self.cell, BETWEEN_LEVELS)
 
 
+AnyRow = TypeVar("AnyRow", bound=Row)
+_TYPES: dict[str, tuple[Any, Any]] = {
+    "text": (str, ""),
+    "integer": (int | None, None),
+    "number": (float | None, None),
+    "flag": (bool, False),
+}
+
+
+def with_columns(known: Sequence[columns.Column]) -> Callable[[type[AnyRow]], type[AnyRow]]:
+    """Add a typed field for each column that a class of rows does not declare itself."""
+
+    def build(kind: type[AnyRow]) -> type[AnyRow]:
+        own = {*kind.__struct_fields__, columns.FACTORS}
+        fields = [(c.name, *_TYPES[c.kind]) for c in known if c.name not in own]
+        return msgspec.defstruct(  # type: ignore[return-value]
+            kind.__name__, fields, bases=(kind,), module=__name__, frozen=True, kw_only=True
+        )
+
+    return build
+
+
+@with_columns(columns.CELLS)
 class CellRow(CellOf, frozen=True, kw_only=True):
     """A row of cells.csv: the repeats of one cell together."""
 
     status: str
-    cause: str = ""
     task: str = "training"
     runs: int = 0
     ok_runs: int = 0
-    samples_per_s: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    spread: float | None = None
-    noisy: bool = False
-    step_time_median_s: float | None = None
-    step_time_p95_s: float | None = None
-    step_time_p99_s: float | None = None
-    first_step_s: float | None = None
-    data_wait_share: float | None = None
-    peak_memory_gib: float | None = None
-    allocator_retries: int | None = None
-    energy_j_per_sample: float | None = None
-    power_w: float | None = None
-    usd_per_million_samples: float | None = None
-    mfu: float | None = None
-    tflops_per_device: float | None = None
-    loss_end: float | None = None
-    loss_shift: float | None = None
-    loss_seeds: float | None = None
-    loss_departs: bool = False
-    trainer_samples_per_s: float | None = None
-    loader_samples_per_s: float | None = None
-    model_samples_per_s: float | None = None
-    exchange_samples_per_s: float | None = None
-    pixel_mean_abs_diff: float | None = None
-    world_size: int | None = None
-    batch_size: int | None = None
-    cores_granted: int | None = None
-    speedup: float | None = None
-    speedup_ci_low: float | None = None
-    speedup_ci_high: float | None = None
-    verdict: str = ""
-    why: str = ""
-    recommended: bool = False
-    recommendation: str = ""
 
 
+@with_columns(columns.RUNS)
 class RunRow(CellOf, frozen=True, kw_only=True):
     """A row of results.csv: one run."""
 
-    repeat: int | None = None
     status: str
-    cause: str = ""
-    samples_per_s: float | None = None
-    step_time_median_s: float | None = None
-    step_time_p95_s: float | None = None
-    data_wait_share: float | None = None
-    steps: int | None = None
-    warmup_steps: int | None = None
-    wall_s: float | None = None
-    started_at: str = ""
-    duration_s: float | None = None
-    attempt: int | None = None
-    commit: str = ""
-    device_model: str = ""
-    bf16_instructions: str = ""
-    host: str = ""
-    cores_granted: int | None = None
-    library: str = ""
-    dataset: str = ""
-    data_digest: str = ""
-    record: str = ""
 
 
+@with_columns(columns.CLAIMS)
 class ClaimRow(Row, frozen=True, kw_only=True):
     """A row of claims.csv."""
 
     claim: str
-    device: str = ""
-    source: str = ""
-    edition: str = ""
     statement: str
-    expression: str = ""
-    published_value: float | None = None
-    recomputed_from_published: float | None = None
-    published_verdict: str = ""
-    measured: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    verdict: str = ""
-    why: str = ""
 
 
+@with_columns(columns.FIT)
 class FitRow(CellOf, frozen=True, kw_only=True):
     """A row of fit.csv: a cell, and what the loader model predicts for it."""
 
     origin: str
     series: str = ""
-    """What tells the fits of a device apart; cells of one share the constants."""
-    samples_per_s: float | None = None
-    predicted: float | None = None
-    residual: float | None = None
-    tc_s: float | None = None
-    td_s: float | None = None
-    max_error: float | None = None
-    bound: str = ""
-    loader_workers: int | None = None
-    tc_measured_s: float | None = None
-    td_measured_s: float | None = None
-    predicted_from_ceilings: float | None = None
-    ceiling_residual: float | None = None
-    reading: str = ""
-    across_devices: str = ""
+    """What distinguishes the fits of a device; cells of one series share the constants."""
 
     @property
     def fit(self) -> tuple[str, str, str]:
@@ -157,27 +103,14 @@ class FitRow(CellOf, frozen=True, kw_only=True):
         return f"{label} ({self.series})" if self.series else label
 
 
+@with_columns(columns.QUALITY)
 class QualityRow(CellOf, frozen=True, kw_only=True):
     """A row of quality.csv: one figure of a run's model, before or after training."""
 
     repeat: int
     status: str
-    cause: str = ""
-    moment: str = ""
-    on: str = ""
-    metric: str = ""
-    head: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
     n: int = 0
-    chance: float | None = None
-    seconds: float | None = None
-    note: str = ""
-    job_s: float | None = None
 
-
-AnyRow = TypeVar("AnyRow", bound=Row)
 
 _COLUMNS = {
     "cells.csv": columns.CELLS,
@@ -226,7 +159,7 @@ class Inputs:
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
-                for row in read_rows(path, _COLUMNS[name])
+                for row in read_table(path, _COLUMNS[name])
                 if row.get("study") == study
             ]
         except (OSError, ValueError, msgspec.ValidationError) as error:

@@ -1,6 +1,6 @@
-"""Raw logs to records: `parse_logs` reads the runs of one study and device that need it.
+"""Raw logs to records: parse the runs of one study and device whose records are out of date.
 
-A record names what it was made from. It is made again where it is missing or damaged, where the run
+A record names what it was made from. It is made again where it is missing or damaged, where the job
 was done again, and where the parser or the facts about the device have changed.
 """
 
@@ -29,48 +29,34 @@ from feedrate.core.paths import (
     TRAINER_NAME,
 )
 from feedrate.jobs.events import RankEvents, read_run_events
+from feedrate.logs import trainer
 from feedrate.logs.text import one_line, read_log
-from feedrate.logs.trainer import (
-    TrainerFigures,
-    evaluation_figures,
-    read_evaluations,
-    read_trainer,
-)
-from feedrate.logs.trainer import files as trainer_files
 from feedrate.results.checks import Evidence, check_run
-from feedrate.results.measurement import (
-    Outcome,
-    ceilings,
-    flops_per_sample,
-    measure,
-    observe,
-    read_outcome,
-)
+from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (
     BAD,
     Check,
     MadeFrom,
-    Measurement,
-    PixelDistance,
-    Provenance,
+    Outcome,
     Record,
     RecordError,
     Status,
+    read_outcome,
     read_record,
     write_record,
 )
+from feedrate.results.schema import Measurement, PixelDistance, Provenance
 from feedrate.results.settings import DeviceFacts
 
 UNCHANGED = "logs_unchanged"
-"""Name of the check that a run fails whose logs changed after its record was made from them."""
+"""The check that a run fails whose logs changed after its record was made from them."""
 
 
 def parse_logs(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
-    """Bring the records of `runs` up to date; the runs whose record was written.
+    """Bring the records of `runs` up to date; return the runs whose record was written.
 
-    `parser` is the digest of the code that reads logs. A run that cannot be read gets a record with
-    status `failed`, whose cause names the file and the line. Raises OSError where a record cannot
-    be written.
+    `parser` is the digest of the code that reads logs. A run that breaks the parser gets a record
+    with status `failed` and the reason. Raises OSError where a record cannot be written.
     """
     made = MadeFrom(parser=parser, device=digest_value(msgspec.to_builtins(device)))
     return [run for run in runs if current_record(run, device, made)[1]]
@@ -81,53 +67,56 @@ def current_record(
 ) -> tuple[Record, bool]:
     """The record of a run, and whether it was written now.
 
-    `wanted` gives the parser and the device that it must have been made with; None: any will do.
+    `wanted` names the parser and the device that it must have been made with; None: any will do.
     Where logs have changed although the outcome, which a job writes last, is the same, the record
     keeps its numbers and fails the check `logs_unchanged`.
     """
-    path = run / RECORD_NAME
-    files = log_digests(run)
+    path, files = run / RECORD_NAME, _log_digests(run)
     try:
         earlier = read_record(path)
     except RecordError:
         earlier = None
-    if earlier and (known := earlier.made_from.files):
-        flagged = any(check.name == UNCHANGED for check in earlier.checks)
-        same_job = known.get(OUTCOME_NAME) == files.get(OUTCOME_NAME) is not None
+    if earlier:
+        known = earlier.made_from.files
         changed = sorted(n for n in known.keys() | files.keys() if known.get(n) != files.get(n))
-        if changed and same_job:
-            record = earlier if flagged else _with_changed_logs(earlier, changed)
+        flagged = any(check.name == UNCHANGED for check in earlier.checks)
+        if changed and OUTCOME_NAME in known and OUTCOME_NAME not in changed:
             if not flagged:
-                write_record(path, record)
-            return record, not flagged
-        made_as_wanted = wanted is None or replace(earlier.made_from, files={}) == wanted
-        if not changed and not flagged and made_as_wanted:
+                earlier = _with_changed_logs(earlier, changed)
+                write_record(path, earlier)
+            return earlier, not flagged
+        target = wanted or earlier.made_from
+        if wanted or known:  # an earlier version of feedrate noted no digests
+            target = replace(target, files=files)
+        if earlier.made_from == target and not flagged:
             return earlier, False
-    elif earlier and wanted is None:
-        return earlier, False  # an earlier version of feedrate wrote it, and noted no digests
-    record = replace(_built(run, device), made_from=replace(wanted or MadeFrom(), files=files))
+    record = replace(_read_run(run, device), made_from=replace(wanted or MadeFrom(), files=files))
     write_record(path, record)
     return record, True
 
 
-def read_list(name: str) -> list[str]:
-    """The lines of a file, or of standard input for `-`."""
-    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line.strip()]
-
-
-def log_digests(run: Path) -> dict[str, str]:
+def _log_digests(run: Path) -> dict[str, str]:
     """SHA-256 of each file that a record is made from, by its path in the run's folder."""
-    names = (SPEC_NAME, OUTCOME_NAME, LOG_NAME)
-    files = [run / name for name in names] + [
-        *run.glob(ANY_EVENTS),
-        *trainer_files(run / TRAINER_NAME),
-    ]
+    files = [run / name for name in (SPEC_NAME, OUTCOME_NAME, LOG_NAME)]
+    files += [*run.glob(ANY_EVENTS), *trainer.files(run / TRAINER_NAME)]
     return {str(f.relative_to(run)): digest_file(f) for f in sorted(files) if f.is_file()}
 
 
-def _built(run: Path, device: DeviceFacts) -> Record:
-    """The record of a run; a failed one where its logs break the reader."""
+def _with_changed_logs(record: Record, names: Sequence[str]) -> Record:
+    detail = (
+        f"{', '.join(names)} changed after the record was made: restore the logs, or delete the "
+        "run's folder to repeat the run."
+    )
+    return replace(
+        record,
+        status="invalid" if record.status == "ok" else record.status,
+        cause=record.cause if record.status in BAD else detail,
+        checks=[*record.checks, Check(name=UNCHANGED, passed=False, detail=detail)],
+    )
+
+
+def _read_run(run: Path, device: DeviceFacts) -> Record:
+    """The record of a run; a failed one where its logs break the parser."""
     try:
         return build_record(run, device)
     except Exception as error:  # one bad run must not cost the others their records
@@ -140,46 +129,23 @@ def _built(run: Path, device: DeviceFacts) -> Record:
             levels=parse_levels(cell, BETWEEN_LEVELS),
             repeat=int(repeat.removeprefix("rep")),
             status="failed",
-            cause=one_line(f"{run}: the logs cannot be read: {cause}"),
+            cause=one_line(f"The logs in {run} cannot be read: {cause}"),
         )
 
 
-def _with_changed_logs(record: Record, names: Sequence[str]) -> Record:
-    detail = (
-        f"{', '.join(names)} changed after the record was made: restore what was there, or remove "
-        "the run's folder and make the run again."
-    )
-    return replace(
-        record,
-        status="invalid" if record.status == "ok" else record.status,
-        cause=record.cause if record.status in BAD else detail,
-        checks=[*record.checks, Check(name=UNCHANGED, passed=False, detail=detail)],
-    )
+def build_record(run: Path, device: DeviceFacts) -> Record:
+    """The record of the run in a folder, whatever became of the job.
 
-
-def build_record(run_dir: Path, device: DeviceFacts) -> Record:
-    """The record of the run in `run_dir`, whatever became of the job.
-
-    Logs that cannot be read make the run `invalid` (or leave it as failed as it is). Raises
-    LogError where spec.json is missing or no spec: then there is no telling what was run.
+    Logs that cannot be read make the run `invalid`, unless it failed. Raises LogError where
+    spec.json is missing or wrong: then nothing tells what was run.
     """
-    spec = read_spec(run_dir / SPEC_NAME)
-    log = read_log(run_dir / LOG_NAME)
-    faults: list[str] = []
-    outcome: Outcome | None = None
-    ranks: dict[int, RankEvents] = {}
-    try:
-        outcome = read_outcome(run_dir / OUTCOME_NAME)
-        ranks = read_run_events(run_dir)
-    except LogError as error:
-        faults.append(one_line(str(error)))
-    measurement = measure(
-        ranks, spec, device.peaks, outcome.host_peak_memory_gib if outcome else None
-    )
-    checks = [Check(name="logs_readable", passed=not faults, detail=faults[0])] if faults else []
+    spec = read_spec(run / SPEC_NAME)
+    outcome, ranks, checks = _read_logs(run)
+    peak_gib = outcome.host_peak_memory_gib if outcome else None
+    measurement = measure(ranks, spec, device.peaks, peak_gib)
     if measurement:
-        observed = observe(ranks, outcome, log)
-        checks += check_run(Evidence(spec, measurement, observed, device))
+        log = read_log(run / LOG_NAME)
+        checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, ranks, measurement, checks)
     first = ranks.get(0, RankEvents())
     return Record(
@@ -196,12 +162,10 @@ def build_record(run_dir: Path, device: DeviceFacts) -> Record:
         measurement=measurement,
         ceilings=ceilings(ranks),
         pixels=PixelDistance(
-            mean_abs_diff=first.data.pixel_mean_abs_diff, psnr_db=first.data.pixel_psnr_db
-        )
-        if first.data
-        else PixelDistance(),
-        trainer=_trainer(first, run_dir),
-        evaluation=_evaluation(first, run_dir / TRAINER_NAME),
+            **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
+        ),
+        trainer=_trainer(first, run),
+        evaluation=_evaluation(first, run),
         checks=checks,
         provenance=_provenance(outcome, first),
     )
@@ -212,76 +176,85 @@ def read_spec(path: Path) -> RunSpec:
     try:
         return msgspec.convert(json.loads(path.read_bytes()), RunSpec)
     except FileNotFoundError:
-        raise LogError(f"{path}: no such file; `--run` takes the folder of a run") from None
+        raise LogError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise LogError(f"{path}: not the spec of a run: {error}") from None
 
 
+def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
+    """Outcome and events; a failed check where a file does not hold what it must."""
+    outcome: Outcome | None = None
+    try:
+        outcome = read_outcome(run / OUTCOME_NAME)
+        return outcome, read_run_events(run), []
+    except LogError as error:
+        detail = one_line(str(error))
+        return outcome, {}, [Check(name="logs_readable", passed=False, detail=detail)]
+
+
 def _status(
-    outcome: Outcome | None,
-    ranks: dict[int, RankEvents],
-    measurement: Measurement | None,
-    checks: list[Check],
+    outcome: Outcome | None, ranks: Ranks, measurement: Measurement | None, checks: list[Check]
 ) -> tuple[Status, str]:
-    """Status and cause: the supervisor's word first, then what the checks say of the numbers."""
-    failed = [check for check in checks if not check.passed]
+    """Status and cause: the supervisor decides first, then the checks of the numbers."""
+    failed = [check.detail for check in checks if not check.passed]
     if outcome is None:
-        unreadable = next((c.detail for c in failed if c.name == "logs_readable"), "")
+        unreadable = next((c.detail for c in checks if c.name == "logs_readable"), "")
         return ("failed", unreadable) if unreadable else _without_outcome(ranks)
+    cause = one_line(outcome.cause or "")
     if outcome.status != "ok":
-        return outcome.status, one_line(
-            outcome.cause or ""
-        ) or f"No cause was told; see {LOG_NAME}."
+        return outcome.status, cause or f"No cause was given; see {LOG_NAME}."
     if failed:
         more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
-        return "invalid", failed[0].detail + more
+        return "invalid", failed[0] + more
     if measurement is None:
         return "invalid", "The job ended well, but no rank closed a timed window."
-    return "ok", one_line(outcome.cause or "")
+    return "ok", cause
 
 
-def _without_outcome(ranks: dict[int, RankEvents]) -> tuple[Status, str]:
-    """Status and cause of a job that was killed with its supervisor, by what its ranks told. The
-    workflow gives such a run an outcome before it is read here; who calls this by hand may not."""
+def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
+    """Status and cause of a job that was killed with its supervisor, from its ranks' events. The
+    workflow writes an outcome for such a run before it is read here; other callers may not."""
     errors = [events.error for events in ranks.values() if events.error]
     memory = [error for error in errors if error.out_of_memory]
     told = [f" {error.type}: {error.message}" for error in memory or errors][:1]
-    said = one_line(f"The job was killed before it could end.{''.join(told)}")
-    return "out_of_memory" if memory else "failed", said
+    cause = one_line(f"The job was killed before it could end.{''.join(told)}")
+    return "out_of_memory" if memory else "failed", cause
 
 
-def _trainer(first: RankEvents, run_dir: Path) -> TrainerFigures:
+def _trainer(first: RankEvents, run: Path) -> trainer.TrainerFigures:
     """From the event where there is one, else from the files and the log.
 
     Only the files keep optimum-habana's `total_flos`.
     """
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
-    found = read_trainer(run_dir / TRAINER_NAME, library, known)
-    return found if known or found.runtime_s is not None else read_trainer(run_dir, library)
+    found = trainer.read_trainer(run / TRAINER_NAME, library, known)
+    return found if known or found.runtime_s is not None else trainer.read_trainer(run, library)
 
 
-def _evaluation(first: RankEvents, folder: Path) -> dict[str, float]:
-    values = read_evaluations(folder)
+def _evaluation(first: RankEvents, run: Path) -> dict[str, float]:
+    values = trainer.read_evaluations(run / TRAINER_NAME)
     for event in first.evaluations:
-        values |= evaluation_figures(event.split, event.metrics)
+        values |= trainer.evaluation_figures(event.split, event.metrics)
     return values
 
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
-    """Who ran what, when and where; fields that nobody told stay at their defaults."""
-    told: dict[str, Any] = {}
+    """Who ran what, when and where; unknown fields keep their defaults."""
+    known: dict[str, Any] = {}
     for source in (outcome, first.start):
-        if source is not None:
-            told |= {
-                name: value
-                for name in source.__struct_fields__
-                if name in Provenance.__struct_fields__
-                and (value := getattr(source, name)) is not None
-            }
-    if isinstance(told.get("command"), list):
-        told["command"] = " ".join(told["command"])
-    return Provenance(**told)
+        for name in Provenance.__struct_fields__:
+            if (value := getattr(source, name, None)) is not None:
+                known[name] = value
+    if isinstance(known.get("command"), list):
+        known["command"] = " ".join(known["command"])
+    return Provenance(**known)
+
+
+def read_list(name: str) -> list[str]:
+    """The lines of a file, or of standard input for `-`."""
+    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,28 +1,26 @@
-"""`python -m feedrate.results.collect`: all records into results.csv, .parquet and cells.csv.
-
-Option values may come from a file with `@FILE` (one argument a line), since 10,000 records are
-more than a command line holds.
-"""
+"""All records of a study into results.csv, results.parquet and cells.csv."""
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.errors import ConfigError
+from feedrate.config.plan import Unsupported
 from feedrate.config.reading import convert, convert_text
-from feedrate.config.values import level_text
+from feedrate.config.spec import RunSpec
 from feedrate.core.errors import fail
-from feedrate.core.files import atomic_path
-from feedrate.results.assemble import read_list
-from feedrate.results.cells import cell_columns, cell_rows
-from feedrate.results.columns import Column
-from feedrate.results.record import RecordError, read_record
-from feedrate.results.settings import CollectSettings
-from feedrate.results.tables import run_columns, run_row, unsupported_row, write_rows
+from feedrate.results.assemble import current_record, read_list
+from feedrate.results.cells import combine
+from feedrate.results.columns import CELLS, RUNS, for_studies
+from feedrate.results.record import Record
+from feedrate.results.schema import VALUES
+from feedrate.results.settings import CollectSettings, DeviceFacts
+from feedrate.results.tables import Row, write_parquet, write_table
+from feedrate.results.verdicts import recommend
 
-Row = dict[str, Any]
+MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 
 
 def collect(
@@ -34,72 +32,122 @@ def collect(
 ) -> None:
     """Write the three result files from the record files at `records`.
 
-    `settings` is what `feedrate.results.settings.collect_settings` gives. Raises ConfigError and
-    RecordError, before anything is written.
+    `settings` is what `feedrate.results.settings.collect_settings` gives. A record that is missing
+    or damaged is made again from its logs. Raises ConfigError before anything is written.
     """
     checked = convert(dict(settings), CollectSettings, "--settings")
     rows = run_rows(records, checked)
-    columns = run_columns(dict(checked.studies))
+    columns, cell_columns = (for_studies(kind, checked.studies) for kind in (RUNS, CELLS))
     cells = cell_rows(rows, checked)
-    write_rows(Path(results_csv), columns, rows)
+    write_table(Path(results_csv), columns, rows)
     write_parquet(Path(results_parquet), columns, rows)
-    write_rows(Path(cells_csv), cell_columns(checked), cells)
+    write_table(Path(cells_csv), cell_columns, cells)
 
 
 def run_rows(records: Iterable[str], settings: CollectSettings) -> list[Row]:
-    """A row for each record and each unsupported cell, in the order of the configuration:
-    by study, device, levels, repeat."""
-    rows = [run_row(read_record(Path(path)), path) for path in records]
+    """A row for each record and each unsupported cell, in the order of the configuration: by study,
+    device, levels, repeat."""
+    rows = [_run_row(path, settings) for path in records]
     rows += [unsupported_row(cell) for cell in settings.unsupported]
-    for row in rows:
-        if row["study"] not in settings.studies:
-            raise ConfigError(f"{row['record']}: study {row['study']!r} is not in --settings")
     studies, devices = list(settings.studies), list(settings.memory_gib)
-    ranks = {
+    orders = {
         name: {f: {x: i for i, x in enumerate(e.levels)} for f, e in study.factors.items()}
         for name, study in settings.studies.items()
     }
 
     def place(row: Row) -> tuple[Any, ...]:
-        levels = ranks[row["study"]]
+        order = orders[row["study"]]
         return (
             studies.index(row["study"]),
             devices.index(row["device"]) if row["device"] in devices else len(devices),
-            [known.get(row[factor], len(known)) for factor, known in levels.items()],
+            [known.get(row[factor], len(known)) for factor, known in order.items()],
             row["repeat"],
         )
 
     return sorted(rows, key=place)
 
 
-def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, atomically, with a type and a description for every column."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
-    fields = [
-        pa.field(c.name, types[c.kind], metadata={"unit": c.unit, "description": c.description})
-        for c in columns
-    ]
-    arrays = [
-        pa.array([_as_kind(row.get(c.name), c.kind) for row in rows], type=types[c.kind])
-        for c in columns
-    ]
-    with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), temporary)
+def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
+    """A row for each cell, study by study, with a recommendation for each device."""
+    studies = combine(runs, settings)
+    for study, cells in studies.items():
+        recommend(cells, settings.studies[study])
+    return [row for cells in studies.values() for row in cells]
 
 
-def _as_kind(value: Any, kind: str) -> Any:
-    return value if value is None or kind != "text" else level_text(value)
+def _run_row(path: str, settings: CollectSettings) -> Row:
+    run = Path(path).parent
+    facts = settings.devices.get(run.parent.parent.name, DeviceFacts())
+    record, _ = current_record(run, facts)
+    if record.study not in settings.studies:
+        raise ConfigError(f"{path}: study {record.study!r} is not in --settings")
+    return run_row(record, path)
+
+
+def run_row(record: Record, path: str) -> Row:
+    """One row of results.csv, by column; unknown fields are left out.
+
+    The numbers of an invalid run stay in its row; its status keeps them out of all else.
+    """
+    row: Row = {
+        **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
+        "model_parameters": record.model_parameters,
+        "flops_per_sample": record.flops_per_sample,
+        "library": record.trainer.library,
+        "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
+        "record": path,
+    }
+    for value in MEASURED:
+        if part := getattr(record, value.part):
+            found = getattr(part, value.field)
+            row[value.column] = ";".join(found) if isinstance(found, list) else found
+    if record.spec:
+        row |= _settings(record.spec, record.provenance.cores_granted)
+    return row | record.levels
+
+
+def _settings(spec: RunSpec, cores: int | None) -> Row:
+    train, loader, model = spec.settings.train, spec.settings.loader, spec.settings.model
+    # A device that decodes loads with threads, which wait for files.
+    on_device = loader.decode == "device"
+    loading = 0 if on_device else loader.workers * (spec.count // spec.nodes)
+    return {
+        "task": spec.task,
+        "batch_size": train.batch_size,
+        "gradient_accumulation": train.gradient_accumulation,
+        "precision": train.precision,
+        "world_size": spec.count,
+        "nodes": spec.nodes,
+        "loader_workers": loader.workers,
+        "decodes_on_device": on_device,
+        "oversubscribed": loading > (cores or loading),
+        "keeps_last_batch": loader.last_batch == "keep",
+        "model": f"{model.name}-{model.size}",
+        "dataset": spec.dataset,
+    }
+
+
+def unsupported_row(cell: Unsupported) -> Row:
+    """The one row of a cell that was never launched."""
+    return {
+        "study": cell.study,
+        "device": cell.device,
+        "cell": cell.cell,
+        "repeat": 1,
+        "status": "unsupported",
+        "cause": f"{cell.device} lacks the capability {cell.lacks}.",
+        **cell.levels,
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 where the three files were written; 1, and one sentence, where they were not."""
+    """0 where the three files were written; 1 and one sentence where they were not.
+
+    Option values may come from a file with `@FILE`, one argument a line: 10,000 records are more
+    than a command line holds.
+    """
     parser = argparse.ArgumentParser(
-        prog="feedrate.results.collect",
-        description="Records to result files.",
-        fromfile_prefix_chars="@",
+        prog="feedrate.results.collect", description=__doc__, fromfile_prefix_chars="@"
     )
     parser.add_argument(
         "--records-list", required=True, help="file with a record's path a line; - for stdin"
@@ -117,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.out_parquet,
             options.cells,
         )
-    except (ConfigError, RecordError, OSError) as error:
+    except (ConfigError, OSError) as error:
         return fail(parser.prog, error)
     return 0
 

@@ -1,15 +1,24 @@
-"""The columns of the result files: name, kind, unit and meaning, the same as in docs/results.md."""
+"""The columns of the result files: name, kind, unit and meaning, also for docs/results.md."""
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any, NamedTuple
 
-Kind = Literal["text", "integer", "number", "flag"]
+from feedrate.config.errors import ConfigError
+from feedrate.config.values import Level
+from feedrate.results.schema import VALUES, Kind
 
 FACTORS = "<factor>"
-"""Stands in a list of columns where one column per factor of the studies is put in."""
+"""Placeholder in a list of columns for one column per factor of the studies."""
+OVER_REPEATS = {
+    "median": "Median over the ok runs",
+    "largest": "Largest over the ok runs",
+    "smallest": "Smallest over the ok runs",
+}
 
 
 class Column(NamedTuple):
-    """One column of a result file; empty fields mean 'not known' or 'does not apply'."""
+    """A column of a result file; an empty field means "not known" or "does not apply"."""
 
     name: str
     kind: Kind
@@ -33,6 +42,22 @@ def _flag(name: str, description: str) -> Column:
     return Column(name, "flag", "", description)
 
 
+def _of_runs(first: str, last: str) -> Iterator[Column]:
+    """The measured values from one field of the schema to another."""
+    for name in dropwhile(lambda name: name != first, VALUES):
+        found = VALUES[name]
+        yield Column(name, found.kind, found.unit, found.meaning)
+        if name == last:
+            return
+
+
+def _of_cells(first: str, last: str) -> Iterator[Column]:
+    """Those among them that have a value for a cell."""
+    for column in _of_runs(first, last):
+        if repeats := VALUES[column.name].repeats:
+            yield column._replace(description=f"{OVER_REPEATS[repeats]}: {column.description}")
+
+
 _CELL = (
     _text("study", "Study: a file in config/studies."),
     _text("device", "Device: an entry of config/devices.yaml."),
@@ -46,32 +71,9 @@ RUNS = (
     _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
     _text("cause", "Why the status is not ok; of an ok run, what went wrong after its results."),
     _text("task", "training, or inference: then a step is a forward pass."),
-    _number("samples_per_s", "samples/s", "Samples of all ranks over the window's wall time."),
-    _number("step_time_median_s", "s", "Median time of a step, slowest rank, or of a pass."),
-    _number("step_time_p95_s", "s", "95th percentile of the step times."),
-    _number("step_time_p99_s", "s", "99th percentile of them."),
-    _number("first_step_s", "s", "The very first step (compilation), outside the window."),
-    _number("data_wait_share", "share", "Wait for batches over wall time, mean of the ranks."),
-    _number("peak_memory_gib", "GiB", "Peak memory of a device; on cpu of the process."),
-    _number("host_peak_memory_gib", "GiB", "Peak memory of the job's processes on its first host."),
-    _integer("allocator_retries", "", "Times that CUDA's allocator had to ask again, all ranks."),
-    _number("energy_j", "J", "Energy of the job's devices in the window, by their own counters."),
-    _number("energy_j_per_sample", "J", "The same over the window's samples."),
-    _number("power_w", "W", "Mean power of the job's devices together in the window."),
-    _number("mfu", "share", "Model FLOPs over the data-sheet peak of the precision, 0 to 1."),
-    _number("mfu_achievable", "share", "Model FLOPs over the achievable peak."),
-    _number("tflops_per_device", "TFLOP/s", "Model FLOPs a second and device."),
-    _number("trainer_samples_per_s", "samples/s", "What the Trainer itself says; never mixed in."),
-    _number("loader_samples_per_s", "samples/s", "The loader alone, with no model, all ranks."),
-    _number("model_samples_per_s", "samples/s", "The model alone, on one batch, all ranks."),
-    _number("exchange_samples_per_s", "samples/s", "The gradients' exchange alone, all ranks."),
-    _number("pixel_mean_abs_diff", "levels", "Pixels against decode: reference, of 0 to 255."),
-    _number("pixel_psnr_db", "dB", "The same as a ratio; empty where nothing differs."),
-    _number("loss_first", "", "Loss of the first step that reported one."),
-    _number("loss_last", "", "Loss of the last step that reported one."),
-    _number(
-        "loss_end", "", "Mean of the last tenth of the losses that were reported, of 5 at least."
-    ),
+    *_of_runs("samples_per_s", "tflops_per_device"),
+    *_of_runs("trainer_samples_per_s", "pixel_psnr_db"),
+    *_of_runs("loss_first", "loss_end"),
     _integer("batch_size", "samples", "Per device and micro-step."),
     _integer("gradient_accumulation", "", "Micro-steps per optimizer step."),
     _integer("world_size", "", "Devices in the job, and so ranks."),
@@ -81,29 +83,14 @@ RUNS = (
     _flag("oversubscribed", "Whether a host's ranks have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's last, smaller batch is trained on."),
     _text("precision", "fp32, bf16, fp16, fp8, bf16_full or fp16_full."),
-    _integer("steps", "", "Optimizer steps in the timed window."),
-    _integer("warmup_steps", "", "Optimizer steps left out before it."),
-    _integer("samples", "samples", "Samples of all ranks in the window."),
-    _number("wall_s", "s", "Wall time of the window, slowest rank."),
-    _number("paused_s", "s", "Checkpoints and evaluations taken out of the window."),
+    *_of_runs("steps", "paused_s"),
     _text("model", "Model and size, as `bridgetower-tiny`."),
     _integer("model_parameters", "", "Parameters of the model as built."),
     _number("flops_per_sample", "FLOP", "Forward and backward (inference: forward), 2 a MAC."),
-    _integer(
-        "cores_granted", "", "CPU cores that the job may use on a host, by affinity and cgroup."
-    ),
-    _text("device_model", "Device model as the driver reports it."),
-    _text("bf16_instructions", "Of the CPU: amx_bf16, avx512_bf16 or both, by `;`."),
-    _text("host", "Host that the job ran on."),
+    *_of_runs("cores_granted", "host"),
     _text("library", "Library of the Trainer, with version."),
     _text("dataset", "Dataset: an entry of config/config.yaml."),
-    _text("commit", "Commit of the project at the run."),
-    _text("source_digest", "Digest of the code that defines the measured work."),
-    _text("data_digest", "Digest of the prepared data's manifest."),
-    _text("spec_digest", "Digest of spec.json."),
-    _text("started_at", "Start of the job, UTC, ISO 8601."),
-    _number("duration_s", "s", "The job from start to end, set-up included."),
-    _integer("attempt", "", "Which attempt of the run this was, from 1."),
+    *_of_runs("commit", "attempt"),
     _text("failed_checks", "Names of the checks that the run did not pass, by `;`."),
     _text("record", "Path of the run's record.json."),
 )
@@ -118,39 +105,22 @@ CELLS = (
     _integer("out_of_memory_runs", "", "Runs that ran out of memory."),
     _integer("failed_runs", "", "Runs that failed."),
     _integer("invalid_runs", "", "Runs whose numbers a check rejected."),
-    _number("samples_per_s", "samples/s", "Median over the ok runs."),
+    *_of_cells("samples_per_s", "samples_per_s"),
     _number("ci_low", "samples/s", "Lower end of the bootstrap interval of that median."),
     _number("ci_high", "samples/s", "Upper end of it."),
     _number("spread", "share", "(max - min) / median of the ok runs' samples_per_s."),
     _flag("noisy", "Whether the spread is above the study's noise_share."),
-    _number("step_time_median_s", "s", "Median over runs of the runs' median step time."),
-    _number("step_time_p95_s", "s", "Median over runs of the runs' 95th percentile."),
-    _number("step_time_p99_s", "s", "Median over runs of the runs' 99th percentile."),
-    _number("first_step_s", "s", "Median over runs of the first step."),
-    _number("data_wait_share", "share", "Median over runs."),
-    _number("peak_memory_gib", "GiB", "Largest over runs."),
-    _number("host_peak_memory_gib", "GiB", "Largest over runs."),
-    _integer("allocator_retries", "", "Most over runs."),
-    _number("energy_j_per_sample", "J", "Median over runs: of the devices, their hosts left out."),
-    _number("power_w", "W", "Median over runs: all devices of the job together."),
+    *_of_cells("step_time_median_s", "power_w"),
     _number("usd_per_million_samples", "USD", "At the device's price_usd_per_hour, if it has one."),
-    _number("mfu", "share", "Median over runs."),
-    _number("mfu_achievable", "share", "Median over runs."),
-    _number("tflops_per_device", "TFLOP/s", "Median over runs."),
-    _number("loss_last", "", "Median over runs: after equal samples in all cells."),
-    _number("loss_end", "", "Median over runs of the mean loss at the end."),
+    *_of_cells("mfu", "loss_end"),
     _number("loss_shift", "", "loss_end over the baseline cell's: mean over common repeats."),
     _number("loss_seeds", "", "What seeds alone do to loss_end: a range of repeats."),
     _flag("loss_departs", "Whether the shift exceeds loss_seeds: the setting learns differently."),
-    _number("trainer_samples_per_s", "samples/s", "Median over runs."),
-    _number("loader_samples_per_s", "samples/s", "Median over runs: the loader's ceiling."),
-    _number("model_samples_per_s", "samples/s", "Median over runs: the model's ceiling."),
-    _number("exchange_samples_per_s", "samples/s", "Median over runs: the exchange's ceiling."),
-    _number("pixel_mean_abs_diff", "levels", "Largest over runs."),
+    *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
     _integer("world_size", "", "Devices in the job."),
     _integer("nodes", "", "Hosts that share the ranks evenly."),
     _integer("batch_size", "samples", "Per device and micro-step."),
-    _integer("cores_granted", "", "Fewest over runs."),
+    *_of_cells("cores_granted", "cores_granted"),
     _number("speedup", "", "Over the study's baseline cell on the same device."),
     _number("speedup_ci_low", "", "Lower end of the bootstrap interval of that ratio."),
     _number("speedup_ci_high", "", "Upper end of it."),
@@ -245,15 +215,56 @@ COMPARISON = (
 )
 
 
-def with_factors(columns: tuple[Column, ...], factors: dict[str, Kind]) -> list[Column]:
-    """`columns` with the factors' own in the place held for them; a factor that bears the name
-    of a column of settings (`batch_size`) is that column."""
+SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"}
+"""Columns of settings: a factor may have the name of one and then is that column."""
+
+
+def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[Column]:
+    """`columns` with those of the studies' factors.
+
+    Raises ConfigError for a factor that has the name of a result's column.
+    """
+    taken = {column.name for column in columns} - SHARED
+    levels: dict[str, list[Level]] = {}
+    for name, study in studies.items():
+        for factor, entry in study.factors.items():
+            if factor in taken:
+                raise ConfigError(
+                    f"config/studies/{name}.yaml: factors.{factor}: not allowed; the results have "
+                    "a column of this name"
+                )
+            levels.setdefault(factor, []).extend(entry.levels)
+    return with_factors(columns, levels)
+
+
+def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]]) -> list[Column]:
+    """`columns` with one for each factor in the place of the placeholder, unless the factor has the
+    name of another column."""
     fixed = {column.name for column in columns}
-    own = [Column(name, kind, "", f"Level of {name}.") for name, kind in factors.items()]
-    return [
-        column
-        for entry in columns
-        for column in (
-            [c for c in own if c.name not in fixed] if entry.name == FACTORS else [entry]
-        )
+    own = [
+        Column(name, level_kind(found), "", f"Level of {name}.")
+        for name, found in levels.items()
+        if name not in fixed
     ]
+    return [c for entry in columns for c in (own if entry.name == FACTORS else [entry])]
+
+
+def level_kind(levels: Iterable[Level]) -> Kind:
+    """The kind of a factor's column: that of its levels, or text where they differ."""
+    types = {type(level) for level in levels}
+    if types == {bool}:
+        return "flag"
+    if types == {int}:
+        return "integer"
+    return "number" if types and types <= {int, float} else "text"
+
+
+FILES = {
+    "results.csv": RUNS,
+    "cells.csv": CELLS,
+    "claims.csv": CLAIMS,
+    "fit.csv": FIT,
+    "quality.csv": QUALITY,
+    "changes.csv": COMPARISON,
+}
+"""The columns of every file; `changes.csv` is what `compare --out` writes."""

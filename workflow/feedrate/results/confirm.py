@@ -1,7 +1,7 @@
-"""`python -m feedrate.results.confirm`: the exit code of the whole, after the report's pages.
+"""The exit code of the whole workflow, after the report's pages.
 
-It ends with 1, and a short list, where a run failed, a check rejected its numbers, or a model that
-was kept could not be scored. Out of memory and unsupported cells are results, not failures.
+It is 1, with a short list, where a run failed, a check rejected its numbers, or a kept model could
+not be scored. Out-of-memory and unsupported cells are results, not failures.
 """
 
 import argparse
@@ -12,13 +12,13 @@ from feedrate.core.errors import fail
 from feedrate.core.files import write_text
 from feedrate.results.columns import QUALITY, RUNS
 from feedrate.results.record import BAD
-from feedrate.results.tables import Row, read_rows
+from feedrate.results.tables import Row, read_table
 
 LISTED = 20
 
 
 def problems(rows: list[Row], doing: str = "") -> list[str]:
-    """A line for each failed or invalid run: where it is, in `doing` what, and why."""
+    """A line for each failed or invalid run: where, what failed and why."""
     return [
         f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
         f"{row['status']}: {row['cause']}"
@@ -37,28 +37,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="written where nothing failed")
     options = parser.parse_args(arguments)
     try:
-        rows = read_rows(options.results, RUNS)
-        scores = [row for file in options.quality for row in read_rows(file, QUALITY)]
-    except (OSError, ValueError) as error:
-        return fail(parser.prog, error)
-    tried = sum(row["status"] != "unsupported" for row in rows)
-    runs, scorings = problems(rows), problems(scores, "scoring ")
-    if lines := runs + scorings:
-        more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-        said = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
-        said += (
-            [f"{len(scorings)} model{'s' * (len(scorings) > 1)} could not be scored"]
-            if scorings
-            else []
-        )
-        first = (
-            f"{' and '.join(said)}; the report shows them, and the same command tries failed ones "
-            "again:"
-        )
-        return fail(parser.prog, "\n  ".join([first, *lines[:LISTED], *more]))
-    try:
+        rows = read_table(options.results, RUNS)
+        scores = [row for file in options.quality for row in read_table(file, QUALITY)]
+        tried = sum(row["status"] != "unsupported" for row in rows)
+        runs, scorings = problems(rows), problems(scores, "scoring ")
+        if lines := runs + scorings:
+            more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+            counts = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
+            models = f"{len(scorings)} model{'s' * (len(scorings) > 1)}"
+            counts += [f"{models} could not be scored"] if scorings else []
+            first = (
+                f"{' and '.join(counts)}; the report shows them, and the same command tries failed "
+                "ones again:"
+            )
+            return fail(parser.prog, "\n  ".join([first, *lines[:LISTED], *more]))
         write_text(options.out, f"{tried} runs, none failed\n")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         return fail(parser.prog, error)
     return 0
 

@@ -5,16 +5,16 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.reading import convert_text
 from feedrate.config.values import cell_name, level_text
 from feedrate.core.errors import fail
-from feedrate.results.columns import CELLS, FIT, with_factors
+from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.settings import FitSettings, PublishedStudy
-from feedrate.results.tables import factor_kinds, read_rows, write_rows
+from feedrate.results.tables import Row, read_table, write_table
 
 HERE = "here"
 HOST_FACTOR = 1.5
@@ -22,8 +22,6 @@ HOST_FACTOR = 1.5
 
 POOR_FIT = 0.10
 """From this largest residual on, a fit is said to leave something out."""
-
-Row = dict[str, Any]
 
 
 class Series(NamedTuple):
@@ -261,8 +259,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = convert_text(options.settings, FitSettings, "--settings")
-        columns = with_factors(FIT, factor_kinds(dict(settings.studies), FIT))
-        write_rows(options.out, columns, fit_rows(read_rows(options.cells, CELLS), settings))
+        rows = fit_rows(read_table(options.cells, CELLS), settings)
+        write_table(options.out, for_studies(FIT, settings.studies), rows)
     except (ConfigError, OSError, ValueError) as error:
         return fail(parser.prog, error)
     return 0

@@ -1,53 +1,15 @@
-"""From the events of all ranks to one measurement. Samples are summed, the slowest rank counts."""
+"""From the events of all ranks to one measurement. Samples are summed; the slowest rank counts."""
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
-from feedrate.core.errors import LogError
 from feedrate.jobs.events import RankEvents, Step, Window
-from feedrate.logs.text import fallback_reason
-from feedrate.results.checks import Observed
-from feedrate.results.record import Ceilings, Measurement
+from feedrate.results.schema import VALUES, Ceilings, Measurement
 
-Ranks = dict[int, RankEvents]
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of docs/architecture.md; what is not named here is passed over."""
-
-    schema: Literal[1] = 1
-    status: Literal["ok", "out_of_memory", "failed"]
-    infrastructure: bool = False
-    cause: str | None = ""
-    exit_code: int | None = None
-    attempt: int | None = 1
-    command: str | list[str] | None = ""
-    commit: str | None = ""
-    source_digest: str | None = ""
-    data_digest: str | None = ""
-    spec_digest: str | None = ""
-    started_at: str | None = ""
-    ended_at: str | None = ""
-    duration_s: float | None = None
-    machine_before: dict[str, Any] | None = {}
-    host_peak_memory_gib: float | None = None
-
-
-def read_outcome(path: Path) -> Outcome | None:
-    """Read outcome.json; None where the supervisor did not live to write it. Raises LogError."""
-    try:
-        return msgspec.convert(json.loads(path.read_bytes()), Outcome)
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
-        raise LogError(f"{path}: not an outcome: {error}") from None
+Ranks = Mapping[int, RankEvents]
 
 
 def measure(
@@ -55,27 +17,26 @@ def measure(
 ) -> Measurement | None:
     """The measurement of a run, or None where no rank closed its window.
 
-    The rate is samples over wall time, never a mean of rates. Step times are those of the
-    slowest rank at each step, as the others wait for it; in inference, where none waits, those of
-    all ranks. Waits are pooled over ranks.
+    The rate is samples over wall time, never a mean of rates. A step takes as long as on its
+    slowest rank, because the others wait for it; in inference, where none waits, the steps of all
+    ranks count. Waits are pooled over the ranks.
     """
-    windows = [events.window for events in ranks.values() if events.window]
-    first = windows[0] if windows else None
-    if first is None or min(w.wall_s for w in windows) <= 0:
+    windows = list(windows_of(ranks).values())
+    if not windows or min(w.wall_s for w in windows) <= 0:
         return None
-    inside = {rank: _steps_in(events.steps, first) for rank, events in ranks.items()}
-    times = _times(inside.values(), spec) or [max(w.wall_s for w in windows) / max(first.steps, 1)]
-    samples = sum(w.samples for w in windows)
-    wall_s = max(w.wall_s for w in windows)
-    flops = flops_per_sample(ranks)
-    flops_per_s = None if flops is None else flops * samples / wall_s / spec.count
-    sheet, achievable = _peak_flops(peaks, spec.settings.train.precision)
-    energy_j = _whole([w.energy_j for w in windows])
-    losses = finite(losses_of(ranks))
+    first = windows[0]
+    inside = [_steps_in(events.steps, first) for events in ranks.values()]
+    combined: dict[str, Any] = {
+        value.field: OVER_RANKS[value.ranks]([getattr(w, value.field) for w in windows])
+        for value in VALUES.values()
+        if value.ranks
+    }
+    samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
+    times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
+    waits = [step.data_wait_s for steps in inside for step in steps]
     return Measurement(
+        **combined,
         samples_per_s=samples / wall_s,
-        samples=samples,
-        wall_s=wall_s,
         steps=first.steps,
         warmup_steps=first.first_step - first_step(ranks),
         first_step_s=_first_step_s(ranks),
@@ -84,51 +45,44 @@ def measure(
         step_time_p99_s=quantile(times, 0.99),
         step_time_min_s=min(times),
         step_time_max_s=max(times),
-        data_wait_s=_mean([w.data_wait_s for w in windows]),
         data_wait_share=_mean([w.data_wait_s / w.wall_s for w in windows]),
-        data_wait_p95_s=_wait_p95(inside.values()),
-        peak_memory_gib=_largest(w.peak_memory_gib for w in windows),
-        memory_gib=_largest(w.memory_gib for w in windows),
+        data_wait_p95_s=quantile(waits, 0.95) if waits else None,
         host_peak_memory_gib=host_peak_gib,
-        allocator_retries=_total(w.allocator_retries for w in windows),
-        energy_j=energy_j,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
-        loss_first=losses[0] if losses else None,
-        loss_last=losses[-1] if losses else None,
-        loss_end=_mean(losses[-max(5, len(losses) // 10) :]) if losses else None,
-        mfu=flops_per_s / sheet if flops_per_s and sheet else None,
-        mfu_achievable=flops_per_s / achievable if flops_per_s and achievable else None,
-        tflops_per_device=None if flops_per_s is None else flops_per_s / 1e12,
         rank_wall_s=[w.wall_s for w in windows],
-        paused_s=max(w.paused_s for w in windows),
+        **_losses([loss for loss in losses_of(ranks) if math.isfinite(loss)]),
+        **_utilisation(flops_per_sample(ranks), samples, wall_s, spec, peaks),
     )
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
-    """Loader, model and exchange alone: samples of all ranks over the slowest rank's time.
+    """The rate of each part alone: samples of all ranks over the slowest rank's time.
 
-    None where a rank is missing, since a part of the ranks is no ceiling of the whole.
+    None where a rank is missing: some of the ranks are no ceiling of the whole.
     """
     rates: dict[str, float | None] = {}
-    for kind in ("loader", "model", "exchange"):
+    for name in Ceilings.__struct_fields__:
+        kind = name.removesuffix("_samples_per_s")
         parts = [c for events in ranks.values() for c in events.ceilings if c.kind == kind]
         wall_s = max((c.wall_s for c in parts), default=0.0)
         complete = len(parts) == len(ranks) and wall_s > 0
-        rates[kind] = sum(c.samples for c in parts) / wall_s if complete else None
-    return Ceilings(**{f"{kind}_samples_per_s": rate for kind, rate in rates.items()})
+        rates[name] = sum(c.samples for c in parts) / wall_s if complete else None
+    return Ceilings(**rates)
+
+
+def windows_of(ranks: Ranks) -> dict[int, Window]:
+    """The timed windows by rank, of the ranks that closed theirs."""
+    return {rank: events.window for rank, events in ranks.items() if events.window}
 
 
 def step_sum(ranks: Ranks) -> float | None:
-    """Sum of the step times inside the window of the rank whose window took longest, s."""
-    slowest = max(
-        (events for events in ranks.values() if events.window),
-        key=lambda events: events.window.wall_s if events.window else 0.0,
-        default=None,
-    )
-    if slowest is None or slowest.window is None:
+    """Sum of the step times in the window, on the rank whose window took longest, s."""
+    windows = windows_of(ranks)
+    if not windows:
         return None
-    steps = _steps_in(slowest.steps, slowest.window)
+    slowest = max(windows, key=lambda rank: windows[rank].wall_s)
+    steps = _steps_in(ranks[slowest].steps, windows[slowest])
     return sum(step.step_s for step in steps) if steps else None
 
 
@@ -138,13 +92,13 @@ def first_step(ranks: Ranks) -> int:
 
 
 def losses_of(ranks: Ranks) -> list[float]:
-    """Every loss that the first rank reported, in order; not all need be finite."""
+    """Every loss that the first rank reported, in order; some may not be finite."""
     steps = next((events.steps for _, events in sorted(ranks.items())), [])
     return [step.loss for step in steps if step.loss is not None]
 
 
 def flops_per_sample(ranks: Ranks) -> float | None:
-    """FLOPs of a sample, as the model's builder counts them: forward and backward, or in inference
+    """FLOPs of a sample as the model's builder counts them: forward and backward, or in inference
     forward alone."""
     known = (events.model.flops_per_sample for events in ranks.values() if events.model)
     return next((flops for flops in known if flops), None)
@@ -159,17 +113,12 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def finite(values: Iterable[float]) -> list[float]:
-    """The finite ones among `values`."""
-    return [value for value in values if math.isfinite(value)]
-
-
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
 
 
 def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
-    """The longest time of each step over the ranks, or of each pass the time on each rank, s."""
+    """The longest time of each step over the ranks, or in inference all times on all ranks, s."""
     if spec.task == "inference":
         return [step.step_s for steps in ranks for step in steps]
     times: dict[int, float] = {}
@@ -178,102 +127,59 @@ def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
     return [times[number] for number in sorted(times)]
 
 
-def _wait_p95(ranks: Iterable[list[Step]]) -> float | None:
-    waits = [step.data_wait_s for steps in ranks for step in steps]
-    return quantile(waits, 0.95) if waits else None
-
-
 def _first_step_s(ranks: Ranks) -> float | None:
     number = first_step(ranks)
-    return _largest(s.step_s for events in ranks.values() for s in events.steps if s.step == number)
+    return _largest(
+        [s.step_s for events in ranks.values() for s in events.steps if s.step == number]
+    )
 
 
-def _peak_flops(peaks: Sequence[Peak], precision: str) -> tuple[float | None, float | None]:
-    """Data-sheet and achievable FLOP/s of one device at a precision, where known.
+def _losses(losses: Sequence[float]) -> dict[str, Any]:
+    if not losses:
+        return {}
+    end = losses[-max(5, len(losses) // 10) :]
+    return {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": _mean(end)}
 
-    Half precision in full multiplies as half precision by autocast does.
+
+def _utilisation(
+    flops: float | None, samples: int, wall_s: float, spec: RunSpec, peaks: Sequence[Peak]
+) -> dict[str, Any]:
+    """FLOP/s of one device, and their share of its peaks at the precision, where known.
+
+    Full half precision multiplies as half precision by autocast does.
     """
-    peak = next((p for p in peaks if p.precision == precision.removesuffix("_full")), None)
-    known = (peak.datasheet_tflops, peak.achievable_tflops) if peak else (None, None)
-    sheet, achievable = (None if value is None else value * 1e12 for value in known)
-    return sheet, achievable
+    if flops is None:
+        return {}
+    per_s = flops * samples / wall_s / spec.count
+    precision = spec.settings.train.precision.removesuffix("_full")
+    peak = next((p for p in peaks if p.precision == precision), None)
+    known = {"mfu": peak.datasheet_tflops, "mfu_achievable": peak.achievable_tflops} if peak else {}
+    shares = {name: per_s / (tflops * 1e12) for name, tflops in known.items() if tflops}
+    return {"tflops_per_device": per_s / 1e12, **shares}
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _largest(values: Iterable[float | None]) -> float | None:
+def _largest(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _whole(parts: Sequence[float | None]) -> float | None:
-    """The sum, where no part is missing; a counter that never moves counts nothing."""
-    known = [part for part in parts if part is not None]
-    return sum(known) or None if len(known) == len(parts) else None
-
-
-def _total(values: Iterable[int | None]) -> int | None:
+def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def observe(ranks: dict[int, RankEvents], outcome: Outcome | None, log: str) -> Observed:
-    """What a run showed of itself, for the checks."""
-    first = ranks.get(0, RankEvents())
-    windows = {rank: events.window for rank, events in ranks.items() if events.window}
-    reference = windows[min(windows)] if windows else None
-    same = all(
-        reference and (w.first_step, w.last_step) == (reference.first_step, reference.last_step)
-        for w in windows.values()
-    )
-    starts = [events.start for events in ranks.values() if events.start]
-    return Observed(
-        ranks=list(windows),
-        world_sizes=[start.world_size for start in starts],
-        device_models=[start.device_model for start in starts if start.device_model],
-        decode=first.data.decode if first.data else None,
-        attention=first.model.attention if first.model else None,
-        fallback=fallback_reason(log),
-        data_digests=[e.data.digest for e in ranks.values() if e.data and e.data.digest],
-        data_digest_asked=(outcome.data_digest if outcome else "") or "",
-        losses=losses_of(ranks),
-        answers_finite=_answers(ranks),
-        rank_samples=[window.samples for window in windows.values()],
-        job_first_step=first_step(ranks),
-        first_step=reference.first_step if reference and same else None,
-        last_step=reference.last_step if reference and same else None,
-        step_sum_s=step_sum(ranks),
-        **_strategy(first),
-        other_training_jobs=_other_jobs(outcome),
-    )
+def _complete_sum(values: Sequence[float | None]) -> float | None:
+    """The sum where no value is missing; a counter that never moves counts nothing."""
+    return None if None in values else _sum(values) or None
 
 
-def _answers(ranks: dict[int, RankEvents]) -> list[bool]:
-    """Of each forward pass that told it, whether its answer was finite."""
-    steps = (step for events in ranks.values() for step in events.steps)
-    return [step.finite for step in steps if step.finite is not None]
-
-
-def _strategy(first: RankEvents) -> dict[str, Any]:
-    """What the first rank told of how the work was shared; nothing where it told nothing."""
-    told = first.strategy
-    if told is None:
-        return {}
-    return {
-        "strategy": told.name,
-        "layers": told.layers,
-        "sharded_layers": told.sharded_layers,
-        "offloaded_layers": told.offloaded_layers,
-        "checkpointed_layers": told.checkpointed_layers,
-        "ddp": told.ddp,
-        "fp32": told.fp32,
-    }
-
-
-def _other_jobs(outcome: Outcome | None) -> int | None:
-    """A count or a list of them, as the supervisor wrote it."""
-    value = ((outcome.machine_before if outcome else None) or {}).get("other_training_jobs")
-    if isinstance(value, list):
-        return len(value)
-    return value if isinstance(value, int) else None
+OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "sum": _sum,
+    "complete sum": _complete_sum,
+    "mean": _mean,
+    "largest": _largest,
+}
+"""How the values of the ranks combine, by the words of the schema."""

@@ -1,10 +1,11 @@
-"""What a run's model scores before and after training: quality.json, one a run."""
+"""What a run's model scores before and after training: quality.json, and all of a study in a
+table."""
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,8 +15,8 @@ from feedrate.config.reading import convert_text
 from feedrate.config.study import Factor
 from feedrate.config.values import Level, Name, Strict
 from feedrate.core.errors import fail
-from feedrate.results.columns import QUALITY, Column, with_factors
-from feedrate.results.tables import level_kind, write_rows
+from feedrate.results.columns import QUALITY, for_studies
+from feedrate.results.tables import Row, write_table
 
 QUALITY_SCHEMA = 1
 
@@ -36,9 +37,9 @@ class Score(Strict, kw_only=True):
     value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
     low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
     high: float | None = None
-    n: Annotated[int, Meta(description="What the figure is a mean over.")] = 0
-    chance: Annotated[float | None, Meta(description="What chance gives; null: not known.")] = None
-    seconds: Annotated[float, Meta(description="What scoring took.")] = 0.0
+    n: Annotated[int, Meta(description="Number of examples that the figure is a mean over.")] = 0
+    chance: Annotated[float | None, Meta(description="By guessing; null: unknown.")] = None
+    seconds: Annotated[float, Meta(description="Time that scoring took.")] = 0.0
     note: str = ""
 
 
@@ -50,7 +51,7 @@ class Quality(Strict, kw_only=True):
         Literal["ok", "failed", "no_model"],
         Meta(description="no_model: the run left nothing to score; only what failed is retried."),
     ]
-    attempt: Annotated[int, Meta(description="Which try of scoring this is, from 1.")] = 1
+    attempt: Annotated[int, Meta(description="Which attempt at scoring this is, from 1.")] = 1
     cause: Annotated[str, Meta(description="Why nothing was scored.")] = ""
     winoground: Annotated[
         str,
@@ -58,27 +59,6 @@ class Quality(Strict, kw_only=True):
     ] = ""
     seconds: Annotated[float, Meta(description="The whole job.")] = 0.0
     scores: list[Score] = []
-
-
-def read_quality(path: Path) -> Quality:
-    """Read quality.json. Raises QualityError where it is none, or of another version."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Quality)
-    except FileNotFoundError:
-        raise QualityError(f"{path}: no such file") from None
-    except ValueError as error:
-        raise QualityError(f"{path}: not of this version: {error}") from None
-    if found.schema != QUALITY_SCHEMA:
-        raise QualityError(
-            f"{path}: schema {found.schema} is not allowed; this version of feedrate reads "
-            f"{QUALITY_SCHEMA} (remove the file, and the model is scored again)"
-        )
-    return found
-
-
-# `python -m feedrate.results.quality`: the quality.json of a study's runs into quality.csv.
-
-Row = dict[str, Any]
 
 
 class ScoredRun(Strict, kw_only=True):
@@ -99,37 +79,39 @@ class QualitySettings(Strict, kw_only=True):
     runs: list[ScoredRun]
 
 
-def columns(settings: QualitySettings) -> list[Column]:
-    """The columns of quality.csv."""
-    kinds = {name: level_kind(factor.levels) for name, factor in settings.factors.items()}
-    return with_factors(QUALITY, kinds)
+def read_quality(path: Path) -> Quality:
+    """Read quality.json. Raises QualityError where it is none, or of another version."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Quality)
+    except FileNotFoundError:
+        raise QualityError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise QualityError(f"{path}: not of this version: {error}") from None
+    if found.schema != QUALITY_SCHEMA:
+        raise QualityError(
+            f"{path}: schema {found.schema} is not allowed; this version of feedrate reads "
+            f"{QUALITY_SCHEMA} (remove the file, and the model is scored again)"
+        )
+    return found
 
 
-def rows(settings: QualitySettings) -> list[Row]:
-    """A row for each score, and one for a run that has none. Raises QualityError."""
-    return [row for run in settings.runs for row in _of_run(settings.study, run)]
-
-
-def _of_run(study: str, run: ScoredRun) -> Iterator[Row]:
-    quality = read_quality(Path(run.file))
-    common = {
-        "study": study,
-        **{name: getattr(run, name) for name in ("device", "cell", "repeat", "file")},
-        **run.levels,
-        "status": quality.status,
-        "cause": quality.cause,
-        "job_s": quality.seconds,
-    }
-    for score in _scores(quality):
-        yield common | msgspec.to_builtins(score) if score else common
-
-
-def _scores(quality: Quality) -> Iterable[Score | None]:
-    return quality.scores or [None]
+def quality_rows(settings: QualitySettings) -> Iterator[Row]:
+    """A row for each score, and one for a run without scores. Raises QualityError."""
+    for run in settings.runs:
+        quality = read_quality(Path(run.file))
+        common = {
+            "study": settings.study,
+            **{name: getattr(run, name) for name in ("device", "cell", "repeat", "file")},
+            **run.levels,
+            "status": quality.status,
+            "cause": quality.cause,
+            "job_s": quality.seconds,
+        }
+        yield from (common | score for score in msgspec.to_builtins(quality.scores) or [{}])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 where the file was written; 1, and one sentence, where it was not."""
+    """0 where the file was written; 1 and one sentence where it was not."""
     parser = argparse.ArgumentParser(
         prog="feedrate.results.quality", description=__doc__, fromfile_prefix_chars="@"
     )
@@ -138,7 +120,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = convert_text(options.settings, QualitySettings, "--settings")
-        write_rows(options.out, columns(settings), rows(settings))
+        columns = for_studies(QUALITY, {settings.study: settings})
+        write_table(options.out, columns, quality_rows(settings))
     except (ConfigError, QualityError, OSError) as error:
         return fail(parser.prog, error)
     return 0

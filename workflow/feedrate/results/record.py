@@ -1,5 +1,6 @@
-"""The record: the one checked JSON document that a run ends in."""
+"""The two documents of a run: the supervisor's outcome, and the record made from all its logs."""
 
+import json
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,152 +10,48 @@ from msgspec import Meta
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict
+from feedrate.core.errors import LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
 
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
-
-
 BAD: tuple[Status, ...] = ("failed", "invalid")
-"""What is a fault; the other statuses are results."""
+"""Statuses that are faults; the others are results."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """outcome.json, as docs/architecture.md describes it; other keys are ignored."""
+
+    schema: Literal[1] = 1
+    status: Literal["ok", "out_of_memory", "failed"]
+    cause: str | None = ""
+    attempt: int | None = 1
+    command: str | list[str] | None = ""
+    commit: str | None = ""
+    source_digest: str | None = ""
+    data_digest: str | None = ""
+    spec_digest: str | None = ""
+    started_at: str | None = ""
+    ended_at: str | None = ""
+    duration_s: float | None = None
+    machine_before: dict[str, Any] | None = {}
+    host_peak_memory_gib: float | None = None
 
 
 class RecordError(Exception):
     """A file that is no record; the message names it."""
 
 
-class Measurement(Strict, kw_only=True):
-    """What the meter saw in the timed window (warm-up steps left out, data loading inside).
-
-    In inference a step is a forward pass, and its time the latency of its answer.
-
-    Over ranks: samples are summed, wall time is the slowest rank's.
-    """
-
-    samples_per_s: Annotated[float, Meta(description="Samples of all ranks over wall_s.")]
-    samples: Annotated[int, Meta(description="Samples of all ranks in the window.")]
-    wall_s: Annotated[float, Meta(description="Wall time of the slowest rank's window, s.")]
-    steps: Annotated[int, Meta(description="Optimizer steps, or passes, in the window.")]
-    warmup_steps: int
-    first_step_s: Annotated[float | None, Meta(description="The very first step, s.")] = None
-    step_time_median_s: float
-    step_time_p95_s: float
-    step_time_p99_s: float | None = None
-    step_time_min_s: float
-    step_time_max_s: float
-    data_wait_s: Annotated[float, Meta(description="Wait for batches in the window, mean rank, s.")]
-    data_wait_share: Annotated[
-        float, Meta(description="data_wait_s over wall time, mean of ranks.")
-    ]
-    data_wait_p95_s: float | None = None
-    peak_memory_gib: Annotated[
-        float | None,
-        Meta(description="Device memory at its peak, largest rank; on cpu the process's RSS, GiB."),
-    ] = None
-    memory_gib: Annotated[float | None, Meta(description="Memory at the window's end, GiB.")] = None
-    host_peak_memory_gib: Annotated[
-        float | None,
-        Meta(
-            description="Peak memory of the job's processes on its first host together, what they "
-            "share counted once (PSS), sampled, GiB."
-        ),
-    ] = None
-    allocator_retries: Annotated[
-        int | None,
-        Meta(
-            description="Times that CUDA's allocator gave memory back and asked again, all ranks."
-        ),
-    ] = None
-    energy_j: Annotated[
-        float | None,
-        Meta(
-            description="Energy of the job's devices in the window, by their own counters; on cpu "
-            "of the processors' packages, J."
-        ),
-    ] = None
-    energy_j_per_sample: float | None = None
-    power_w: Annotated[
-        float | None, Meta(description="energy_j over wall_s: all devices together, W.")
-    ] = None
-    loss_first: float | None = None
-    loss_last: float | None = None
-    loss_end: Annotated[
-        float | None,
-        Meta(description="Mean of the last tenth of the losses reported, of five at least."),
-    ] = None
-    mfu: Annotated[
-        float | None, Meta(description="Model FLOPs over the data-sheet peak, share (0 to 1).")
-    ] = None
-    mfu_achievable: Annotated[
-        float | None, Meta(description="The same over the achievable peak.")
-    ] = None
-    tflops_per_device: float | None = None
-    rank_wall_s: Annotated[list[float], Meta(description="Window of each rank, s.")] = []
-    paused_s: Annotated[
-        float, Meta(description="Checkpoints and evaluations inside the window, taken out, s.")
-    ] = 0.0
-
-
-class Ceilings(Strict, kw_only=True):
-    """The loader with no model, the model with no loader, and the exchange of gradients with
-    neither, in the same job (all ranks)."""
-
-    loader_samples_per_s: float | None = None
-    model_samples_per_s: float | None = None
-    exchange_samples_per_s: float | None = None
-
-
-class PixelDistance(Strict, kw_only=True):
-    """What the model was given, against what the reference path makes of the same files."""
-
-    mean_abs_diff: Annotated[float | None, Meta(description="Levels of 0 to 255.")] = None
-    psnr_db: Annotated[
-        float | None, Meta(description="Peak signal-to-noise ratio; null: no difference at all.")
-    ] = None
-
-
 class Check(Strict, kw_only=True):
-    """A gate that the numbers pass before they count."""
+    """A condition that the numbers must meet before they count."""
 
     name: str
     passed: bool
     detail: str
-
-
-class Provenance(Strict, kw_only=True):
-    """Where a number comes from."""
-
-    commit: str = ""
-    source_digest: str = ""
-    data_digest: str = ""
-    spec_digest: str = ""
-    command: str = ""
-    started_at: Annotated[str, Meta(description="UTC, ISO 8601.")] = ""
-    ended_at: str = ""
-    duration_s: float | None = None
-    attempt: int = 1
-    host: str = ""
-    device_model: str = ""
-    driver: str = ""
-    cores_granted: Annotated[
-        int | None, Meta(description="On a host, by affinity and cgroup, not by cpu_count.")
-    ] = None
-    cores_of_host: int | None = None
-    intraop_threads: int | None = None
-    host_memory_gib: float | None = None
-    bf16_instructions: Annotated[
-        list[str],
-        Meta(description="Instructions for bf16 that the CPU has: amx_bf16, avx512_bf16."),
-    ] = []
-    machine_before: Annotated[
-        dict[str, Any], Meta(description="Load, clocks and the like before the run.")
-    ] = {}
-    packages: dict[str, str] = {}
-    python: str = ""
-    platform: str = ""
 
 
 class MadeFrom(Strict, kw_only=True):
@@ -195,6 +92,16 @@ class Record(Strict, kw_only=True):
     checks: list[Check] = []
     provenance: Provenance = Provenance()
     made_from: MadeFrom = MadeFrom()
+
+
+def read_outcome(path: Path) -> Outcome | None:
+    """Read outcome.json; None where the supervisor was killed too early. Raises LogError."""
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), Outcome)
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise LogError(f"{path}: not an outcome: {error}") from None
 
 
 def write_record(path: Path, record: Record) -> None:

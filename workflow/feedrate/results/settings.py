@@ -63,6 +63,8 @@ class CollectSettings(Strict, kw_only=True):
     price_usd_per_hour: dict[Name, Positive | None] = {}
     """Of all devices of a job, where one is known."""
     unsupported: list[Unsupported]
+    devices: dict[Name, DeviceFacts] = {}
+    """To make a damaged record again."""
 
 
 class PublishedFacts(Strict, kw_only=True):
@@ -124,10 +126,13 @@ class FitSettings(Strict, kw_only=True):
 
 def parse_settings(device: Device) -> dict[str, Any]:
     """`--device` of feedrate.results.assemble: a price or label is not part of it."""
-    facts = DeviceFacts(
+    return msgspec.to_builtins(_facts(device))
+
+
+def _facts(device: Device) -> DeviceFacts:
+    return DeviceFacts(
         model_pattern=device.model_pattern, peaks=device.peaks, power_w=device.power_w
     )
-    return msgspec.to_builtins(facts)
 
 
 def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
@@ -148,6 +153,7 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
             memory_gib={name: device.memory_gib for name, device in devices.items()},
             price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
             unsupported=plan.unsupported,
+            devices={name: _facts(device) for name, device in devices.items()},
         )
     )
 

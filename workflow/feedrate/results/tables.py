@@ -1,22 +1,23 @@
-"""Result files as CSV: rows in and out, typed by their columns."""
+"""Result files: CSV with typed rows, Parquet, and the files of all studies merged into one."""
 
+import argparse
 import csv
 import io
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.plan import Unsupported
-from feedrate.config.values import Level, level_text, parse_level
-from feedrate.core.files import write_text
-from feedrate.results.columns import RUNS, Column, Kind, with_factors
-from feedrate.results.record import Measurement, Provenance, Record
+from feedrate.config.values import level_text, parse_level
+from feedrate.core.errors import fail
+from feedrate.core.files import atomic_path, digest_file, write_text
+from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 
 Row = dict[str, Any]
+MERGED = {"runs": RUNS, "cells": CELLS, "claims": CLAIMS, "fit": FIT}
 
 
-def write_rows(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_table(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as CSV, atomically; None is an empty field, a flag is true or false."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -25,39 +26,71 @@ def write_rows(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str
         values = (row.get(column.name) for column in columns)
         writer.writerow(["" if value is None else level_text(value) for value in values])
     write_text(path, stream.getvalue())
+    write_text(_digest_of(path), digest_file(path))
 
 
-def read_rows(path: Path, columns: Sequence[Column]) -> list[Row]:
-    """Read what `write_rows` wrote; a column that is not in `columns` is a factor's level.
+def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
+    """Read what `write_table` wrote; a column that is not in `columns` is a factor's level.
 
-    Raises ValueError, naming the file, where a field is not of its column's kind, or has none.
+    Raises ValueError, naming file and line, for a line with too few or too many fields and for a
+    field that is not of its column's kind.
     """
-    kinds: dict[str, Kind] = {column.name: column.kind for column in columns}
+    kinds = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
+        reader = csv.reader(stream)
         try:
-            return [_typed(row, kinds) for row in reader]
+            names = next(reader, [])
+            return [_typed(names, fields, kinds) for fields in reader if fields]
         except (ValueError, csv.Error) as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
 
 
-def level_kind(levels: Iterable[Level]) -> Kind:
-    """The kind of a factor's column: that of its levels, or text where they differ."""
-    types = {type(level) for level in levels}
-    if types == {bool}:
-        return "flag"
-    if types == {int}:
-        return "integer"
-    return "number" if types and types <= {int, float} else "text"
+def damaged(files: Iterable[Path]) -> list[Path]:
+    """The result files that are not as `write_table` left them."""
+    noted = [(file, _digest_of(file)) for file in files if file.is_file()]
+    return [f for f, note in noted if note.is_file() and note.read_text() != digest_file(f)]
 
 
-def _typed(row: Mapping[Any, Any], kinds: Mapping[str, Kind]) -> Row:
-    if None in row:  # so DictReader calls what is beyond the header
-        raise ValueError("more fields than columns")
-    return {name: _value(text or "", kinds.get(name)) for name, text in row.items()}
+def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    """Write rows as Parquet, atomically, with a type, a unit and a meaning for every column."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
+    fields = [
+        pa.field(c.name, types[c.kind], metadata={"unit": c.unit, "description": c.description})
+        for c in columns
+    ]
+    texts = [c.name for c in columns if c.kind == "text"]
+    rows = [row | {n: level_text(row[n]) for n in texts if row.get(n) is not None} for row in rows]
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), temporary)
 
 
-def _value(text: str, kind: Kind | None) -> Any:
+def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
+    """The rows of all `files`, and their columns with the factors of all of them."""
+    rows = [row for file in files for row in read_table(file, columns)]
+    known = {column.name for column in columns}
+    levels: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, level in row.items():
+            if name not in known and level is not None:
+                levels.setdefault(name, []).append(level)
+    return with_factors(columns, levels), rows
+
+
+def _digest_of(path: Path) -> Path:
+    """The file beside a result file that notes the digest of its content."""
+    return path.with_name(f".{path.name}.sha256")
+
+
+def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, str]) -> Row:
+    if len(fields) != len(names):
+        raise ValueError(f"{len(fields)} fields, expected {len(names)}")
+    return {n: _parse(text, kinds.get(n)) for n, text in zip(names, fields, strict=True)}
+
+
+def _parse(text: str, kind: str | None) -> Any:
     if text == "":
         return "" if kind == "text" else None
     if kind is None:
@@ -69,103 +102,25 @@ def _value(text: str, kind: Kind | None) -> Any:
     return text == "true" if kind == "flag" else text
 
 
-# From a record to its row of results.csv.
+def main(arguments: list[str] | None = None) -> int:
+    """Merge the studies' files; 0 where all were written, 1 and one sentence where not."""
+    parser = argparse.ArgumentParser(prog="feedrate.results.tables", description=__doc__)
+    for name in MERGED:
+        parser.add_argument(f"--{name}", nargs="+", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the merged files")
+    options = parser.parse_args(arguments)
+    try:
+        for name, columns in MERGED.items():
+            files = getattr(options, name)
+            merged, rows = merge(files, columns)
+            write_table(options.out / files[0].name, merged, rows)
+            if name == "runs":
+                out = options.out / files[0].with_suffix(".parquet").name
+                write_parquet(out, merged, rows)
+    except (OSError, ValueError) as error:
+        return fail(parser.prog, error)
+    return 0
 
 
-SHARED = frozenset({"batch_size", "gradient_accumulation", "precision", "model", "dataset"})
-"""Columns of settings: a factor may bear the name of one and then is that column."""
-
-_MEASURED = [c.name for c in RUNS if c.name in Measurement.__struct_fields__]
-_PROVEN = [c.name for c in RUNS if c.name in Provenance.__struct_fields__]
-
-
-def run_columns(studies: dict[str, Any]) -> list[Column]:
-    """The columns of results.csv for these studies."""
-    return with_factors(RUNS, factor_kinds(studies, RUNS))
-
-
-def factor_kinds(studies: dict[str, Any], fixed: Iterable[Column]) -> dict[str, Kind]:
-    """Every factor of the studies with the kind of its column.
-
-    Raises ConfigError for a factor that bears the name of a result's column.
-    """
-    taken = {column.name for column in fixed} - SHARED
-    levels: dict[str, list[Any]] = {}
-    for name, study in studies.items():
-        for factor, entry in study.factors.items():
-            if factor in taken:
-                raise ConfigError(
-                    f"config/studies/{name}.yaml: factors.{factor}: not allowed; the results have "
-                    "a column of this name"
-                )
-            levels.setdefault(factor, []).extend(entry.levels)
-    return {factor: level_kind(values) for factor, values in levels.items()}
-
-
-def run_row(record: Record, path: str) -> Row:
-    """One row of results.csv, by column; fields that are not known are left out.
-
-    The numbers of an invalid run stay in its row; its status keeps them out of all else.
-    """
-    row: Row = {
-        "study": record.study,
-        "device": record.device,
-        "cell": record.cell,
-        "repeat": record.repeat,
-        "status": record.status,
-        "cause": record.cause,
-        "trainer_samples_per_s": record.trainer.samples_per_s,
-        "loader_samples_per_s": record.ceilings.loader_samples_per_s,
-        "model_samples_per_s": record.ceilings.model_samples_per_s,
-        "exchange_samples_per_s": record.ceilings.exchange_samples_per_s,
-        "pixel_mean_abs_diff": record.pixels.mean_abs_diff,
-        "pixel_psnr_db": record.pixels.psnr_db,
-        "model_parameters": record.model_parameters,
-        "flops_per_sample": record.flops_per_sample,
-        "library": record.trainer.library,
-        "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
-        "record": path,
-    }
-    row |= {name: getattr(record.provenance, name) for name in _PROVEN}
-    row["bf16_instructions"] = ";".join(record.provenance.bf16_instructions)
-    if record.measurement:
-        row |= {name: getattr(record.measurement, name) for name in _MEASURED}
-    if record.spec:
-        train, model = record.spec.settings.train, record.spec.settings.model
-        loader, ranks = record.spec.settings.loader, record.spec.count // record.spec.nodes
-        # Of a device's decoder the workers are threads that wait for files.
-        on_device = loader.decode == "device"
-        loading = 0 if on_device else loader.workers * ranks
-        row |= {
-            "task": record.spec.task,
-            "batch_size": train.batch_size,
-            "gradient_accumulation": train.gradient_accumulation,
-            "precision": train.precision,
-            "world_size": record.spec.count,
-            "nodes": record.spec.nodes,
-            "loader_workers": loader.workers,
-            "decodes_on_device": on_device,
-            "oversubscribed": loading > (record.provenance.cores_granted or loading),
-            "keeps_last_batch": loader.last_batch == "keep",
-            "model": f"{model.name}-{model.size}",
-            "dataset": record.spec.dataset,
-        }
-    return row | record.levels
-
-
-def unsupported_row(cell: Unsupported) -> Row:
-    """The one row of a cell that was never launched."""
-    return {
-        "study": cell.study,
-        "device": cell.device,
-        "cell": cell.cell,
-        "repeat": 1,
-        "status": "unsupported",
-        "cause": lacking(cell),
-        **cell.levels,
-    }
-
-
-def lacking(cell: Unsupported) -> str:
-    """Why a cell was never launched, in a sentence."""
-    return f"{cell.device} lacks the capability {cell.lacks}."
+if __name__ == "__main__":
+    sys.exit(main())

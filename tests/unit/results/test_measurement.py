@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from run_folder import make_spec, rank_events, write_run
 
 from feedrate.config.devices import Peak
 from feedrate.config.settings import TrainSettings
 from feedrate.jobs.events import Step, read_run_events
 from feedrate.results.measurement import ceilings, measure, quantile, step_sum
+from run_folder import make_spec, rank_events, write_run
 
 PEAKS = [
     Peak(precision="fp32", datasheet_tflops=1, source="x"),

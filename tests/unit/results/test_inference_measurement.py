@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from run_folder import make_spec, rank_events, write_run
 
 from feedrate.jobs.events import read_run_events
 from feedrate.results.assemble import build_record
 from feedrate.results.measurement import measure
 from feedrate.results.settings import DeviceFacts
+from run_folder import make_spec, rank_events, write_run
 
 
 def passes(spec: Any, rank: int, *, finite: bool = True) -> list[dict[str, Any]]:
@@ -64,4 +64,4 @@ def test_a_pass_that_told_nothing_of_its_answer_is_missed(tmp_path, spec):
         event.pop("finite", None)
     record = build_record(write_run(tmp_path, ranks=ranks, spec=spec), DeviceFacts())
     assert record.status == "invalid"
-    assert record.cause == "13 of 26 forward passes told what they answered."
+    assert record.cause == "13 of 26 forward passes reported their answer."

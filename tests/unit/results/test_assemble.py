@@ -3,13 +3,13 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_folder import make_outcome, make_spec, rank_events, write_run
 
 from feedrate.config.devices import Peak
 from feedrate.logs.text import MAX_CHARS, one_line
 from feedrate.results.assemble import build_record, main
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
+from run_folder import make_outcome, make_spec, rank_events, write_run
 
 DEVICE = DeviceFacts(
     model_pattern="NVIDIA H100 80GB HBM3",
@@ -118,7 +118,7 @@ def test_the_supervisors_word_stands(tmp_path, status):
 def test_an_outcome_without_a_cause_names_the_log(tmp_path):
     outcome = make_outcome(status="failed", cause="")
     record = build_record(write_run(tmp_path, ranks={}, outcome=outcome), DEVICE)
-    assert (record.status, record.cause) == ("failed", "No cause was told; see train.log.")
+    assert (record.status, record.cause) == ("failed", "No cause was given; see train.log.")
     assert record.measurement is None
 
 

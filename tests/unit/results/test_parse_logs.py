@@ -4,12 +4,12 @@ import json
 
 import msgspec
 import pytest
-from run_folder import make_outcome, make_spec, write_run
 
 from feedrate.core.files import digest_file
 from feedrate.results.assemble import UNCHANGED, current_record, main, parse_logs
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
+from run_folder import make_outcome, make_spec, write_run
 
 DEVICE = DeviceFacts(power_w=700.0)
 

@@ -1,0 +1,126 @@
+"""The schema of measured values, and the columns that follow from it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedrate.core.files import write_text
+from feedrate.results.columns import CELLS, FACTORS, FILES, RUNS, with_factors
+from feedrate.results.schema import VALUES
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests/golden"
+RUN = "results/bridgetower-dataloading/cpu/workers=0~decode=reference~strategy=ddp/rep1"
+
+FIELD = """\
+    step_time_range_s: Annotated[
+        Number, value("s", "The slowest step minus the fastest.", extra="Range of steps (s)")
+    ] = None
+"""
+MEASURED = "        step_time_range_s=max(times) - min(times),\n"
+SHOW = """
+import json, sys
+from pathlib import Path
+import msgspec, pyarrow.parquet as pq
+from feedrate.cli import schemas
+from feedrate.config.reading import read_yaml
+from feedrate.config.plan import load_project
+from feedrate.flow.view import PlanView
+from feedrate.report.rows import CellRow, RunRow
+from feedrate.results.assemble import parse_logs
+from feedrate.results.collect import collect
+from feedrate.results.schema import VALUES
+from feedrate.results.settings import DeviceFacts
+
+root, run = Path.cwd(), Path(sys.argv[1])
+parse_logs([run], DeviceFacts(), "new")
+view = PlanView(load_project(root, read_yaml(root / "config/config.yaml")), root)
+settings = view.collecting("bridgetower-dataloading")["settings"] | {"unsupported": []}
+collect([str(run / "record.json")], settings, "runs.csv", "runs.parquet", "cells.csv")
+field = pq.read_schema("runs.parquet").field("step_time_range_s")
+print(json.dumps({
+    "record": json.loads((run / "record.json").read_text())["measurement"]["step_time_range_s"],
+    "runs": Path("runs.csv").read_text().splitlines()[0].split(","),
+    "cells": Path("cells.csv").read_text().splitlines()[0].split(","),
+    "parquet": [str(field.type), field.metadata[b"unit"].decode()],
+    "docs": schemas.page(schemas.PAGE.read_text()).count("| step_time_range_s |"),
+    "schema": "step_time_range_s" in schemas.text("record"),
+    "rows": ["step_time_range_s" in kind.__struct_fields__ for kind in (RunRow, CellRow)],
+    "extra": VALUES["step_time_range_s"].extra,
+}))
+"""
+
+
+def insert_before(file: Path, line: str, added: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.count(line) == 1
+    file.write_text(text.replace(line, added + line), encoding="utf-8")
+
+
+def test_a_new_measured_value_needs_two_edits(tmp_path):
+    """One where it is measured, one in the schema; record, columns, types and docs follow."""
+    package = tmp_path / "workflow/feedrate"
+    shutil.copytree(ROOT / "workflow/feedrate", package)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs/results.md", tmp_path / "docs/results.md")
+    for part in ("config", RUN):
+        shutil.copytree(GOLDEN / part, tmp_path / part)
+    shutil.copytree(ROOT / "report/captions", tmp_path / "report/captions")
+    insert_before(package / "results/schema.py", "    first_step_s: Annotated[\n", FIELD)
+    line = "        step_time_min_s=min(times),\n"
+    insert_before(package / "results/measurement.py", line, MEASURED)
+    write_text(tmp_path / "show.py", SHOW)
+    shown = subprocess.run(
+        [sys.executable, "show.py", RUN],
+        env={"PYTHONPATH": str(tmp_path / "workflow")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stderr
+    found = json.loads(shown.stdout)
+    assert found["record"] > 0
+    for file in ("runs", "cells"):
+        columns = found[file]
+        assert columns[columns.index("step_time_p99_s") + 1] == "step_time_range_s"
+    assert found["parquet"] == ["double", "s"]
+    assert found["docs"] == 2
+    assert found["schema"]
+    assert found["rows"] == [True, True]
+    assert found["extra"] == "Range of steps (s)"
+
+
+@pytest.mark.parametrize("columns", FILES.values(), ids=FILES)
+def test_names_are_unique_and_every_column_is_described(columns):
+    names = [column.name for column in columns]
+    assert len(set(names)) == len(names)
+    assert all(column.description.endswith(".") for column in columns)
+    assert all(column.unit for column in columns if column.name.endswith(("_s", "_gib", "_share")))
+
+
+def test_names_that_others_rely_on():
+    names = {column.name for column in RUNS}
+    assert names >= {
+        "study", "device", "cell", FACTORS, "repeat", "status", "samples_per_s",
+        "step_time_median_s", "data_wait_share", "peak_memory_gib", "mfu",
+        "trainer_samples_per_s",
+    }  # fmt: skip
+
+
+def test_every_value_that_repeats_combine_is_in_both_files():
+    shown = {column.name for column in RUNS} & VALUES.keys()
+    combined = {name for name in shown if VALUES[name].repeats}
+    assert combined == {column.name for column in CELLS} & VALUES.keys()
+
+
+def test_factors_replace_their_placeholder():
+    columns = with_factors(RUNS, {"workers": [1], "batch_size": [1]})
+    names = [column.name for column in columns]
+    assert names[:5] == ["study", "device", "cell", "workers", "repeat"]
+    assert names.count("batch_size") == 1
+    assert FACTORS not in names

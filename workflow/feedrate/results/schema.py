@@ -1,0 +1,216 @@
+"""Every measured value, declared once.
+
+A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`; `value`
+says its unit, its meaning, how the ranks and the repeats combine, and where it is shown. The record
+and its JSON schema, the columns of the result files (`columns.py`), the rows that the report reads
+and the tables in docs/results.md follow from these fields. A new value needs two edits: where it is
+measured, and its field here.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, inspect
+
+from feedrate.config.values import Strict
+
+Kind = Literal["text", "integer", "number", "flag"]
+Number = float | None
+Repeats = Literal["median", "largest", "smallest", ""]
+Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
+
+
+def value(
+    unit: str, meaning: str, repeats: Repeats = "median", ranks: Ranks = "", extra: str = ""
+) -> Meta:
+    """The annotation of a measured value.
+
+    `repeats`: how the ok runs of a cell combine in cells.csv; empty: they do not. `ranks`: how the
+    values of the same name in the ranks' `window` events combine; empty: `measure` computes it.
+    `extra`: heading of the column that tables of cells add where any cell has a value.
+    """
+    told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
+    return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
+
+
+class Measurement(Strict, kw_only=True):
+    """The timed window of a run: warm-up steps left out, data loading inside.
+
+    In inference a step is a forward pass, and its time is the latency of the answer.
+    """
+
+    samples_per_s: Annotated[
+        float, value("samples/s", "Samples of all ranks over the window's wall time.")
+    ]
+    step_time_median_s: Annotated[
+        float, value("s", "Median time of a step (slowest rank) or of a pass.")
+    ]
+    step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
+    step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
+    first_step_s: Annotated[
+        Number, value("s", "The very first step (compilation), outside the window.")
+    ] = None
+    data_wait_share: Annotated[
+        float, value("share", "Wait for batches over wall time, mean of the ranks.")
+    ]
+    peak_memory_gib: Annotated[
+        Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
+    ] = None
+    host_peak_memory_gib: Annotated[
+        Number,
+        value("GiB", "Peak memory of all processes on the first host, sampled (PSS).", "largest"),
+    ] = None
+    allocator_retries: Annotated[
+        int | None,
+        value("", "Times that CUDA's allocator freed its cache to try again.", "largest", "sum"),
+    ] = None
+    energy_j: Annotated[
+        Number,
+        value("J", "Energy of the devices in the window, by their counters.", "", "complete sum"),
+    ] = None
+    energy_j_per_sample: Annotated[
+        Number, value("J", "energy_j over the window's samples.", extra="Energy (J/sample)")
+    ] = None
+    power_w: Annotated[Number, value("W", "energy_j over wall_s, all devices together.")] = None
+    mfu: Annotated[
+        Number,
+        value("share", "Model FLOPs over the data-sheet peak of the precision.", extra="MFU"),
+    ] = None
+    mfu_achievable: Annotated[Number, value("share", "Model FLOPs over the achievable peak.")] = (
+        None
+    )
+    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOPs per second and device.")] = (
+        None
+    )
+    loss_first: Annotated[Number, value("", "Loss of the first step that reported one.", "")] = None
+    loss_last: Annotated[Number, value("", "Loss of the last step that reported one.")] = None
+    loss_end: Annotated[
+        Number, value("", "Mean of the last tenth of the reported losses, at least five.")
+    ] = None
+    steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
+    warmup_steps: Annotated[int, value("", "Optimizer steps left out before it.", "")]
+    samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
+    wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
+    paused_s: Annotated[
+        float, value("s", "Checkpoints and evaluations taken out of it.", "", "largest")
+    ] = 0.0
+    # No file has columns of the following: they are in the record alone.
+    step_time_min_s: Annotated[float, value("s", "The fastest step.")]
+    step_time_max_s: Annotated[float, value("s", "The slowest step.")]
+    data_wait_s: Annotated[float, value("s", "Wait for batches, mean of the ranks.", ranks="mean")]
+    data_wait_p95_s: Annotated[Number, value("s", "95th percentile of the waits.")] = None
+    memory_gib: Annotated[
+        Number, value("GiB", "Memory of a device at the window's end.", ranks="largest")
+    ] = None
+    rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
+
+
+class Ceilings(Strict, kw_only=True):
+    """Rates of single parts in the same job: `<kind>_samples_per_s` of the `ceiling` events."""
+
+    loader_samples_per_s: Annotated[
+        Number, value("samples/s", "The loader alone, with no model, all ranks.")
+    ] = None
+    model_samples_per_s: Annotated[
+        Number, value("samples/s", "The model alone, on one batch, all ranks.")
+    ] = None
+    exchange_samples_per_s: Annotated[
+        Number, value("samples/s", "The exchange of gradients alone, all ranks.")
+    ] = None
+
+
+class PixelDistance(Strict, kw_only=True):
+    """The model's pixels against those of `decode: reference`: `pixel_<field>` of the `data`
+    event."""
+
+    mean_abs_diff: Annotated[
+        Number, value("levels", "Pixels against decode: reference, of 0 to 255.", "largest")
+    ] = None
+    psnr_db: Annotated[
+        Number, value("dB", "The same as a ratio to noise; empty: nothing differs.", "")
+    ] = None
+
+
+class Provenance(Strict, kw_only=True):
+    """Where a number comes from."""
+
+    cores_granted: Annotated[
+        int | None, value("", "CPU cores that the job may use on a host.", "smallest")
+    ] = None
+    device_model: Annotated[str, value("", "Device model as the driver reports it.", "")] = ""
+    bf16_instructions: Annotated[
+        list[str], value("", "Of the CPU: amx_bf16, avx512_bf16 or both, by `;`.", "")
+    ] = []
+    host: Annotated[str, value("", "Host that the job ran on.", "")] = ""
+    commit: Annotated[str, value("", "Commit of the project at the run.", "")] = ""
+    source_digest: Annotated[
+        str, value("", "Digest of the code that defines the measured work.", "")
+    ] = ""
+    data_digest: Annotated[str, value("", "Digest of the prepared data's manifest.", "")] = ""
+    spec_digest: Annotated[str, value("", "Digest of spec.json.", "")] = ""
+    started_at: Annotated[str, value("", "Start of the job, UTC, ISO 8601.", "")] = ""
+    duration_s: Annotated[Number, value("s", "The job from start to end, set-up included.", "")] = (
+        None
+    )
+    attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
+    # In the record alone:
+    ended_at: str = ""
+    command: str = ""
+    driver: str = ""
+    cores_of_host: int | None = None
+    intraop_threads: int | None = None
+    host_memory_gib: float | None = None
+    machine_before: Annotated[
+        dict[str, Any], Meta(description="Load, clocks and the like before the run.")
+    ] = {}
+    packages: dict[str, str] = {}
+    python: str = ""
+    platform: str = ""
+
+
+class Value(NamedTuple):
+    """A measured value, as its field declares it."""
+
+    column: str
+    """Its name in result files."""
+    part: str
+    """The part of the record that holds it."""
+    field: str
+    kind: Kind
+    unit: str
+    meaning: str
+    repeats: Repeats
+    ranks: Ranks
+    extra: str
+
+
+def values_of(part: str, struct: type[Strict], prefix: str = "") -> Iterator[Value]:
+    """The measured values that are fields of a struct."""
+    for field in inspect.type_info(struct).fields:  # type: ignore[attr-defined]
+        if isinstance(field.type, inspect.Metadata) and field.type.extra:
+            kind = _kind(field.type.type)
+            yield Value(prefix + field.name, part, field.name, kind, **field.type.extra)
+
+
+def _kind(declared: inspect.Type) -> Kind:
+    if isinstance(declared, inspect.UnionType):  # with None
+        declared = next(t for t in declared.types if not isinstance(t, inspect.NoneType))
+    kinds: dict[type, Kind] = {inspect.FloatType: "number", inspect.IntType: "integer"}
+    return kinds.get(type(declared), "text")
+
+
+_TRAINERS_RATE = "The Trainer's own rate; never mixed with ours."
+VALUES = {
+    found.column: found
+    for found in (
+        *values_of("measurement", Measurement),
+        Value(
+            *("trainer_samples_per_s", "trainer", "samples_per_s", "number", "samples/s"),
+            *(_TRAINERS_RATE, "median", "", ""),
+        ),
+        *values_of("ceilings", Ceilings),
+        *values_of("pixels", PixelDistance, "pixel_"),
+        *values_of("provenance", Provenance),
+    )
+}
+"""All measured values by their column's name, in the order of the fields."""
