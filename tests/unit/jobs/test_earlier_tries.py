@@ -173,5 +173,5 @@ def test_a_job_that_is_stopped_says_what_slurm_stops_it_for(
 
 def test_outside_slurm_nobody_is_asked(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setattr(slurm, "_ask", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(slurm, "ask", lambda *_: pytest.fail("asked"))
     assert slurm_stop_reason() == ""

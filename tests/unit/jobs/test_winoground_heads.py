@@ -81,7 +81,7 @@ def batch(px, n=3, tokens=16):
 def by_head(results):
     found = {}
     for result in results:
-        found.setdefault(result.head, {})[result.metric] = result
+        found.setdefault(result["head"], {})[result["metric"]] = result
     return found
 
 

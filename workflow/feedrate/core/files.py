@@ -1,4 +1,4 @@
-"""Files that are never seen half-written, and the digests that name their contents."""
+"""Files and folders that no reader sees half-written, and digests of their contents."""
 
 import hashlib
 import json
@@ -68,15 +68,12 @@ def digest_file(path: Path | str) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# A folder that is replaced as a whole or not at all.
-
-
 @contextmanager
 def replaced_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `target`; on success it takes the place of `target`.
+    """Yield an empty folder next to `target`, and replace `target` with it on success.
 
-    An error or a crash at any point leaves `target` as it was; what a crash left beside it is
-    cleared by the next call.
+    An error or a crash at any point leaves `target` as it was; the next call removes the folders
+    that a crash left.
     """
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
@@ -92,7 +89,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
 
 
 def _settle(target: Path, part: Path, old: Path) -> None:
-    """Bring back the old folder where the new one did not come, and clear the rest."""
+    """Restore the old folder where there is no new one, and remove the rest."""
     if old.exists() and not target.exists():
         old.rename(target)
     for leftover in (part, old):

@@ -1,4 +1,4 @@
-"""Slurm's word on jobs, by its own commands. Without a Slurm that answers, nothing is known."""
+"""The Slurm client: jobs as Slurm's own commands report them; none where no Slurm answers."""
 
 import os
 import re
@@ -11,10 +11,10 @@ from feedrate.core.errors import ExpectedError
 
 JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
-"""`slurm-jobname-prefix` of the profiles: by it the suite's jobs are known."""
+"""`slurm-jobname-prefix` of the profiles, by which the suite's jobs are recognised."""
 
 ANSWER_S = 30.0
-"""A controller that has not answered by then is taken for absent."""
+"""A controller that has not answered by then counts as absent."""
 
 OVER = frozenset(
     {
@@ -28,7 +28,7 @@ OUT_OF_MEMORY = "OUT_OF_MEMORY"
 KILLED_FOR_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
 )
-"""What Slurm writes into a job's log where it, or the kernel, kills a step for want of memory."""
+"""Slurm's line in a job's log where it, or the kernel, kills a step for lack of memory."""
 
 _NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
 _LOG = re.compile(r"^\s*StdOut=(.+)$", re.M)
@@ -37,7 +37,7 @@ _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
 _AT_ONCE = 500
-"""Numbers in one command line."""
+"""Most job numbers in one command line."""
 
 
 class SlurmError(ExpectedError):
@@ -50,13 +50,13 @@ class Job:
 
     id: str
     state: str
-    """Slurm's word in full: RUNNING, TIMEOUT, …"""
+    """Slurm's name for it in full: RUNNING, TIMEOUT, …"""
     reason: str = ""
     nodes: str = ""
     limit_min: float | None = None
     ran_min: float | None = None
     memory: str = ""
-    """What it asked for on a node, as Slurm writes it: 64G."""
+    """Its request for each node, as Slurm writes it: 64G."""
     name: str = ""
     rule: str = ""
     """The rule and wildcards that Snakemake gave as its comment."""
@@ -73,8 +73,8 @@ def find(job_id: str) -> Job | None:
     """A job by its number, ended or not; None where Slurm has forgotten it or does not answer.
 
     Without accounting Slurm forgets a job `MinJobAge` after its end (300 s where a site sets none).
-    Where only a step of it was killed for want of memory, Slurm may call the job FAILED; here it is
-    OUT_OF_MEMORY then.
+    Where only a step was killed for lack of memory, Slurm may call the job FAILED: this function
+    then calls it OUT_OF_MEMORY.
     """
     if not job_id:
         return None
@@ -86,7 +86,7 @@ def find(job_id: str) -> Job | None:
 
 
 def own_jobs(folder: Path | str = ".") -> list[Job]:
-    """This user's jobs for the project in `folder` that wait or run, whichever driver sent them."""
+    """This user's jobs for the project in `folder` that wait or run, of whichever driver."""
     here = os.path.realpath(folder)
     return [
         job
@@ -96,7 +96,7 @@ def own_jobs(folder: Path | str = ".") -> list[Job]:
 
 
 def cancel(jobs: Iterable[Job]) -> None:
-    """Have Slurm end these jobs. Raises SlurmError where it will not."""
+    """End these jobs. Raises SlurmError where Slurm refuses."""
     numbers = [job.id for job in jobs]
     for start in range(0, len(numbers), _AT_ONCE):
         try:
@@ -131,7 +131,7 @@ def _job(row: Sequence[str]) -> Job:
 
 
 def _from_accounting(job_id: str) -> Job | None:
-    """What the accounting remembers of a job, where there is one."""
+    """A job from the accounting, where a site has one."""
     fields = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem")
     try:
         answer = ask(
@@ -154,7 +154,7 @@ def _from_accounting(job_id: str) -> Job | None:
 
 
 def _end_of_log(job_id: str) -> str:
-    """The last lines of a job's log; empty where that is not to be had."""
+    """The last lines of a job's log; empty where it cannot be read."""
     try:
         log = _LOG.search(ask("scontrol", "show", "job", job_id))
         return end_of_file(Path(log[1])) if log else ""

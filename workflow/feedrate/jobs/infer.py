@@ -26,6 +26,7 @@ from feedrate.jobs.job_setup import (
     write_data,
     write_model,
 )
+from feedrate.jobs.meter import window_of
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.registry import open_path
 from feedrate.models.build import Built, Head, build_head
@@ -179,25 +180,8 @@ def time_passes(
         )
         log.write(step)
         inside += [] if step.warmup else [step]
-    log.write(_window(inside, perf_counter() - opened_s, device.allocator_retries()))
-
-
-def _window(steps: list[events.Step], open_s: float, retries: int | None) -> events.Window:
-    """The window of these passes, which was open for `open_s`."""
-    last, wall_s = steps[-1], sum(step.step_s for step in steps)
-    return events.Window(
-        rank=last.rank,
-        first_step=steps[0].step,
-        last_step=last.step,
-        steps=len(steps),
-        samples=sum(step.samples or 0 for step in steps),
-        wall_s=wall_s,
-        data_wait_s=sum(step.data_wait_s for step in steps),
-        paused_s=open_s - wall_s,
-        memory_gib=last.memory_gib,
-        peak_memory_gib=last.peak_memory_gib,
-        allocator_retries=retries,
-    )
+    open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
+    log.write(window_of(inside, wall_s, open_s - wall_s, device))
 
 
 @torch.inference_mode()

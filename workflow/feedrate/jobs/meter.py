@@ -6,15 +6,14 @@ loading inside; checkpoints and evaluations within it are subtracted and recorde
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from feedrate.devices.base import Adapter, Counter, Deferred, Memory
+from feedrate.devices.base import Adapter, Counter, Deferred
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 
@@ -54,17 +53,6 @@ class WindowEnergy:
             self._read_s = now_s
 
 
-@dataclass
-class _Window:
-    """The timed window while it is open."""
-
-    first_step: int
-    start_s: float
-    samples: int = 0
-    data_wait_s: float = 0.0
-    paused_s: float = 0.0
-
-
 class Meter:
     """Measures one rank's training loop and writes `step` and `window` events.
 
@@ -79,7 +67,10 @@ class Meter:
         self._last_step = steps
         self._warmup_steps = warmup_steps
         self._pending: deque[tuple[events.Step, Deferred | None]] = deque()
-        self._window: _Window | None = None
+        self._window_s: float | None = None
+        """When the window opened; None while it is closed."""
+        self._window_paused_s = 0.0
+        self._inside: list[events.Step] = []
         self._fetch_start_s: float | None = None
         self._loss: torch.Tensor | None = None
 
@@ -118,18 +109,17 @@ class Meter:
             self._adapter.synchronize()
         if opens:
             self._energy.start(perf_counter())
-        now_s, memory = perf_counter(), self._adapter.memory()
-        self._add_step(step, now_s, memory)
+        now_s = perf_counter()
+        event = self._add_step(step, now_s)
         self._write_steps(wait=opens or closes)
-        if self._window is not None:
-            self._window.samples += self._samples
-            self._window.data_wait_s += self._data_wait_s
+        if self._window_s is not None:
+            self._inside.append(event)
             self._energy.end_step(now_s)
             if closes:
                 self._energy.stop()
-                self._close(self._window, step, now_s, memory)
+                self._close(now_s - self._window_s)
         if opens:
-            self._window = _Window(first_step=step + 1, start_s=now_s)
+            self._window_s, self._window_paused_s = now_s, 0.0
         self._step_start_s = now_s
         self._clear_step()
 
@@ -146,27 +136,27 @@ class Meter:
         # The work of the steps before belongs to them, and the pause's own work to the pause.
         self._adapter.synchronize()
         start_s = perf_counter()
-        if self._window is not None:
+        if self._window_s is not None:
             self._energy.stop()
         try:
             yield
         finally:
             self._adapter.synchronize()
-            if self._window is not None:
+            if self._window_s is not None:
                 self._energy.start(perf_counter())
             took_s = perf_counter() - start_s
             self._paused_s += took_s
+            self._window_paused_s += took_s
             if self._fetch_start_s is not None:
                 self._fetch_start_s += took_s
-            if self._window is not None:
-                self._window.paused_s += took_s
 
     def _clear_step(self) -> None:
         self._data_wait_s = self._paused_s = 0.0
         self._samples = 0
         self._loss = None
 
-    def _add_step(self, step: int, now_s: float, memory: Memory) -> None:
+    def _add_step(self, step: int, now_s: float) -> events.Step:
+        memory = self._adapter.memory()
         event = events.Step(
             rank=self._log.rank,
             step=step,
@@ -181,6 +171,7 @@ class Meter:
         # Reading the loss now would make the host wait for the device at every step.
         loss = None if self._loss is None else self._adapter.defer(self._loss)
         self._pending.append((event, loss))
+        return event
 
     def _write_steps(self, *, wait: bool) -> None:
         """Write the steps whose loss is there, or all where the device is synchronised anyway."""
@@ -192,24 +183,35 @@ class Meter:
             value = None if loss is None else loss.value()
             self._log.write(msgspec.structs.replace(event, loss=value))
 
-    def _close(self, window: _Window, step: int, now_s: float, memory: Memory) -> None:
-        self._window = None
-        self._log.write(
-            events.Window(
-                rank=self._log.rank,
-                first_step=window.first_step,
-                last_step=step,
-                steps=step - window.first_step + 1,
-                samples=window.samples,
-                wall_s=now_s - window.start_s - window.paused_s,
-                data_wait_s=window.data_wait_s,
-                paused_s=window.paused_s,
-                memory_gib=memory.now_gib,
-                peak_memory_gib=memory.peak_gib,
-                allocator_retries=self._adapter.allocator_retries(),
-                energy_j=self._energy.total_j,
-            )
-        )
+    def _close(self, open_s: float) -> None:
+        self._window_s, paused_s = None, self._window_paused_s
+        wall_s, energy_j = open_s - paused_s, self._energy.total_j
+        self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, energy_j))
+
+
+def window_of(
+    steps: Sequence[events.Step],
+    wall_s: float,
+    paused_s: float,
+    adapter: Adapter,
+    energy_j: float | None = None,
+) -> events.Window:
+    """The `window` event of these steps, whose memory is that of the last one."""
+    last = steps[-1]
+    return events.Window(
+        rank=last.rank,
+        first_step=steps[0].step,
+        last_step=last.step,
+        steps=len(steps),
+        samples=sum(step.samples or 0 for step in steps),
+        wall_s=wall_s,
+        data_wait_s=sum(step.data_wait_s for step in steps),
+        paused_s=paused_s,
+        memory_gib=last.memory_gib,
+        peak_memory_gib=last.peak_memory_gib,
+        allocator_retries=adapter.allocator_retries(),
+        energy_j=energy_j,
+    )
 
 
 def batch_length(batch: Mapping[str, Any]) -> int:
