@@ -30,9 +30,9 @@ TOGETHER = (
 other test is a unit of its own."""
 TRAIN = (
     *("slurm", "gaudi", "workflow"),
-    *("unit/devices", "unit/jobs", "unit/tuning"),
+    *("unit/devices", "unit/jobs", "unit/cli/test_tune.py"),
 )
-"""Folders whose tests start training jobs."""
+"""Files and folders whose tests start training jobs."""
 DO_NOT = ("test_plans.py", "test_profiles.py")
 """Files in these folders that only plan."""
 

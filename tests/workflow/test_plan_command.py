@@ -94,7 +94,7 @@ def test_what_is_wrong_is_told_without_a_plan(project, arguments):
 TOOLS = {
     "gpu-node": (
         "nvidia-smi",
-        "NVIDIA H100 80GB HBM3, GPU-6e0d2c1a-8b0f-4c39-9d0e-1f2a3b4c5d6e, Disabled",
+        "NVIDIA H100 80GB HBM3, GPU-6e0d2c1a-8b0f-4c39, 00000000:1B:00.0, Disabled",
     ),
     "gaudi-node": ("hl-smi", "HL-225"),
 }

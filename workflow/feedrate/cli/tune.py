@@ -1,8 +1,8 @@
-"""`python -m feedrate tune`: measure loaders and model on this machine, and say what to use.
+"""`python -m feedrate tune`: measure the loaders and the model on this machine, recommend a loader.
 
-Takes the spec of a run, changes nothing of it but the loader, and leaves advice.txt (also printed)
-and tuning.json in a folder. It trains twice, for a few seconds each: for the model's own rate, and
-to check what is expected of the settings that it advises.
+The command starts the workflow's target `tune`, whose rule runs the job `tune-device` for each
+device. The job takes a run of the configuration, changes only its loader, and trains it twice for a
+few seconds: to measure the model, and to check the expectation for the recommended loader.
 """
 
 import argparse
@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from feedrate.cli import advice
-from feedrate.cli.advice import Choice, Model, Run, choose
+from feedrate.cli.advice import Model, Run, advice, choose, model_line
 from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths, variables
@@ -34,24 +33,43 @@ from feedrate.jobs.drain import Loader, Refused, answer_file, with_loader
 from feedrate.jobs.events import read_run_events
 
 STEPS = 30
-"""Timed steps of the two runs."""
+"""Timed steps of both training runs."""
 SHARDED_WORKERS = 2
-"""With so many the rate of a sharded model is taken from a run, so that loading runs beside."""
+"""Loader workers for measuring a sharded model, so that loading and computing overlap."""
 CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+
+
+def run(options: argparse.Namespace, others: list[str]) -> int:
+    """Measure again and print the new advice; return the exit code."""
+    check_options(options, others)
+    started_s = time.time()
+    arguments = ["--profile", options.profile, "tune", *others, *config_arguments(options)]
+    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
+    found = sorted(Path().glob(paths.ADVICE.format(device="*")))
+    new = [file for file in found if file.stat().st_mtime >= started_s]
+    for file in (*new, Path(paths.PREDICTIONS)):
+        if new and file.is_file():
+            print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
+    return code
+
+
+class TuningError(ExpectedError):
+    """A measurement failed."""
+
+
 class Drained(NamedTuple):
-    """What the loaders alone made."""
+    """The loader-only measurements."""
 
     loaders: list[Loader]
     refused: list[Refused]
     cores: float
     """Of all ranks together."""
-
-
-class TuningError(ExpectedError):
-    """Something was not measured; the message says what to look at."""
 
 
 def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
@@ -65,7 +83,7 @@ def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
 
 
 def short(spec: RunSpec) -> RunSpec:
-    """The run as short as a rate allows, with the pixels of a full decode."""
+    """The spec with as few steps as a rate needs, and with fully decoded pixels."""
     protocol = msgspec.structs.replace(
         spec.protocol,
         steps=spec.protocol.warmup_steps + STEPS,
@@ -77,70 +95,62 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check; the advice and its numbers.
+    """Measure, choose and check; return the advice and its numbers.
 
-    Raises DeviceError or TuningError where something cannot be measured.
+    Raises DeviceError or TuningError if a measurement fails.
     """
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
-    beside = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
-    plain = train(beside, manifest, out / "model")
+    first = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
+    plain = train(first, manifest, out / "model")
     if plain.model is None:
         raise TuningError(f"the model alone was not measured; see {out / 'model' / LOG_NAME}")
     loaders, refused, cores = drain(spec, manifest, out / "loaders")
     if not loaders:
         raise TuningError(f"no loader could be measured: {refused[0].why}")
-    in_loop = plain.computes_per_s
-    model = plain.model._replace(samples_per_s=in_loop, cores=cores)
+    model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=cores)
     choice = choose(loaders, model)
-    picked = {"decode": choice.loader.decode, "workers": choice.loader.workers}
-    run = train(with_loader(spec, **picked), manifest, out / "check")
+    used = {"decode": choice.loader.decode, "workers": choice.loader.workers}
+    check = train(with_loader(spec, **used), manifest, out / "check")
     lines = [
-        advice.model_takes(spec.device, plain, in_loop, sharded=sharded),
-        *advice.advice(loaders, refused, model, choice, run),
+        model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
+        *advice(loaders, refused, model, choice, check),
     ]
-    return lines, told(model, loaders, refused, choice, run)
-
-
-def told(
-    model: Model, loaders: list[Loader], refused: list[Refused], choice: Choice, run: Run
-) -> dict[str, object]:
-    """The numbers behind the advice."""
-    return {
+    return lines, {
         "model_samples_per_s": model.samples_per_s,
         "model_cpu_s_per_sample": model.cpu_s,
-        "cores": model.cores,
+        "cores": cores,
         "loaders": msgspec.to_builtins(loaders),
         "refused": msgspec.to_builtins(refused),
-        "use": {"decode": choice.loader.decode, "workers": choice.loader.workers},
+        "use": used,
         "expected_samples_per_s": choice.expected,
-        "measured_samples_per_s": run.samples_per_s,
-        "error": choice.expected / run.samples_per_s - 1,
+        "measured_samples_per_s": check.samples_per_s,
+        "error": choice.expected / check.samples_per_s - 1,
     }
 
 
 def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
-    """A real run by the job's own entry. Raises TuningError where it does not end well."""
+    """Run a training job in `folder`. Raises TuningError if it fails."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    asked = folder.with_suffix(".json")
-    write_json(asked, msgspec.to_builtins(spec))
-    command = [sys.executable, "-m", "feedrate.jobs.supervisor", "--spec", str(asked), "--quiet"]
+    file = folder.with_suffix(".json")
+    write_json(file, msgspec.to_builtins(spec))
+    command = [sys.executable, "-m", "feedrate.jobs.supervisor", "--spec", str(file), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
-    ended = subprocess.run(command, check=False)
-    outcome = folder / OUTCOME_NAME
-    said = json.loads(outcome.read_text(encoding="utf-8")) if outcome.is_file() else {}
-    if ended.returncode or said.get("status") != "ok":
-        cause = said.get("cause") or f"exit code {ended.returncode}"
-        raise TuningError(f"a run with {spec.settings.loader.decode} failed: {cause}")
+    code = subprocess.run(command, check=False).returncode
+    outcome_file = folder / OUTCOME_NAME
+    outcome = json.loads(outcome_file.read_text("utf-8")) if outcome_file.is_file() else {}
+    if code or outcome.get("status") != "ok":
+        cause = outcome.get("cause") or f"exit code {code}"
+        raise TuningError(f"the run with decode: {spec.settings.loader.decode} failed: {cause}")
     return read_run(folder, sharded=spec.settings.train.strategy == "fsdp")
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The rates of a run, all ranks: its timed steps, these without the longest time that a rank
-    waited for data (the others waited for that rank), and the model alone.
+    """The throughput of a run, of its steps without their data wait, and of the model alone.
 
-    Sharded ranks cannot compute apart: their steps without the wait stand for the model.
+    The longest data wait of a rank counts, because the other ranks waited for it. Sharded ranks
+    cannot compute alone: their steps without the wait count as the model.
     """
     ranks = read_run_events(folder).values()
     windows = [rank.window for rank in ranks if rank.window]
@@ -161,15 +171,16 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
-    """The rates of all loaders, by as many processes as the run has ranks, alone on this host.
+    """Measure all loaders with as many processes as the run has ranks, alone on this host.
 
-    The lock is held for the drain only: the runs before and after it take it themselves.
+    The host lock is held only for this: the training runs take it themselves.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
     module = ["feedrate.jobs.drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
+    failed = "the loader-only measurement"
     try:
         with host_lock(lock_path(), partial(tell, "feedrate tune-device")) as lock:
             subprocess.run(
@@ -179,29 +190,24 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
                 timeout=DRAIN_TIMEOUT_S,
                 pass_fds=[lock],
             )
-    except subprocess.TimeoutExpired as error:
-        raise TuningError(
-            f"the loaders alone were not measured within {DRAIN_TIMEOUT_S} s"
-        ) from error
+    except subprocess.TimeoutExpired:
+        raise TuningError(f"{failed} took longer than {DRAIN_TIMEOUT_S} s") from None
     except subprocess.CalledProcessError as error:
-        raise TuningError(
-            f"the loaders alone could not be measured (exit code {error.returncode}; the cause is "
-            "told above)"
-        ) from error
+        code = error.returncode
+        raise TuningError(f"{failed} failed with exit code {code}; see the lines above") from None
     return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
 
 def gather(files: Sequence[Path]) -> Drained:
-    """What the ranks measured, together, of the loaders that all of them have; the slowest start
-    counts."""
-    answers = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    """The measurements of all ranks together, for the loaders that all ranks measured."""
+    answers = [json.loads(file.read_text("utf-8")) for file in files]
     by_name: dict[str, list[Loader]] = {}
     refused: dict[tuple[str, bool], Refused] = {}
     for answer in answers:
         for loader in msgspec.convert(answer["loaders"], list[Loader]):
             by_name.setdefault(loader.name, []).append(loader)
-        for level in msgspec.convert(answer["refused"], list[Refused]):
-            refused.setdefault((level.decode, level.scaled), level)
+        for one in msgspec.convert(answer["refused"], list[Refused]):
+            refused.setdefault((one.decode, one.scaled), one)
     loaders = [
         msgspec.structs.replace(
             ranks[0],
@@ -213,25 +219,3 @@ def gather(files: Sequence[Path]) -> Drained:
         if len(ranks) == len(files)
     ]
     return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
-
-
-# `python -m feedrate tune`: which loader settings to use on this machine, and what to expect.
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
-    add_choices(parser)
-
-
-def run(options: argparse.Namespace, others: list[str]) -> int:
-    """Measure again and print the new advice; return the exit code."""
-    check_options(options, others)
-    started_s = time.time()
-    arguments = ["--profile", options.profile, "tune", *others, *config_arguments(options)]
-    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
-    there = sorted(Path().glob(paths.ADVICE.format(device="*")))
-    new = [advice for advice in there if advice.stat().st_mtime >= started_s]
-    predictions = Path(paths.PREDICTIONS)
-    for told in [*new, *[predictions] * (bool(new) and predictions.is_file())]:
-        print(f"\n{told.read_text(encoding='utf-8').rstrip()}")
-    return code

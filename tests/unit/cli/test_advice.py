@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.cli import advice
-from feedrate.cli.advice import Model, Run, choose, expected, overlap, with_other_pixels
+from feedrate.cli.advice import Model, Run, better_scaled, choose, expected, overlap
 from feedrate.jobs.drain import Loader, Refused
 
 RATES = st.floats(0.1, 1e5)
@@ -47,10 +47,8 @@ def test_loading_and_computing_beside_it_share_the_cores():
     alone = Loader("host", 0, 200.0, 0.1, cpu_s=1 / 200)
     assert expected(alone, model) == pytest.approx(1 / (1 / 38 + 1 / 200))
     said = advice.why(choose([worker], model), [worker], model)
-    assert said.startswith(
-        "it loads 5.26 times what the model takes, but on the same 2 cores, of which loading "
-        "needs 9%"
-    )
+    for part in ("5.26 times the model's rate", "share 2 cores", "loading needs 9%"):
+        assert part in said
 
 
 @given(loaders=st.lists(LOADERS, min_size=1, max_size=8), model=MODELS)
@@ -97,11 +95,10 @@ def test_the_advice_says_what_to_use_why_and_how_far_off_it_was():
     choice = choose(loaders, MODEL)
     text = "\n".join(advice.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
-    assert "it loads 1.9 times what the model takes, so the model alone decides" in text
-    assert "x3.00 against the published script's loading without workers" in text
-    assert "Expect: 100 samples/s. A real run made 95: the expectation was +5.3% off" in text
+    for part in ("1.9 times", "the model is the limit", "x3.00", "Expect: 100 samples/s", "+5.3%"):
+        assert part in text
     assert "90% of loading and computing overlapped" in text
-    assert "device: cannot be used: a cpu has no JPEG decoder" in text
+    assert "device does not work: a cpu has no JPEG decoder" in text
 
 
 def test_a_level_that_failed_with_more_workers_can_be_used_with_fewer():
@@ -109,8 +106,8 @@ def test_a_level_that_failed_with_more_workers_can_be_used_with_fewer():
     refused = [Refused("host", "a loader worker was killed", workers=8)]
     choice = choose(loaders, MODEL)
     text = "\n".join(advice.advice(loaders, refused, MODEL, choice, Run(95.0, 95.0, MODEL)))
-    assert "host with 8 workers failed: a loader worker was killed" in text
-    assert "cannot be used" not in text
+    assert "host failed with 8 workers: a loader worker was killed" in text
+    assert "does not work" not in text
 
 
 def scaled(workers, rate):
@@ -122,37 +119,37 @@ def test_other_pixels_are_never_chosen_but_told_where_they_gain():
     many = [*plain, scaled(0, 90.0), scaled(1, 80.0)]
     choice = choose(many, MODEL)
     assert choice.loader is plain[0]
-    other = with_other_pixels(many, MODEL, choice)
+    other = better_scaled(many, MODEL, choice)
     assert other.loader.name == "decode: host, scaled_decode: true, workers: 1"
     assert other.expected == pytest.approx(80.0)
-    assert with_other_pixels(plain, MODEL, choice) is None
+    assert better_scaled(plain, MODEL, choice) is None
     # Where the model alone decides, nothing is gained.
     slow = Model(10.0)
-    assert with_other_pixels([*plain, scaled(1, 80.0)], slow, choose(plain, slow)) is None
+    assert better_scaled([*plain, scaled(1, 80.0)], slow, choose(plain, slow)) is None
     text = "\n".join(advice.advice(many, [], MODEL, choice, Run(50.0, 50.0, MODEL)))
     assert "Use loader: {decode: host, workers: 1}" in text
-    assert (
-        "Not chosen: {decode: host, scaled_decode: true, workers: 1} would make 80 samples/s, with "
-        "pixels 28 dB from the published script's, so another workload." in text
-    )
+    *_, last = text.splitlines()
+    for part in ("{decode: host, scaled_decode: true, workers: 1}", "80 samples/s", "28 dB"):
+        assert part in last
     assert text.count("host scaled") == 2
 
 
-def test_what_the_model_takes_is_told_with_how_it_is_known():
+def test_the_models_rate_is_told_with_how_it_was_measured():
     plain = Run(30.0, 34.8, Model(37.96))
-    said = advice.model_takes("cpu", plain, 34.8, sharded=False)
-    assert "alone takes 37.96 samples/s, and 34.8 in the training loop" in said
-    said = advice.model_takes("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
-    assert said.endswith("model alone takes 12,346 samples/s.")
-    said = advice.model_takes("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)
-    assert "takes 34.8 samples/s (its steps without" in said
+    said = advice.model_line("cpu", plain, 34.8, sharded=False)
+    assert "alone reaches 37.96 samples/s, and 34.8 in training" in said
+    said = advice.model_line("h100", Run(30.0, 99.0, Model(12345.6)), 12345.6, sharded=False)
+    assert said.endswith("alone reaches 12,346 samples/s.")
+    said = advice.model_line("h100", Run(30.0, 34.8, Model(34.8)), 34.8, sharded=True)
+    assert "34.8 samples/s in training steps" in said
+    assert "alone reaches" not in said
 
 
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        (loader("cache", 0, 10_000.0), "without workers loading takes 1.0% of a step"),
-        (loader("host", 2, 60.0), "it loads 60% of what the model takes, and no level here"),
+        (loader("cache", 0, 10_000.0), "without workers, loading takes 1.0% of a step"),
+        (loader("host", 2, 60.0), "loading reaches 60% of the model's rate, and no loader here"),
     ],
 )
 def test_why(one, said):
@@ -162,11 +159,10 @@ def test_why(one, said):
 def test_why_not_what_loads_more():
     near = [loader("host", 1, 98.5), loader("cache", 0, 1e6), loader("cache", 1, 100.0)]
     text = advice.why(choose(near, MODEL), near, MODEL)
-    assert text == "it loads 98% of what the model takes, and what loads more gains less than 2%."
+    assert text == "loading reaches 98% of the model's rate, and faster loaders gain less than 2%"
     # Loaders and model share the cores: more workers would load more, and take it from the model.
     model = Model(100.0, cpu_s=0.02, cores=2)
     many = [Loader("host", n, rate, 0.1, cpu_s=0.011) for n, rate in ((1, 90.0), (2, 170.0))]
     text = advice.why(choose(many, model), many, model)
-    assert text == (
-        "it loads 90% of what the model takes, but on the same 2 cores, of which loading needs 35%."
-    )
+    for part in ("90% of the model's rate", "share 2 cores", "needs 35%"):
+        assert part in text
