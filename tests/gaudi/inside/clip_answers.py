@@ -5,7 +5,7 @@ import json
 import torch
 
 from feedrate.devices.base import adapter
-from feedrate.models.clip import Clip, make_config
+from feedrate.models.builders.clip import Clip, make_config
 from feedrate.models.flops import one_pair
 
 

@@ -9,8 +9,12 @@ import transformers
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.models.bridgetower import BridgeTowerForContrastiveLearning, count_flops, make_config
 from feedrate.models.build import build
+from feedrate.models.builders.bridgetower import (
+    BridgeTowerForContrastiveLearning,
+    count_flops,
+    make_config,
+)
 
 prepared, checkpoint, *target = sys.argv[1:]
 transformers.set_seed(3)

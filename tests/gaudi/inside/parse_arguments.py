@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from feedrate.config.spec import RunSpec
-from feedrate.devices.base import prepare_process
+from feedrate.devices.base import check_settings
 from feedrate.devices.kinds import hpu
 
 FOLDER = Path(mkdtemp())
@@ -19,7 +19,7 @@ FOLDER = Path(mkdtemp())
 def main() -> None:
     """Write one list: arguments, GaudiConfig and environment of each spec, or the refusal."""
     specs = [msgspec.convert(json.loads(line), RunSpec) for line in sys.stdin]
-    prepare_process(specs[0], FOLDER)
+    hpu.DeviceAdapter.prepare_process(specs[0], FOLDER)
     from feedrate.devices.base import adapter
 
     device = adapter("hpu", 0, 1)
@@ -35,7 +35,8 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
     for variable in (hpu.BF16_OPS, hpu.FP32_OPS):
         os.environ.pop(variable, None)
     try:
-        prepare_process(spec, FOLDER)
+        check_settings(spec)
+        hpu.DeviceAdapter.prepare_process(spec, FOLDER)
         arguments = device.training_arguments(
             shared_arguments(spec, FOLDER), spec.settings, spec.protocol.warmup_steps
         )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedrate.devices import base
+from feedrate.devices.kinds.hpu import DeviceAdapter
 from feedrate.jobs import worker
 
 
@@ -19,12 +19,13 @@ def sum_up(spec: Any, device: Any, log: Any, trainer: Any, dataset: Any) -> None
 
 
 def prepare_process(spec: Any, folder: Path) -> None:
-    """As ever; behind it the job can be imported."""
-    base.prepare_process(spec, folder)
+    """As always; after it the job can be imported."""
+    prepare(spec, folder)
     from feedrate.jobs import train
 
     train.measure_ceilings = sum_up
 
 
-worker.prepare_process = prepare_process
+prepare = DeviceAdapter.prepare_process
+DeviceAdapter.prepare_process = prepare_process
 sys.exit(worker.main())

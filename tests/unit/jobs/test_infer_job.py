@@ -15,8 +15,8 @@ from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
 from feedrate.jobs import infer as passes
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
-from feedrate.models.bridgetower import count_flops, make_config
-from feedrate.models.build import Head, ModelError
+from feedrate.models.build import ModelError
+from feedrate.models.builders.bridgetower import count_flops, make_config
 from feedrate.results.assemble import build_record
 from feedrate.results.settings import DeviceFacts
 
@@ -122,7 +122,7 @@ def test_a_pass_is_timed_from_request_to_answer(tmp_path):
 
     device, log = adapter("cpu"), EventLog(tmp_path, 0)
     start_s = time.perf_counter()
-    time_passes(make_spec(), device, log, Slow(), Head(Slow, ("answer",)), requests)
+    time_passes(make_spec(), device, log, Slow(), ("answer",), requests)
     whole_s = time.perf_counter() - start_s
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     steps = [e for e in events if e["event"] == "step"]
@@ -158,8 +158,12 @@ def test_an_inductor_without_such_places_is_left_as_it_is(tmp_path, monkeypatch)
 
 
 REFUSED = [
-    ({"execution": "cuda_graphs"}, UnsupportedError, "cuda_graphs is for cuda devices.*cpu"),
-    ({"precision": "fp16"}, UnsupportedError, "precision: fp16 is for cuda devices"),
+    (
+        {"execution": "cuda_graphs"},
+        UnsupportedError,
+        "execution: cuda_graphs is not available on cpu",
+    ),
+    ({"precision": "fp16"}, UnsupportedError, "precision: fp16 is not available on cpu"),
     ({"model": "clip", "head": "matching"}, ModelError, "'matching': clip has contrastive"),
     ({"model": "vit"}, ModelError, "'contrastive': vit has none"),
     ({"gradient_accumulation": 2}, UnsupportedError, "gradient_accumulation: 2 .*leave it 1"),

@@ -18,7 +18,7 @@ from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
 from feedrate.loading import registry
 from feedrate.loading.registry import Distance
-from feedrate.models import bridgetower
+from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 
 

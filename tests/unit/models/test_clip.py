@@ -3,7 +3,7 @@
 import torch
 from model_batches import batch
 
-from feedrate.models import clip
+from feedrate.models.builders import clip
 
 
 def test_the_text_is_read_at_its_end_token(make):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from model_batches import batch, norm, step
 
 from feedrate.models.build import ModelError
-from feedrate.models.flava import IGNORED, Masking
+from feedrate.models.builders.flava import IGNORED, Masking
 from feedrate.models.layers import stop_exchanges
 
 SPECIAL = (0, 1, 2, 3)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from feedrate.devices.base import UnsupportedError
-from feedrate.jobs.trainer import cast_for_training, check_packages, further_arguments
+from feedrate.jobs.trainer import cast_for_training, check_packages
 from feedrate.models.layers import use_float8
 from tiny_spec import tiny_spec
 
@@ -73,11 +73,6 @@ def test_a_job_turns_its_model_where_it_is_asked_to(torchao, kind, precision, pa
     cast_for_training(model, make_spec(kind, precision=precision), (Layer,))
     assert torchao.parts == parts
     assert {value.dtype for value in model.parameters()} == {torch.float32}
-
-
-def test_a_cpu_has_no_fp8():
-    with pytest.raises(UnsupportedError, match="fp8 is for cuda and hpu devices"):
-        further_arguments(make_spec("cpu", precision="fp8"))
 
 
 @pytest.mark.parametrize(

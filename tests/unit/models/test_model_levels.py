@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from feedrate.cli import jobs
-from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
+from feedrate.core import plugins
 from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import adapter
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.loading.registry import open_path
-from feedrate.models.build import BUILDERS, build_bare
+from feedrate.models.build import build_bare
 from feedrate.models.tokenizers import UNKNOWN
 from tiny_spec import tiny_spec
 
@@ -41,7 +42,7 @@ def made_store(spec, prepared):
     return folder
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", plugins.names(BUILDERS))
 def test_a_model_takes_the_same_batches_of_every_level(make, own, name):
     built = make(name)
     pixels = []
@@ -73,7 +74,7 @@ def test_a_store_holds_a_classifiers_classes(make, own):
         assert (stored.input_ids == UNKNOWN).any() == (split == "test")
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("name", plugins.names(BUILDERS))
 def test_a_model_without_its_weights_tells_what_a_loader_needs(make, labelled, name):
     whole = make(name)
     bare = build_bare(

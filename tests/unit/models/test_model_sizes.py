@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from feedrate.models import clip, flava, vit
+from feedrate.models.builders import clip, flava, vit
 
 # Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
 FLAVA_GIB = {"350M": 1.33, "900M": 3.48, "1.8B": 6.66, "2.7B": 10.3, "4.8B": 18.1, "10B": 38}

@@ -6,8 +6,8 @@ from model_batches import batch
 from transformers.models.vit.modeling_vit import ViTForImageClassification
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models import vit
 from feedrate.models.build import ModelError, build
+from feedrate.models.builders import vit
 from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
 
 

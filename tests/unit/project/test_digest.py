@@ -107,5 +107,5 @@ def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
     cache = DigestCache(tmp_path / "cache.json")
     source_digest(cache, CODE["measured"])
     seen = {os.path.relpath(p, digests.PACKAGE) for p in cache._known}
-    assert {"jobs/meter.py", "devices/kinds/cpu.py", "models/bridgetower.py"} <= seen
+    assert {"jobs/meter.py", "devices/kinds/cpu.py", "models/builders/bridgetower.py"} <= seen
     assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}

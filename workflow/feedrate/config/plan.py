@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
-from feedrate.config.errors import Findings, Origin, raise_all
+from feedrate.config.errors import Origin, raise_all
 from feedrate.config.published import (
     BenchmarkScore,
     Published,
@@ -17,7 +17,7 @@ from feedrate.config.published import (
     read_scores,
 )
 from feedrate.config.reading import convert, load
-from feedrate.config.settings import ModelSettings, Settings, model_sizes
+from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import (
     Launcher,
     Protocol,
@@ -25,6 +25,7 @@ from feedrate.config.spec import (
     StudyProtocol,
     inference_faults,
     loader_faults,
+    model_faults,
 )
 from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.study_checks import check_captions, check_study
@@ -232,11 +233,7 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
 def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
     place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
-    model, found = spec.settings.model, Findings(place)
-    sizes = model_sizes()
-    if found.known("model.name", model.name, sizes, "models"):
-        found.known("model.size", model.size, sizes[model.name], f"sizes of {model.name}")
-    yield from found
+    yield from (f"{place}: {fault}" for fault in model_faults(spec.settings.model))
     yield from (f"{place}: {fault}" for fault in loader_faults(spec.settings.loader))
     if spec.task == "inference":
         yield from (f"{place}: {fault}" for fault in inference_faults(spec))

@@ -3,22 +3,20 @@
 from typing import Annotated, Literal
 
 from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about
-from feedrate.core.plugins import declared
 
 Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
 """How JPEG files are decoded; feedrate.loading has the code of each."""
 
 
-def model_sizes() -> dict[str, tuple[str, ...]]:
-    """The models with their sizes, as the files in feedrate.models declare them."""
-    return declared("feedrate.models", "MODEL_SIZES")
+BUILDERS = "feedrate.models.builders"
+"""The package of the models, one file each."""
 
 
 class ModelSettings(Strict, kw_only=True):
     """The model."""
 
-    name: Annotated[Name, about("Builder in feedrate.models: bridgetower, clip, flava, vit.")]
+    name: Annotated[Name, about("A file in feedrate/models/builders: bridgetower, clip, …")]
     size: Annotated[Name, about("Size known to the builder: tiny, base, large, …")]
     checkpoint: Annotated[
         str | None, about("Hub id or folder with safetensors weights; null: random weights.")

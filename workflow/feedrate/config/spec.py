@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from feedrate.config.settings import LoaderSettings, Settings, Task
+from feedrate.config.errors import not_one_of
+from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings, Settings, Task
 from feedrate.config.values import Count, Level, Name, Natural, Positive, Strict, about
 from feedrate.core import plugins, variables
 
@@ -91,6 +93,34 @@ def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> f
     """
     limits = json.loads(environment.get(variables.TIMEOUTS) or "{}")
     return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
+
+
+OPTIONAL = ("attention", "image_px", "head", "layout")
+"""Settings of a model that not every model has."""
+
+
+@cache
+def model_faults(model: ModelSettings) -> tuple[str, ...]:
+    """A model or size that does not exist, or settings that the model does not offer."""
+    sizes = plugins.declared(BUILDERS, "SIZES")
+    if model.name not in sizes:
+        return (f"model.name: {not_one_of(model.name, sizes, 'models')}",)
+    if model.size not in sizes[model.name]:
+        known = sizes[model.name]
+        return (f"model.size: {not_one_of(model.size, known, f'sizes of {model.name}')}",)
+    faults = []
+    offers = plugins.declared(BUILDERS, "OFFERS").get(model.name, {})
+    default = ModelSettings(name=model.name, size=model.size)
+    for name in OPTIONAL:
+        value, usual = getattr(model, name), getattr(default, name)
+        offer = offers.get(name, (usual,))
+        allowed = ", ".join("null" if one is None else str(one) for one in offer)
+        if isinstance(offer, dict):
+            allowed = "null or {from} to {to} in steps of {step}".format(**offer)
+            offer = (None, *range(offer["from"], offer["to"] + 1, offer["step"]))
+        if value not in offer:
+            faults.append(f"model.{name}: {value} is not allowed; {model.name} offers: {allowed}")
+    return tuple(faults)
 
 
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:

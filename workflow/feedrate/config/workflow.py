@@ -8,8 +8,9 @@ from msgspec import Meta
 
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
-from feedrate.config.settings import model_sizes
+from feedrate.config.settings import BUILDERS
 from feedrate.config.values import Count, Name, Natural, Share, Strict, about
+from feedrate.core import plugins
 
 Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
 Revision = Annotated[
@@ -160,5 +161,6 @@ def check_config(
     if config.checkpoint_revision is not None and config.checkpoint is None:
         found.say("checkpoint_revision", "it is given, but checkpoint is not")
     if config.checkpoint_model is not None:
-        found.known("checkpoint_model", config.checkpoint_model, model_sizes(), "models")
+        models = plugins.names(BUILDERS)
+        found.known("checkpoint_model", config.checkpoint_model, models, "models")
     return found

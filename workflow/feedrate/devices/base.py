@@ -283,15 +283,10 @@ def refusals(spec: RunSpec) -> Iterator[str]:
     yield from adapter_class(spec.kind).refusals(spec)
 
 
-def prepare_process(spec: RunSpec, folder: Path) -> None:
-    """Set this process up for its kind of device; call before torch is imported.
-
-    Files that the device's software needs go to `folder`. Raises UnsupportedError for the first
-    setting that the kind does not have.
-    """
+def check_settings(spec: RunSpec) -> None:
+    """Raise UnsupportedError for the first setting that the spec's kind of device does not have."""
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)
-    adapter_class(spec.kind).prepare_process(spec, folder)
 
 
 def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:

@@ -13,7 +13,8 @@ NAME = PACKAGE.name
 
 
 DEVICES = ("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py")
-"""The code of all device kinds and launchers, which a job imports by name."""
+MODELS = ("models/*.py", "models/builders/*.py")
+"""The code of all device kinds, launchers and models: a job imports its own by name."""
 
 
 class Code(NamedTuple):
@@ -32,24 +33,24 @@ CODE = {
     # job is told stands in its spec: neither is a reason to train again.
     "measured": Code(
         # The job, adapters and builders are imported by name: all of them count.
-        ("jobs/worker.py", "jobs/train.py", *DEVICES, "models/*.py"),
+        ("jobs/worker.py", "jobs/train.py", *DEVICES, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "inferred": Code(
-        ("jobs/worker.py", "jobs/infer.py", *DEVICES, "models/*.py"),
+        ("jobs/worker.py", "jobs/infer.py", *DEVICES, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/fetch_checkpoint.py",), ("data",)),
     "winoground": Code(("data/fetch_winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
+    "stored": Code(("jobs/store.py", *MODELS), ("jobs", "models", "loading", "data")),
     "scored": Code(
-        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, "models/*.py"),
+        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "tuned": Code(
-        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, "models/*.py"),
+        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *MODELS),
         ("cli", "jobs", "devices", "models", "loading"),
     ),
     "predicted": Code(("cli/predictions.py",)),

@@ -20,7 +20,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import SPEC_NAME
-from feedrate.devices.base import prepare_process
+from feedrate.devices.base import adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import bind_rank
 from feedrate.loading.hang import ends_the_process
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)
-    prepare_process(spec, options.run)
+    adapter_class(spec.kind).prepare_process(spec, options.run)
     cores = placement.cores_of_rank(local_ranks)
     meet = partial(meet_ranks, options.run, rank, spec.count)
     found = list(drains(spec, options.data, local_rank, local_ranks, cores, meet))

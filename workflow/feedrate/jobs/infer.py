@@ -1,7 +1,7 @@
 """The inference job of one rank: forward passes, each timed until its answer is on the host."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ from feedrate.jobs.job_setup import (
 from feedrate.jobs.meter import window_of
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.registry import open_path
-from feedrate.models.build import Built, Head, build_head
+from feedrate.models.build import Built, build_head
 from feedrate.models.layers import cast
 
 Request = dict[str, torch.Tensor]
@@ -65,8 +65,8 @@ def run_job(
     device = open_device(spec, prepared, log, placement)
     limit_memory(spec)
     set_seed(spec.seed)
-    head_name = settings.inference.head
-    built, head = build_head(settings.model, settings.loader, prepared, head_name)
+    head = settings.inference.head
+    built, answers = build_head(settings.model, settings.loader, prepared, head)
     dataset = make_dataset(spec, prepared, built, "train")
     write_model(log, spec, built)
     write_data(log, spec, built, dataset, open_path(device, settings.loader))
@@ -75,7 +75,7 @@ def run_job(
     requests = make_requests(spec, device, built, dataset, seed=spec.seed + rank)
     wait_for_ranks(rank, world_size)
     with compiling_anew(run):
-        time_passes(spec, device, log, model, head, requests)
+        time_passes(spec, device, log, model, answers, requests)
 
 
 def make_requests(
@@ -148,7 +148,12 @@ def compiling_anew(run: Path) -> Iterator[None]:
 
 
 def time_passes(
-    spec: RunSpec, device: Adapter, log: EventLog, model: Any, head: Head, requests: Requests
+    spec: RunSpec,
+    device: Adapter,
+    log: EventLog,
+    model: Any,
+    answers: Sequence[str],
+    requests: Requests,
 ) -> None:
     """Write a `step` event for each pass, and the `window` of those after the warm-up.
 
@@ -163,7 +168,7 @@ def time_passes(
     for number in range(1, protocol.steps + 1):
         if number == protocol.warmup_steps + 1:
             opened_s = perf_counter()
-        passed = _time_pass(device, model, head, requests, train.precision)
+        passed = _time_pass(device, model, answers, requests, train.precision)
         took_s, prepared_s, finite = passed
         memory = device.memory()
         step = events.Step(
@@ -186,7 +191,7 @@ def time_passes(
 
 @torch.inference_mode()
 def _time_pass(
-    device: Adapter, model: Any, head: Head, requests: Requests, precision: str
+    device: Adapter, model: Any, answers: Sequence[str], requests: Requests, precision: str
 ) -> tuple[float, float, bool]:
     """Seconds of a pass, seconds of it until the model was given the batch, and whether the answer
     is finite throughout."""
@@ -194,8 +199,8 @@ def _time_pass(
     batch = requests()
     prepared_s = perf_counter() - start_s
     with device.autocast(precision):
-        outputs: Mapping[str, torch.Tensor] = model(**batch, **head.arguments)
-    answers = [outputs[name].to("cpu") for name in head.answers]
+        outputs: Mapping[str, torch.Tensor] = model(**batch)
+    answered = [outputs[name].to("cpu") for name in answers]
     device.synchronize()  # work of the pass that the answer does not need counts too
     took_s = perf_counter() - start_s
-    return took_s, prepared_s, all(bool(answer.isfinite().all()) for answer in answers)
+    return took_s, prepared_s, all(bool(answer.isfinite().all()) for answer in answered)

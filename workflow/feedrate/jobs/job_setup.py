@@ -13,12 +13,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import MANIFEST, read_manifest
 from feedrate.data.store import store_folder
-from feedrate.devices.base import (
-    Adapter,
-    adapter,
-    check_count,
-    check_model,
-)
+from feedrate.devices.base import Adapter, adapter, check_count, check_model, check_settings
 from feedrate.devices.host import GIB, host_facts
 from feedrate.devices.launch import rank_from_environment, recorded_environment
 from feedrate.devices.placement import Placement, cpus_text
@@ -69,6 +64,7 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
         )
     )
     check_model(spec, device.device_model())
+    check_settings(spec)
     check_decode(device, spec.settings.loader)
     check_rows(spec, prepared)
     return device

@@ -37,9 +37,9 @@ from feedrate.jobs.scores import (
     mean_interval,
     ranks,
 )
-from feedrate.jobs.winoground import heads_of, winoground_quality
+from feedrate.jobs.winoground import winoground_quality
 from feedrate.loading.dataset import PairDataset, collate, tokenise
-from feedrate.models.build import Built, build
+from feedrate.models.build import Built, build, heads_of
 from feedrate.models.layers import cast
 
 SPLITS = ("validation", "test")

@@ -10,7 +10,6 @@ an example gets 0 or 1 each. With s[c, i] the model's score of caption c and ima
 Equal scores are wrong: a model that cannot tell does not know.
 """
 
-import importlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +26,7 @@ from feedrate.data.winoground import Example, read_winoground
 from feedrate.jobs.scores import Entry, entry, mean_interval
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize
-from feedrate.models.build import BUILDERS, Built
+from feedrate.models.build import Built, heads_of
 from feedrate.models.checkpoint import load_config, load_part
 
 CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
@@ -82,12 +81,6 @@ def winoground_quality(
         for head, found in entries.items()
         for one in found
     ]
-
-
-def heads_of(model: str) -> tuple[str, ...]:
-    """The heads that a model's module declares: `matching` reads image and caption together,
-    `contrastive` compares the embeddings of each."""
-    return tuple(getattr(importlib.import_module(BUILDERS[model]), "HEADS", ()))
 
 
 def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:

@@ -19,7 +19,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.errors import Masker
 from feedrate.core.paths import SPEC_NAME
 from feedrate.core.processes import die_with_supervisor
-from feedrate.devices.base import prepare_process
+from feedrate.devices.base import adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import bind_rank
 from feedrate.jobs.events import End, Error, EventLog
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, log: EventLog) -> None:
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     _, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)
-    prepare_process(spec, options.run)
+    adapter_class(spec.kind).prepare_process(spec, options.run)
     # torch starts its threads when it is imported: not before the process is bound.
     job = importlib.import_module(SCORING if options.score else JOBS[spec.task])
     from feedrate.jobs.job_setup import Options

@@ -76,6 +76,11 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
         ) from error
 
 
+def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) -> Any:
+    """The checkpoint's model with fp32 weights, whatever the file holds. Raises ModelError."""
+    return load_part(kind, settings, config=config, use_safetensors=True, **options).float()
+
+
 def load_config(kind: Any, settings: ModelSettings) -> Any:
     """The checkpoint's configuration, of the class `kind`.
 

@@ -11,40 +11,14 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built, Head
-from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
+from feedrate.models.build import Built
+from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import CLIP, use_sdpa
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
-
-ATTENTION = tuple(
-    getattr(modeling_bridgetower, name)
-    for name in ("BridgeTowerSelfAttention", "BridgeTowerCrossAttention")
-    if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
-)
-"""Attention of the text and cross-modal layers; the image tower's is torch's own, fused already."""
-
-LAYERS = (
-    modeling_bridgetower.BridgeTowerResidualAttention,
-    modeling_bridgetower.BridgeTowerTextLayer,
-    modeling_bridgetower.BridgeTowerBertCrossLayer,
-)
-
-OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
-
-HEADS = {
-    "contrastive": Head(BridgeTowerForContrastiveLearning, ("text_embeds", "image_embeds")),
-    "matching": Head(BridgeTowerForImageAndTextRetrieval, ("logits",)),
-}
-
-CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
-"""What the contrastive head needs beyond BridgeTowerConfig's defaults (large-itm-mlm-itc)."""
-
-MODEL_SIZES = ("tiny", "base", "large")
-"""The names of `SIZES`, which planning reads without importing this module."""
-
+HEADS = {"contrastive": ("text_embeds", "image_embeds"), "matching": ("logits",)}
 SIZES: dict[str, dict[str, Any]] = {
     # For CPUs: about 20 ms a sample and step on two cores at 128 tokens, 3.5 M parameters.
     "tiny": {
@@ -87,27 +61,54 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 
+ATTENTION = tuple(
+    getattr(modeling_bridgetower, name)
+    for name in ("BridgeTowerSelfAttention", "BridgeTowerCrossAttention")
+    if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
+)
+"""Attention of the text and cross-modal layers; the image tower's is torch's own, fused already."""
+
+LAYERS = (
+    modeling_bridgetower.BridgeTowerResidualAttention,
+    modeling_bridgetower.BridgeTowerTextLayer,
+    modeling_bridgetower.BridgeTowerBertCrossLayer,
+)
+
+OTHER_OUTPUTS = ("logits", "cross_embeds", "hidden_states", "attentions")
+
+CLASSES = {
+    "contrastive": BridgeTowerForContrastiveLearning,
+    "matching": BridgeTowerForImageAndTextRetrieval,
+}
+"""The library's class for each head."""
+
+CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
+"""What the contrastive head needs beyond BridgeTowerConfig's defaults (large-itm-mlm-itc)."""
+
 
 def build(
-    settings: ModelSettings,
-    loader: LoaderSettings,
-    prepared: Path,
-    kind: type[Any] = BridgeTowerForContrastiveLearning,
+    settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str = "contrastive"
 ) -> Built:
-    """See feedrate.models.build; `kind` is the class with the head wanted."""
+    """BridgeTower with a head, as `models/build.py` says."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
-        _fit_tokenizer(config, tokenizer)
-        model = kind(config)
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            setattr(config.text_config, name, getattr(tokenizer, name))
+        model = CLASSES[head](config)
     else:
-        model, tokenizer = _load(settings, kind)
+        config = load_config(BridgeTowerConfig, settings)
+        for name, value in CONTRASTIVE.items():
+            if getattr(config, name, None) is None:
+                setattr(config, name, value)
+        model = load_model(CLASSES[head], settings, config)
         config = model.config
+        tokenizer = load_tokenizer(settings)
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
     check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)
-    # The text tower's own pooler takes no part in the loss: without a gradient it would make
+    # The text tower's own pooler has no part in the loss: without a gradient it would make
     # DistributedDataParallel search the graph for unused parameters at every step.
     model.bridgetower.text_model.pooler.requires_grad_(False)
     if settings.attention == "sdpa":
@@ -116,8 +117,7 @@ def build(
         model=model,
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
-        mean=CLIP.mean,
-        std=CLIP.std,
+        **CLIP._asdict(),
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=OTHER_OUTPUTS,
         layers=LAYERS,
@@ -126,9 +126,7 @@ def build(
 
 def make_config(size: str) -> BridgeTowerConfig:
     """The configuration of a size."""
-    return BridgeTowerConfig(
-        **{**CONTRASTIVE, "text_config": {}, "vision_config": {}, **SIZES[size]}
-    )
+    return BridgeTowerConfig(**{**CONTRASTIVE, **SIZES[size]})
 
 
 def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
@@ -138,21 +136,3 @@ def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
         lambda: BridgeTowerForContrastiveLearning(config),
         lambda: one_pair(side, max_tokens) | {"return_loss": True},
     )
-
-
-def _load(settings: ModelSettings, kind: type[Any]) -> tuple[Any, Any]:
-    """Model (fp32 weights, whatever the file holds) and tokenizer of the checkpoint."""
-    config = load_config(BridgeTowerConfig, settings)
-    for name, value in CONTRASTIVE.items():
-        if getattr(config, name, None) is None:
-            setattr(config, name, value)
-    model = load_part(kind, settings, config=config, use_safetensors=True)
-    return model.float(), load_tokenizer(settings)
-
-
-def _fit_tokenizer(config: BridgeTowerConfig, tokenizer: Any) -> None:
-    """Give a new model its tokenizer's special tokens; positions are counted from padding."""
-    text = config.text_config
-    text.pad_token_id = tokenizer.pad_token_id
-    text.bos_token_id = tokenizer.bos_token_id
-    text.eos_token_id = tokenizer.eos_token_id

@@ -15,13 +15,32 @@ from transformers.models.flava.modeling_flava import (
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
+from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import CLIP, use_sdpa
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
-# What FLAVA hides from itself: words, patches, and sometimes the right text.
-# Everything happens on the batch's device and follows from torch's generator there.
+OFFERS = {"attention": ("eager", "sdpa")}
+SIZES = {
+    # Hidden size, MLP size, heads, layers of each unimodal encoder and of the multimodal one.
+    "tiny": (128, 512, 2, 4, 2),  # for CPUs: 4.3 M parameters and 2 GFLOP a sample
+    # The table of "Scaling Multimodal Foundation Models in TorchMultimodal".
+    "350M": (768, 3072, 12, 12, 6),
+    "900M": (1024, 4096, 16, 24, 12),
+    "1.8B": (1280, 5120, 16, 32, 16),
+    "2.7B": (1408, 6144, 16, 40, 20),
+    "4.8B": (1664, 8192, 16, 48, 24),
+    "10B": (2048, 10240, 16, 64, 40),
+}
+TINY: dict[str, dict[str, int]] = {
+    "image_config": {"image_size": 128, "vocab_size": 512},
+    "text_config": {"vocab_size": 4096},
+    "image_codebook_config": {"hidden_size": 16, "vocab_size": 512},
+}
+"""What else is smaller in the size "tiny"."""
+
+# FLAVA hides words, patches and sometimes the right text from itself. It does so on the batch's
+# device, with torch's generator there.
 
 IGNORED = -100
 """Label of a place that takes no part in a loss."""
@@ -86,42 +105,6 @@ class Masking:
         draw = torch.rand(rows, patches, device=like.device)
         place = draw.argsort(dim=1).argsort(dim=1)
         return place < self.patch_count(patches)
-
-
-OFFERS = {"attention": ("eager", "sdpa")}
-
-
-def _size(hidden: int, mlp: int, heads: int, unimodal: int, multimodal: int) -> dict[str, Any]:
-    width = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads}
-    return {
-        "hidden_size": hidden,
-        "projection_dim": hidden,
-        "image_config": {**width, "num_hidden_layers": unimodal},
-        "text_config": {**width, "num_hidden_layers": unimodal},
-        "multimodal_config": {**width, "num_hidden_layers": multimodal},
-    }
-
-
-_TINY = _size(128, 512, 2, 4, 2)
-MODEL_SIZES = ("tiny", "350M", "900M", "1.8B", "2.7B", "4.8B", "10B")
-"""The names of `SIZES`, which planning reads without importing this module."""
-
-SIZES: dict[str, dict[str, Any]] = {
-    # For CPUs: 4.3 M parameters and 2 GFLOP a sample, with a codebook as small.
-    "tiny": {
-        **_TINY,
-        "image_config": {**_TINY["image_config"], "image_size": 128, "vocab_size": 512},
-        "text_config": {**_TINY["text_config"], "vocab_size": 4096},
-        "image_codebook_config": {"hidden_size": 16, "vocab_size": 512},
-    },
-    # The table of "Scaling Multimodal Foundation Models in TorchMultimodal".
-    "350M": _size(768, 3072, 12, 12, 6),
-    "900M": _size(1024, 4096, 16, 24, 12),
-    "1.8B": _size(1280, 5120, 16, 32, 16),
-    "2.7B": _size(1408, 6144, 16, 40, 20),
-    "4.8B": _size(1664, 8192, 16, 48, 24),
-    "10B": _size(2048, 10240, 16, 64, 40),
-}
 
 
 class ContrastiveHead(FlavaGlobalContrastiveHead):
@@ -242,7 +225,7 @@ class Flava(FlavaForPreTraining):
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """See feedrate.models.build."""
+    """FLAVA, as `models/build.py` says."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size
@@ -252,7 +235,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model.draw_tokens()
     else:
         config = load_config(FlavaConfig, settings)
-        model = load_part(Flava, settings, config=config, use_safetensors=True).float()
+        model = load_model(Flava, settings, config)
         model.settle()
         tokenizer = load_tokenizer(settings)
     if tokenizer.mask_token_id is None:
@@ -267,8 +250,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model=model,
         tokenizer=tokenizer,
         image_px=config.image_config.image_size,
-        mean=CLIP.mean,
-        std=CLIP.std,
+        **CLIP._asdict(),
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=(),
         layers=(FlavaLayer,),
@@ -277,7 +259,15 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
 
 def make_config(size: str) -> FlavaConfig:
     """The configuration of a size, with its codebook (of random weights, unless loaded)."""
-    return FlavaConfig(**SIZES[size])
+    hidden, mlp, heads, unimodal, multimodal = SIZES[size]
+    width = {"hidden_size": hidden, "intermediate_size": mlp, "num_attention_heads": heads}
+    smaller = TINY if size == "tiny" else {}
+    towers = {"image_config": unimodal, "text_config": unimodal, "multimodal_config": multimodal}
+    configs = {
+        name: {**width, "num_hidden_layers": layers, **smaller.get(name, {})}
+        for name, layers in towers.items()
+    }
+    return FlavaConfig(**{**smaller, **configs, "hidden_size": hidden, "projection_dim": hidden})
 
 
 class _CountedFlava(Flava):

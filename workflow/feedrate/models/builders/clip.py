@@ -9,72 +9,27 @@ from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built, Head
-from feedrate.models.checkpoint import load_config, load_part, load_tokenizer
+from feedrate.models.build import Built
+from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
 from feedrate.models.flops import flops_per_sample, one_pair
 from feedrate.models.layers import CLIP
 from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
-OTHER_OUTPUTS = (
-    "logits_per_image",
-    "logits_per_text",
-    "text_model_output",
-    "vision_model_output",
-)
-VOCABULARY = 49408
+HEADS = {"contrastive": ("text_embeds", "image_embeds")}
+SIZES = {
+    # Text: hidden size, heads, layers, vocabulary. Image: hidden size, heads, layers, patch and
+    # side in px. "tiny" is for CPUs: 3.3 M parameters, 0.9 GFLOP a sample at 32 tokens.
+    "tiny": {"text": (128, 2, 4, 4097), "image": (192, 3, 4, 16, 128)},
+    # openai/clip-vit-base-patch32, clip-vit-base-patch16 and clip-vit-large-patch14.
+    "B-32": {"text": (512, 8, 12, 49408), "image": (768, 12, 12, 32, 224)},
+    "B-16": {"text": (512, 8, 12, 49408), "image": (768, 12, 12, 16, 224)},
+    "L-14": {"text": (768, 12, 12, 49408), "image": (1024, 16, 24, 14, 224)},
+}
+
+OTHER_OUTPUTS = ("logits_per_image", "logits_per_text", "text_model_output", "vision_model_output")
 LEGACY_END = 2
 """A configuration with this end token means: pool at the highest id (the library's old rule)."""
-
-
-def _size(patch_px: int, text: tuple[int, int], image: tuple[int, int, int]) -> dict[str, Any]:
-    """Text hidden size and heads; image hidden size, heads and layers."""
-    (text_hidden, text_heads), (hidden, heads, layers) = text, image
-    return {
-        "projection_dim": text_hidden,
-        "text_config": {
-            "hidden_size": text_hidden,
-            "intermediate_size": 4 * text_hidden,
-            "num_attention_heads": text_heads,
-        },
-        "vision_config": {
-            "hidden_size": hidden,
-            "intermediate_size": 4 * hidden,
-            "num_attention_heads": heads,
-            "num_hidden_layers": layers,
-            "patch_size": patch_px,
-        },
-    }
-
-
-MODEL_SIZES = ("tiny", "B-32", "B-16", "L-14")
-"""The names of `SIZES`, which planning reads without importing this module."""
-
-SIZES: dict[str, dict[str, Any]] = {
-    # For CPUs: 3.3 M parameters, 0.9 GFLOP a sample at 32 tokens.
-    "tiny": {
-        "projection_dim": 128,
-        "text_config": {
-            "vocab_size": 4097,
-            "hidden_size": 128,
-            "intermediate_size": 512,
-            "num_attention_heads": 2,
-            "num_hidden_layers": 4,
-        },
-        "vision_config": {
-            "hidden_size": 192,
-            "intermediate_size": 768,
-            "num_attention_heads": 3,
-            "num_hidden_layers": 4,
-            "patch_size": 16,
-            "image_size": 128,
-        },
-    },
-    # openai/clip-vit-base-patch32, clip-vit-base-patch16 and clip-vit-large-patch14.
-    "B-32": _size(32, (512, 8), (768, 12, 12)),
-    "B-16": _size(16, (512, 8), (768, 12, 12)),
-    "L-14": _size(14, (768, 12), (1024, 16, 24)),
-}
 
 
 class Clip(CLIPModel):
@@ -88,7 +43,7 @@ class Clip(CLIPModel):
         pixel_values: torch.Tensor,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
-        return_loss: bool = True,
+        return_loss: bool = False,
     ) -> Any:
         """CLIPOutput of images (batch, 3, px, px) and tokens (batch, max_tokens)."""
         if self.end_token_id is not None:
@@ -102,22 +57,22 @@ class Clip(CLIPModel):
         )
 
 
-HEADS = {"contrastive": Head(Clip, ("text_embeds", "image_embeds"), {"return_loss": False})}
-
-
 def build(
-    settings: ModelSettings, loader: LoaderSettings, prepared: Path, kind: type[Any] = Clip
+    settings: ModelSettings,
+    loader: LoaderSettings,
+    prepared: Path,
+    head: str = "contrastive",  # noqa: ARG001  # there is no other
 ) -> Built:
-    """See feedrate.models.build; `kind` is the class with the head wanted."""
+    """CLIP, as `models/build.py` says."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         # The last id is CLIP's end token: the prepared tokenizer must leave it free.
         vocabulary = config.text_config.vocab_size - 1
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
-        model = kind(config)
+        model = Clip(config)
     else:
         config = load_config(CLIPConfig, settings)
-        model = load_part(kind, settings, config=config, use_safetensors=True).float()
+        model = load_model(Clip, settings, config)
         tokenizer = load_tokenizer(settings)
     end = config.text_config.eos_token_id
     if end != LEGACY_END and tokenizer.eos_token_id != end:
@@ -128,8 +83,7 @@ def build(
         model=model,
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
-        mean=CLIP.mean,
-        std=CLIP.std,
+        **CLIP._asdict(),
         count_flops=lambda: count_flops(config, loader.max_tokens),
         other_outputs=OTHER_OUTPUTS,
         layers=(CLIPEncoderLayer,),
@@ -138,10 +92,21 @@ def build(
 
 def make_config(size: str) -> CLIPConfig:
     """The configuration of a size; its end token is the last id, as in CLIP's vocabulary."""
-    known = SIZES[size]
-    last = known["text_config"].get("vocab_size", VOCABULARY) - 1
-    text = {**known["text_config"], "bos_token_id": last - 1, "eos_token_id": last}
-    return CLIPConfig(**{**known, "text_config": text})
+    hidden, heads, layers, vocabulary = SIZES[size]["text"]
+    text = {**_tower(hidden, heads, layers), "vocab_size": vocabulary}
+    text |= {"bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1}
+    *tower, patch_px, side_px = SIZES[size]["image"]
+    image = {**_tower(*tower), "patch_size": patch_px, "image_size": side_px}
+    return CLIPConfig(projection_dim=hidden, text_config=text, vision_config=image)
+
+
+def _tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+    }
 
 
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:
@@ -151,5 +116,5 @@ def count_flops(config: CLIPConfig, max_tokens: int) -> float:
     plain = deepcopy(config)
     return flops_per_sample(
         lambda: Clip._from_config(plain, attn_implementation="eager"),
-        lambda: one_pair(side, max_tokens),
+        lambda: one_pair(side, max_tokens) | {"return_loss": True},
     )

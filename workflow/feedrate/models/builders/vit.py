@@ -16,43 +16,30 @@ from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTL
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_config, load_part
+from feedrate.models.checkpoint import load_config, load_model
 from feedrate.models.flops import flops_per_sample
 from feedrate.models.layers import IMAGENET
 from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
+
+OFFERS = {
+    "attention": ("eager", "sdpa", "flash"),
+    "image_px": {"from": 16, "to": 1024, "step": 16},
+    "head": ("token", "pooled"),
+    "layout": ("batch_first", "batch_second"),
+}
+SIZES = {
+    # Hidden size, layers, heads.
+    "tiny": (128, 4, 2),  # for CPUs: 1.1 M parameters, 1.3 GFLOP an image
+    # The ViT paper's table 1.
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+    "huge": (1280, 32, 16),
+}
 
 PATCH_PX = 16
 IMAGE_PX = 224
 CLASSES = 1000
 """Of ImageNet-1K, so that parameters and work are the published models' whatever the data."""
-
-OFFERS = {
-    "attention": ("eager", "sdpa", "flash"),
-    "image_px": (None, *range(PATCH_PX, 1025, PATCH_PX)),
-    "head": ("token", "pooled"),
-    "layout": ("batch_first", "batch_second"),
-}
-
-
-def _size(hidden: int, layers: int, heads: int) -> dict[str, int]:
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-    }
-
-
-MODEL_SIZES = ("tiny", "base", "large", "huge")
-"""The names of `SIZES`, which planning reads without importing this module."""
-
-SIZES = {
-    "tiny": _size(128, 4, 2),  # for CPUs: 1.1 M parameters, 1.3 GFLOP an image
-    # The ViT paper's table 1.
-    "base": _size(768, 12, 12),
-    "large": _size(1024, 24, 16),
-    "huge": _size(1280, 32, 16),
-}
 
 
 class PatchTokens(nn.Module):
@@ -106,7 +93,7 @@ class Vit(ViTForImageClassification):
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """See feedrate.models.build."""
+    """ViT, as `models/build.py` says."""
     switches = {"head": settings.head, "layout": settings.layout}
     if settings.checkpoint is None:
         config = make_config(settings.size, settings.image_px or IMAGE_PX)
@@ -117,14 +104,13 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
             raise ModelError(
                 f"model.image_px: the checkpoint is for {config.image_size} px; give that or null"
             )
-        model = load_part(Vit, settings, config=config, use_safetensors=True, **switches).float()
+        model = load_model(Vit, settings, config, **switches)
     model.config._attn_implementation = attention_name(settings)
     return Built(
         model=model,
         tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
         image_px=config.image_size,
-        mean=IMAGENET.mean,
-        std=IMAGENET.std,
+        **IMAGENET._asdict(),
         count_flops=lambda: count_flops(config, settings.head),
         other_outputs=("hidden_states", "attentions"),
         layers=(ViTLayer,),
@@ -135,7 +121,16 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
 
 def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
     """The configuration of a size for images of `image_px`."""
-    return ViTConfig(**SIZES[size], image_size=image_px, patch_size=PATCH_PX, num_labels=CLASSES)
+    hidden, layers, heads = SIZES[size]
+    return ViTConfig(
+        hidden_size=hidden,
+        intermediate_size=4 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        image_size=image_px,
+        patch_size=PATCH_PX,
+        num_labels=CLASSES,
+    )
 
 
 def count_flops(config: ViTConfig, head: str = "token") -> float:

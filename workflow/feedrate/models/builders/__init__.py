@@ -1,0 +1,1 @@
+"""The models: one file each that builds one (see `models/build.py`)."""
