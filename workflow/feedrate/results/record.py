@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict
+from feedrate.core.errors import ExpectedError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
 
@@ -22,7 +23,7 @@ BAD: tuple[Status, ...] = ("failed", "invalid")
 """What is a fault; the other statuses are results."""
 
 
-class RecordError(Exception):
+class RecordError(ExpectedError):
     """A file that is no record; the message names it."""
 
 
