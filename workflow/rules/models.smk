@@ -18,7 +18,7 @@ rule write_card:
     params:
         card=lambda wc: VIEW.card(wc.study, wc.device, wc.cell, wc.repeat),
     shell:
-        "python -m feedrate.report.card --settings {params.card[settings]:q} "
+        "python -m feedrate write-card --settings {params.card[settings]:q} "
         "--record {params.card[record]:q} --quality {input.quality:q} --model {params.card[model]:q} "
         "--out {output:q} 2> >(tee {log:q} >&2)"
 
@@ -38,6 +38,6 @@ rule push_model:
     params:
         push=lambda wc: VIEW.pushing(wc.study, wc.device, wc.cell, wc.repeat),
     shell:
-        "python -m feedrate.report.push --model {params.push[model]:q} "
+        "python -m feedrate push-model --model {params.push[model]:q} "
         "--quality {input.quality:q} --repository {params.push[settings][repository]:q} "
         "--place {params.push[settings][place]:q} --out {output:q} 2> >(tee {log:q} >&2)"

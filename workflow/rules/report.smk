@@ -33,8 +33,8 @@ for part, verb, path in PAGES:
             params:
                 page=lambda wc, part=part: VIEW.rendering(wc.study, part, wc[part]),
             shell:
-                "python -m feedrate.report.render --settings {params.page[settings]:q} "
-                "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
+                "python -m feedrate render-page --settings {params.page[settings]:q} "
+                "--out {output:q} --inputs {input:q} 2> >(tee {log:q} >&2)"
 
 
 rule write_overview:
@@ -67,8 +67,8 @@ rule write_overview:
     params:
         overview=VIEW.overview(),
     shell:
-        "python -m feedrate.report.overview --settings {params.overview[settings]:q} "
-        "--out {output:q} {input:q} 2> >(tee {log:q} >&2)"
+        "python -m feedrate write-overview --settings {params.overview[settings]:q} "
+        "--out {output:q} --inputs {input:q} 2> >(tee {log:q} >&2)"
 
 
 rule confirm_results:

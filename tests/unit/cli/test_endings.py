@@ -17,10 +17,10 @@ PROGRAMS = {
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
     "results.assemble": ("--run", ABSENT, "--device", "["),
     "jobs.score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
-    "report.push": (
+    "push-model": (
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
     ),
-    "report.card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
+    "write-card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
     "results.claims": ("--results", ABSENT, *NO_MAPPING),
     "results.confirm": ("--results", ABSENT),
     "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
@@ -85,13 +85,11 @@ def test_errors_of_the_system_are_sentences(error, said):
 
 
 def test_scores_that_cannot_be_told_of_are_a_sentence(tmp_path, capsys):
-    from feedrate.report.push import main
-
     (tmp_path / "quality.json").write_text('{"status": "failed", "cause": "it broke"}')
     (tmp_path / "file").write_text("")
     arguments = ["--model", ABSENT, "--quality", str(tmp_path / "quality.json")]
     arguments += ["--repository", "me/models", "--place", "x"]
-    assert main([*arguments, "--out", str(tmp_path / "file/pushed.json")]) == 1
+    assert jobs.run("push-model", [*arguments, "--out", str(tmp_path / "file/pushed.json")]) == 1
     assert own_words(capsys.readouterr().err).startswith(str(tmp_path / "file"))
 
 

@@ -89,7 +89,10 @@ def test_the_prepared_tokenizers_special_tokens_are_the_models(tiny):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "bridgetower", "size": "giant"}, "model.size: 'giant' .* sizes of bridgetower: tiny, base"),
+        (
+            {"name": "bridgetower", "size": "giant"},
+            "model.size: 'giant' .* sizes of bridgetower: tiny, base",
+        ),
         ({"name": "tower", "size": "tiny"}, "model.name: 'tower' is not allowed; .*bridgetower"),
     ],
 )

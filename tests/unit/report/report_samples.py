@@ -1,5 +1,6 @@
 """A small project with results, so that every page can be rendered without a training job."""
 
+import ast
 import json
 
 import msgspec
@@ -33,7 +34,7 @@ EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
 def settings_of(project, part, name):
     """The settings of a table or figure, as its job reads them."""
     param = params.page_settings(project, STUDY, part, name)
-    return params.from_param(repr(param), PageSettings)
+    return params.from_param(ast.literal_eval(repr(param)), PageSettings)
 
 
 def table(project, inputs, name):
@@ -46,9 +47,8 @@ def figure(project, inputs, name):
 
 def overview_of(project):
     """The settings of the overview, as its job reads them."""
-    return params.from_param(
-        repr(params.overview_settings(project, make_plan(project))), OverviewSettings
-    )
+    param = params.overview_settings(project, make_plan(project))
+    return params.from_param(ast.literal_eval(repr(param)), OverviewSettings)
 
 
 def study_of(project):

@@ -7,9 +7,10 @@ import pytest
 from huggingface_hub import ModelCard
 from record_builder import make_record, make_spec
 
+from feedrate.cli import jobs
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.winoground import Winoground
-from feedrate.report.card import card, main
+from feedrate.report.card import card
 from feedrate.report.params import CardSettings, to_param
 from feedrate.report.text import DASH
 from feedrate.results.quality import Quality, QualityError, Score, read_quality
@@ -269,7 +270,7 @@ def run(tmp_path):
             "--model": str(model),
             "--out": str(tmp_path / "card.md"),
         }
-        return main([word for pair in arguments.items() for word in pair])
+        return jobs.run("write-card", [word for pair in arguments.items() for word in pair])
 
     return run
 
@@ -304,9 +305,9 @@ def test_a_broken_file_is_one_sentence(run, tmp_path, capsys):
     for name, file in files.items():
         arguments += [f"--{name}", str(tmp_path / file)]
     capsys.readouterr()
-    assert main(arguments) == 1
+    assert jobs.run("write-card", arguments) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"feedrate.report.card: {tmp_path}/quality.json: not of this version")
+    assert said.startswith(f"feedrate write-card: {tmp_path}/quality.json: not of this version")
     assert said.count("\n") == 1
 
 

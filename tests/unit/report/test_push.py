@@ -13,7 +13,8 @@ from huggingface_hub import ModelCard
 from huggingface_hub.errors import HfHubHTTPError
 from stand_in_hub import COMMIT, stand_in_hub
 
-from feedrate.report.push import PushError, main, push_model, require_token
+from feedrate.cli import jobs
+from feedrate.report.push import PushError, push_model, require_token
 
 TOKEN = "hf_secret_secret"
 CARDS = ["study/cpu/workers=0/README.md", "a/b/c/README.md"]
@@ -120,7 +121,7 @@ def test_no_pickle_is_pushed(model, tmp_path):
 def command(model, out):
     place = "study/cpu/workers=0"
     where = ["--repository", "me/models", "--place", place, "--out", str(out)]
-    return main([*of_run(model), *where])
+    return jobs.run("push-model", [*of_run(model), *where])
 
 
 def of_run(model):
@@ -175,7 +176,7 @@ def test_a_file_that_is_no_quality_is_one_sentence(hub, model, tmp_path, capsys,
     (tmp_path / "quality.json").write_text(text)
     assert command(model, tmp_path / "pushed.json") == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"feedrate.report.push: {tmp_path / 'quality.json'}: no scores (")
+    assert said.startswith(f"feedrate push-model: {tmp_path / 'quality.json'}: no scores (")
     assert said.count("\n") == 1
     assert hub.calls == []
 
@@ -203,7 +204,7 @@ def test_a_hub_that_refuses_is_one_sentence_and_leaves_nothing(
     assert not out.exists()
     printed = capsys.readouterr()
     assert printed.err == (
-        "feedrate.report.push: me/models: not pushed: no route; header Bearer ***\n"
+        "feedrate push-model: me/models: not pushed: no route; header Bearer ***\n"
     )
     assert printed.out == ""
 
@@ -212,7 +213,7 @@ def test_no_token_is_told_by_the_command_too(hub, model, tmp_path, monkeypatch, 
     monkeypatch.delenv("HF_TOKEN")
     assert command(model, tmp_path / "pushed.json") == 1
     assert capsys.readouterr().err == (
-        "feedrate.report.push: push_to_hub needs a token in the environment variable HF_TOKEN\n"
+        "feedrate push-model: push_to_hub needs a token in the environment variable HF_TOKEN\n"
     )
     assert hub.calls == []
 
@@ -231,7 +232,7 @@ def pushed_to(address, model, out, place="study/cpu/workers=0"):
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_TOKEN": TOKEN,
     }
-    command = [sys.executable, "-m", "feedrate.report.push", *of_run(model)]
+    command = [sys.executable, "-m", "feedrate", "push-model", *of_run(model)]
     return subprocess.run(
         [*command, "--repository", "me/models", "--place", place, "--out", str(out)],
         env=environment,
@@ -266,6 +267,6 @@ def test_a_hub_that_is_not_reached_is_one_sentence(model, tmp_path):
     out = tmp_path / "pushed.json"
     done = pushed_to("http://127.0.0.1:9", model, out)
     assert done.returncode == 1
-    assert done.stderr.startswith("feedrate.report.push: me/models: not pushed: ")
+    assert done.stderr.startswith("feedrate push-model: me/models: not pushed: ")
     assert done.stderr.count("\n") == 1
     assert not out.exists()

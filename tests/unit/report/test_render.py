@@ -4,15 +4,16 @@ import subprocess
 import sys
 
 import pytest
+from feedrate.config.checks import check_study
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
+from feedrate.cli import jobs
 from feedrate.config.study import Figure, Study, Table
-from feedrate.config.study_checks import check_study
 from feedrate.core import plugins
 from feedrate.flow import digests
 from feedrate.flow.view import PlanView
 from feedrate.report import figures as figures_package
-from feedrate.report import params, render
+from feedrate.report import params
 from feedrate.report import tables as tables_package
 from feedrate.report.rows import Inputs
 
@@ -42,9 +43,9 @@ def render(settings, inputs):
 """
 
 
-def call(module, *arguments, cwd):
+def call(*arguments, cwd):
     return subprocess.run(
-        [sys.executable, "-m", f"feedrate.report.{module}", *map(str, arguments)],
+        [sys.executable, "-m", "feedrate", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -56,26 +57,30 @@ def test_table_and_figure_from_the_command_line(tmp_path, project):
     files = write_results(tmp_path, project)
     for part, name, out in (("table", "cells", "cells.html"), ("figure", "answer", "answer.svg")):
         param = params.page_settings(project, STUDY, part, name)
-        made = call("render", "--settings", param, "--out", f"out/{out}", *files, cwd=tmp_path)
+        words = ("render-page", "--settings", param, "--out", f"out/{out}", "--inputs", *files)
+        made = call(*words, cwd=tmp_path)
         assert made.returncode == 0, made.stderr
     assert "14.10" in (tmp_path / "out/cells.html").read_text()
     assert (tmp_path / "out/answer.svg").read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize("module", ["render", "overview"])
-def test_wrong_settings_end_with_a_sentence(tmp_path, module):
-    made = call(module, "--settings", "{'study': 1}", "--out", "x", cwd=tmp_path)
-    assert made.returncode == 1
-    assert made.stderr.startswith(f"feedrate.report.{module}: --settings: ")
-    assert "Traceback" not in made.stderr
-    assert not (tmp_path / "x").exists()
+@pytest.mark.parametrize("job", ["render-page", "write-overview"])
+@pytest.mark.parametrize("settings", ["{'study': 1}", "no mapping"])
+def test_wrong_settings_end_with_a_sentence(tmp_path, capsys, job, settings):
+    out = tmp_path / "x"
+    assert jobs.run(job, ["--settings", settings, "--out", str(out), "--inputs", "cells.csv"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"feedrate {job}: --settings: ")
+    assert "Traceback" not in said
+    assert not out.exists()
 
 
 def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
     param = params.page_settings(make_project(), STUDY, "table", "cells")
-    assert render.main(["--settings", repr(param), "--out", str(tmp_path / "x")]) == 1
+    words = ["--settings", repr(param), "--out", str(tmp_path / "x")]
+    assert jobs.run("render-page", words) == 1
     assert capsys.readouterr().err == (
-        "feedrate.report.render: cells.csv is needed, but is not among the input files (none)\n"
+        "feedrate render-page: cells.csv is needed, but is not among the input files (none)\n"
     )
 
 

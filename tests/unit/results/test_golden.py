@@ -150,14 +150,14 @@ def assert_holds(old: str, new: str):
 def test_tables_show_the_same_numbers(made, name):
     root, view = made
     page = Path(name).parts[1], "table", Path(name).stem
-    settings = from_param(repr(view.rendering(*page)["settings"]), PageSettings)
+    settings = from_param(view.rendering(*page)["settings"], PageSettings)
     inputs = Inputs(root / file for file in view.inputs_of(*page))
     assert_holds((GOLDEN / name).read_text(encoding="utf-8"), render.render(settings, inputs))
 
 
 def test_the_overview_says_the_same_numbers(made):
     root, view = made
-    settings = from_param(repr(view.overview()["settings"]), OverviewSettings)
+    settings = from_param(view.overview()["settings"], OverviewSettings)
     files = [GOLDEN / name for name in PAGES]
     files += [root / f"results/{name}.csv" for name in merge_names()]
     files.append(root / f"results/{STUDIES[1]}/quality.csv")

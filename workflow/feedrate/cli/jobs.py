@@ -23,6 +23,10 @@ JOBS = {
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",
     "tune-device": "cli.tune:tune_device",
+    "render-page": "report.render:render_page",
+    "write-overview": "report.overview:write_overview",
+    "write-card": "report.card:write_card",
+    "push-model": "report.push:push",
     "predict-published": "cli.predictions:predict_published",
     "schemas": "cli.schemas:write_schemas",
 }

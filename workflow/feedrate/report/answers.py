@@ -1,20 +1,17 @@
 """The answer of a study for one device: a headline, and a sentence with the numbers behind it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
-from feedrate.report.cell_table import unsupported_by_cause
 from feedrate.report.lines import differing, ladder_lines, notable, recommended_cell
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellRow, QualityRow
-from feedrate.report.scores import MATCHING, Key, Score, cells_of, pick, score_text
+from feedrate.report.scores import MATCHING, MOMENTS, Key, Score, cells_of, pick, score_text
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer for one device; `found` is false where the results give none."""
 
     headline: str
@@ -100,21 +97,21 @@ def _no_answer(cells: Sequence[CellRow], device: str) -> str:
     if tried:
         return f"None of {text.count(len(tried), 'cell')} has a valid result; see the causes above."
     if mine:
-        cause = next(iter(unsupported_by_cause(mine)))
-        return f"The device supports no cell of the study. {cause}"
+        return f"The device supports no cell of the study. {mine[0].cause}"
     return "No cell was run on this device."
 
 
 def _throughput(study: StudySettings, best: CellRow) -> str:
     """The throughput of the setting to use, its gain, and what limits it."""
     interval = text.interval(best.ci_low, best.ci_high)
-    single = " (a single run, so no interval)" if best.ok_runs == 1 else ""
-    spread = f" (interval {interval})" if interval else single
+    spread = f" (interval {interval})" * bool(interval)
+    if best.ok_runs == 1:
+        spread = " (a single run, so no interval)"
     rate = f"Training throughput is {text.rate(best.samples_per_s)}{spread}"
-    return f"{rate}{_gain(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
+    return f"{rate}{_ratio(study, best)} {VERDICTS.get(best.verdict, '')}".strip()
 
 
-def _gain(study: StudySettings, best: CellRow) -> str:
+def _ratio(study: StudySettings, best: CellRow) -> str:
     """The rest of the sentence about throughput: the ratio to the baseline."""
     baseline = study.baseline_of(best.levels)
     if best.levels == baseline:
@@ -162,9 +159,7 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     `cells` are the device's valid ones. The headline is of the baseline's level.
     """
     first = next(iter(study.factors))
-    groups: dict[str, list[CellRow]] = {}
-    for cell in cells:
-        groups.setdefault(level_text(cell.levels[first]), []).append(cell)
+    groups = text.grouped(cells, lambda cell: level_text(cell.levels[first]))
 
     def sentence(group: Sequence[CellRow]) -> str:
         quick, busy = min(group, key=_latency_s), max(group, key=_rate)
@@ -201,43 +196,25 @@ def _rate(cell: CellRow) -> float:
 # Studies of quality
 
 
-class Gain(NamedTuple):
-    """The effect of training on the accuracy of a cell, on the test split."""
-
-    before: float
-    after: float
-    score: Score
-    """After training."""
-
-
 def _training_gain(study: StudySettings, rows: Sequence[QualityRow], device: str) -> str:
-    """The gain of the baseline's cell on a device or, if that has no scores, the largest gain;
-    empty where the score does not rise."""
+    """The rise of the accuracy on the test split in the baseline's cell or, if that has no scores,
+    in the cell where it rises most; empty where it does not rise."""
     cells = cells_of(rows, device)
-    gains = {cell: gain for cell in cells if (gain := _gain_of(rows, cell))}
+    gains: dict[Key, tuple[float, float, Score]] = {}
+    for cell in cells:
+        before, after = (pick(rows, cell, "test", MATCHING, moment) for moment in MOMENTS)
+        if before and after and before.value is not None and after.value is not None:
+            gains[cell] = before.value, after.value, after
     if not gains:
         return ""
-    own = [cell for cell in gains if _levels(cell) == study.baseline]
-    cell = own[0] if own else max(gains, key=lambda one: gains[one].after - gains[one].before)
-    gain = gains[cell]
-    if gain.after <= gain.before:
-        return ""
-    interval = score_text(gain.score, MATCHING)[1]
+    levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in gains}
+    own = [cell for cell in gains if levels[cell] == study.baseline]
+    cell = own[0] if own else max(gains, key=lambda one: gains[one][1] - gains[one][0])
+    low, high, score = gains[cell]
     sentence = (
         f"training raises the share of correctly chosen captions (one of five) from "
-        f"{text.share(gain.before)} to {text.share(gain.after)} "
-        f"({interval}; by chance {text.share(gain.score.chance)})"
+        f"{text.share(low)} to {text.share(high)} ({score_text(score, MATCHING)[1]}; by chance "
+        f"{text.share(score.chance)})"
     )
-    return f"{sentence} with {text.levels_text(_levels(cell))}" if len(cells) > 1 else sentence
-
-
-def _gain_of(rows: Sequence[QualityRow], cell: Key) -> Gain | None:
-    """None where the accuracy is not known at both moments."""
-    before, after = (pick(rows, cell, "test", MATCHING, moment) for moment in ("before", "after"))
-    if not (before and after) or before.value is None or after.value is None:
-        return None
-    return Gain(before.value, after.value, after)
-
-
-def _levels(cell: Key) -> dict[str, Level]:
-    return parse_levels(cell[1], BETWEEN_LEVELS)
+    where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
+    return sentence + where if high > low else ""

@@ -1,13 +1,10 @@
-"""`python -m feedrate.report.card --settings … --record … --quality … --out card.md`: a model card.
+"""The card of a kept model: its training, speed, scores before and after, and how to load it.
 
-A card describes a kept model: its training, speed, scores before and after, and how to load it. A
-copy next to the weights, named README.md, is what the hub shows.
+A copy next to the weights, named README.md, is what the hub shows.
 """
 
-import argparse
 import html
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from feedrate import __version__
-from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec
-from feedrate.core.errors import fail
 from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.params import CardSettings, from_param
-from feedrate.results.quality import Quality, QualityError, Score, read_quality
-from feedrate.results.record import Record, RecordError, read_record
+from feedrate.results.quality import Quality, Score, read_quality
+from feedrate.results.record import Record, read_record
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData
@@ -33,6 +28,23 @@ TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"
 HUB_COPY = re.compile(r"hub \((?P<repository>.+) at (?P<commit>.+)\)")
 """The hub's copy of Winoground, as quality.json describes it."""
 _MARKS = re.compile(r"([\\`*_{}\[\]|~#])")
+
+
+def write_card(
+    settings: dict[str, Any], record: Path, quality: Path, model: Path, out: Path
+) -> None:
+    """Write the card of a run from its record.json and quality.json; `model` is the kept model's
+    folder."""
+    about = from_param(settings, CardSettings)
+    measured, scored = read_record(record), read_quality(quality)
+    kept = scored.status != "no_model" and any(model.glob("*.safetensors"))
+    if measured.spec and kept:
+        written = card(about, measured.spec, measured, scored)
+        write_text(model / README, written)
+    else:
+        cause = measured.cause or scored.cause or "its weights were not kept"
+        written = f"No model ({text.STATUS_WORDS[measured.status]}): {plain(cause)}\n"
+    write_text(out, written)
 
 
 def plain(text: str) -> str:
@@ -59,7 +71,7 @@ def hub_page(data: "ModelCardData", *blocks: str) -> str:
 
 def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality) -> str:
     """The text of the card."""
-    from huggingface_hub import ModelCardData  # slow to import, and not needed for --help
+    from huggingface_hub import ModelCardData
 
     model = spec.settings.model.name
     data = ModelCardData(
@@ -88,12 +100,6 @@ def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality
     )
 
 
-def without_model(record: Record, quality: Quality) -> str:
-    """The text in place of a card where a run has no model."""
-    cause = record.cause or quality.cause or "its weights were not kept"
-    return f"No model ({text.STATUS_WORDS[record.status]}): {plain(cause)}\n"
-
-
 def _summary(settings: CardSettings, spec: RunSpec, record: Record) -> str:
     model = spec.settings.model
     parameters = f", {record.model_parameters:,} parameters" if record.model_parameters else ""
@@ -114,25 +120,21 @@ def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterato
     """The scores after training, as metadata of the hub."""
     from huggingface_hub import EvalResult
 
-    name = spec.settings.model.name
-    task = "image-classification" if name == "vit" else "image-text-retrieval"
+    vit = spec.settings.model.name == "vit"
     for score in quality.scores:
-        if score.moment != "after" or score.value is None:
-            continue
-        on_winoground = score.on == "winoground"
-        data, revision = settings.dataset or spec.dataset, settings.dataset_revision
-        if on_winoground:
-            data, revision = _winoground(quality)
-        yield EvalResult(
-            task_type=task,
-            dataset_type=data,
-            dataset_name=data,
-            dataset_split="test" if on_winoground else score.on,
-            dataset_revision=revision,
-            metric_type=score.metric,
-            metric_name=f"{score.metric}, {score.head} head" if score.head else score.metric,
-            metric_value=score.value,
-        )
+        if score.moment == "after" and score.value is not None:
+            own = settings.dataset or spec.dataset, settings.dataset_revision
+            data, revision = _winoground(quality) if score.on == "winoground" else own
+            yield EvalResult(
+                task_type="image-classification" if vit else "image-text-retrieval",
+                dataset_type=data,
+                dataset_name=data,
+                dataset_split="test" if score.on == "winoground" else score.on,
+                dataset_revision=revision,
+                metric_type=score.metric,
+                metric_name=f"{score.metric}, {score.head} head" if score.head else score.metric,
+                metric_value=score.value,
+            )
 
 
 def _winoground(quality: Quality) -> tuple[str, str | None]:
@@ -228,9 +230,8 @@ def _loading(settings: CardSettings, spec: RunSpec) -> str:
 def _settings(spec: RunSpec) -> str:
     """Every setting that is not null; of local weights only the folder's name."""
     settings = msgspec.to_builtins(spec.settings)
-    parts: dict[str, Any] = {name: settings[name] for name in ("model", "loader", "train")}
-    if spec.kind == "hpu":
-        parts["hpu"] = settings["hpu"]
+    names = ("model", "loader", "train", *(["hpu"] if spec.kind == "hpu" else []))
+    parts: dict[str, Any] = {name: settings[name] for name in names}
     checkpoint = Path(spec.settings.model.checkpoint or "")
     if checkpoint.is_absolute():
         parts["model"]["checkpoint"] = checkpoint.name
@@ -263,31 +264,3 @@ def _provenance(settings: CardSettings, spec: RunSpec, record: Record) -> str:
         "Software": plain(f"{packages}, Python {known.python}") if packages else "",
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; the exit code."""
-    parser = argparse.ArgumentParser(prog="feedrate.report.card", description=__doc__)
-    parser.add_argument("--settings", required=True, help="a mapping, as Snakemake prints it")
-    parser.add_argument("--record", required=True, type=Path, help="record.json of the run")
-    parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
-    parser.add_argument("--model", required=True, type=Path, help="folder of the kept model")
-    parser.add_argument("--out", required=True, type=Path, help="card.md")
-    options = parser.parse_args(arguments)
-    try:
-        settings = from_param(options.settings, CardSettings)
-        record, quality = read_record(options.record), read_quality(options.quality)
-        kept = quality.status != "no_model" and any(options.model.glob("*.safetensors"))
-        if record.spec and kept:
-            written = card(settings, record.spec, record, quality)
-            write_text(options.model / README, written)
-        else:
-            written = without_model(record, quality)
-        write_text(options.out, written)
-    except (ConfigError, RecordError, QualityError, OSError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

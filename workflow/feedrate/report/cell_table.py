@@ -58,6 +58,7 @@ def _row(cell: CellRow, fields: Collection[Field], class_: str) -> Markup:
 
 def _unsupported_rows(cells: Iterable[CellRow], width: int) -> list[Markup]:
     """A row for each cause, with its cells."""
+    groups = text.grouped((c for c in cells if c.status == "unsupported"), lambda c: c.cause)
     return [
         wide_row(
             "/",
@@ -67,17 +68,8 @@ def _unsupported_rows(cells: Iterable[CellRow], width: int) -> list[Markup]:
             ),
             width,
         )
-        for cause, group in unsupported_by_cause(cells).items()
+        for cause, group in groups.items()
     ]
-
-
-def unsupported_by_cause(cells: Iterable[CellRow]) -> dict[str, list[CellRow]]:
-    """The cells that a device does not support, by cause."""
-    groups: dict[str, list[CellRow]] = {}
-    for cell in cells:
-        if cell.status == "unsupported":
-            groups.setdefault(cell.cause, []).append(cell)
-    return groups
 
 
 def throughput(cell: CellRow) -> Markup:
@@ -114,4 +106,3 @@ COSTS: dict[str, Field] = {
     "Energy (J/sample)": lambda cell: text.number(cell.energy_j_per_sample, 3),
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),
 }
-VALID_RUNS: dict[str, Field] = {"Valid runs": lambda cell: f"{cell.ok_runs} of {cell.runs}"}

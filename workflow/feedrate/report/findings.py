@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
-from feedrate.config.values import Level, level_text
+from feedrate.config.values import level_text
 from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.answers import is_about_quality, ladder_factor, recommendation
@@ -30,7 +30,7 @@ def findings(
     scores: Sequence[QualityRow] = (),
 ) -> list[Finding]:
     """All findings of a study, in the order of the page."""
-    found = [*_quality(cells), _scoring_cost(scores)]
+    found = [_quality(cells), _scoring_cost(scores)]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
         of_device = _of_device(study, cells, device)
@@ -86,28 +86,25 @@ def _name(study: StudySettings, cell: CellRow) -> str:
 # Quality
 
 
-def _quality(cells: Iterable[CellRow]) -> list[Finding]:
+def _quality(cells: Iterable[CellRow]) -> Finding:
     compared = [cell for cell in cells if cell.loss_shift is not None]
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        return [Finding("Different quality", f"The loss of {other} differs {departs}.")]
-    if compared:
-        count = text.count(len(compared), "setting")
-        return [Finding("Equal quality", f"No loss differs {departs} ({count} compared).")]
-    return []
+        return Finding("Different quality", f"The loss of {other} differs {departs}.")
+    count = text.count(len(compared), "setting")
+    none = f"No loss differs {departs} ({count} compared)." if compared else ""
+    return Finding("Equal quality", none)
 
 
 def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
     took = {(r.device, r.cell, r.repeat): r.job_s for r in scores if r.status == "ok" and r.job_s}
-    if not took:
-        return Finding("Cost of scoring", "")
-    mean_s = mean(one or 0.0 for one in took.values())
-    return Finding(
-        "Cost of scoring",
+    mean_s = mean(one or 0.0 for one in took.values()) if took else None
+    cost = (
         f"Scoring a model before and after training takes {text.seconds(mean_s)} on average "
-        f"({text.count(len(took), 'model')}).",
+        f"({text.count(len(took), 'model')})."
     )
+    return Finding("Cost of scoring", cost if took else "")
 
 
 # Cells of a device
@@ -164,12 +161,9 @@ def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], devic
 
 
 def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    groups: dict[str, list[CellRow]] = {}
-    for cell in cells:
-        if cell.verdict:
-            groups.setdefault(cell.verdict, []).append(cell)
     parts = []
-    for verdict, group in groups.items():
+    judged = (cell for cell in cells if cell.verdict)
+    for verdict, group in text.grouped(judged, lambda cell: cell.verdict).items():
         waits = [c.data_wait_share for c in group if c.data_wait_share is not None]
         bound = "up to " if len(waits) > 1 else ""
         wait = f" (waiting for data {bound}{text.share(max(waits))} of the time)" if waits else ""
@@ -183,30 +177,29 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
     grouped, by the factor that makes the fewest groups."""
 
-    def grouped(factor: str) -> dict[str, list[str]]:
-        groups: dict[str, list[str]] = {}
-        for cell in cells:
-            others: dict[str, Level] = {k: v for k, v in cell.levels.items() if k != factor}
-            rest = text.levels_text(notable(study, others))
-            groups.setdefault(rest, []).append(level_text(cell.levels[factor]))
-        return groups
+    def grouped(factor: str) -> dict[str, list[CellRow]]:
+        def others(cell: CellRow) -> str:
+            rest = {name: level for name, level in cell.levels.items() if name != factor}
+            return text.levels_text(notable(study, rest))
+
+        return text.grouped(cells, others)
 
     workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
     factor = min(study.factors, key=lambda name: (len(grouped(name)), name != workers))
     return "; ".join(
-        f"{rest}{' with ' * bool(rest)}{factor} = {text.listed(levels)}"
-        for rest, levels in grouped(factor).items()
+        f"{rest}{' with ' * bool(rest)}{factor} = "
+        + text.listed(level_text(cell.levels[factor]) for cell in group)
+        for rest, group in grouped(factor).items()
     )
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
     noisy = [f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in cells if cell.noisy]
-    if not noisy:
-        return ""
-    return (
+    sentence = (
         f"The repeats differ widely at {text.listed(noisy)}; smaller differences between settings "
         "are not significant there."
     )
+    return sentence if noisy else ""
 
 
 # Published numbers, the loader model, and claims
@@ -275,13 +268,10 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
         if fit.bound == "compute" and fit.loader_workers is not None:
             name = fit.called(study.label(fit.device))
             fewest[name] = min(fit.loader_workers, fewest.get(name, fit.loader_workers))
-    names: dict[int, list[str]] = {}
-    for name, workers in fewest.items():
-        names.setdefault(workers, []).append(name)
     parts = [
         f"{text.listed(group)} {'look' if len(group) > 1 else 'looks'} compute-bound from "
         f"{text.count(workers, 'worker')} on."
-        for workers, group in names.items()
+        for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
     parts += dict.fromkeys(fit.across_devices for fit in published if fit.across_devices)
     ours: dict[str, FitRow] = {}  # the first fit of each device: its cells are like the baseline
@@ -307,8 +297,6 @@ def _reading(study: StudySettings, fit: FitRow) -> str:
 
 def _claims(claims: Sequence[ClaimRow]) -> Finding:
     """How many claims of the source agree with its own table, and how many hold here."""
-    if not claims:
-        return Finding("Claims", "")
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     verdicts = [claim.verdict for claim in claims]
@@ -319,4 +307,4 @@ def _claims(claims: Sequence[ClaimRow]) -> Finding:
         f"Claims that hold here: {held} of {len(verdicts)}; that do not: {refuted}; "
         f"without data here: {unknown}."
     )
-    return Finding("Claims", source * bool(printed) + here)
+    return Finding("Claims", source * bool(printed) + here if claims else "")

@@ -1,8 +1,8 @@
 """Cells in the order of the study: lines along one factor, measured and published alike."""
 
 import itertools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from feedrate.config.published import Published
 from feedrate.config.values import Level, level_text
@@ -55,6 +55,11 @@ class Line:
         return max(self.valid, key=lambda point: point.value or 0.0, default=None)
 
     @property
+    def best(self) -> float:
+        """The highest throughput; 0 where no point has a value."""
+        return (self.fastest and self.fastest.value) or 0.0
+
+    @property
     def out_of_memory(self) -> Point | None:
         """The first point that ran out of memory."""
         return next((point for point in self.points if point.status == "out_of_memory"), None)
@@ -83,6 +88,13 @@ def tried_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -> l
         for line in measured_lines(study, cells, factor)
         if any(point.row and point.status != "unsupported" for point in line.points)
     ]
+
+
+def at_levels(lines: Sequence[Line], keep: Callable[[Point], bool]) -> list[Line]:
+    """The lines without the levels at which no line has a point to `keep`."""
+    columns = zip(*(line.points for line in lines), strict=True)
+    kept = [any(map(keep, points)) for points in columns]
+    return [replace(line, points=list(itertools.compress(line.points, kept))) for line in lines]
 
 
 def published_lines(study: StudyContext, factor: str) -> list[Line]:
@@ -202,6 +214,16 @@ def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
     }
 
 
+def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[tuple[str, str], str]:
+    """`short_names` by device and cell, with the device's name if there are several devices."""
+    short = short_names(cells)
+    several = len({cell.device for cell in cells}) > 1
+    return {
+        (cell.device, cell.cell): f"{study.label(cell.device)}: " * several + short[cell.cell]
+        for cell in cells
+    }
+
+
 # Choices of cells and runs
 
 
@@ -222,13 +244,8 @@ def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str)
     chosen = [cell for cell in chosen if rank(cell) == last]
     best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
     chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
-    return next(cell for cell in chosen if cell is best or _overlap(cell, best))
-
-
-def _overlap(one: CellRow, other: CellRow) -> bool:
-    if one.ci_high is None or other.ci_low is None:
-        return False
-    return one.ci_high >= other.ci_low
+    low = float("inf") if best.ci_low is None else best.ci_low
+    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
 
 
 def repeat_rates(runs: Iterable[RunRow], point: Point) -> list[float]:

@@ -1,26 +1,22 @@
-"""`python -m feedrate.report.overview --settings … --out results/overview.html FILES`.
-
-The first page of the report: each study's question, answer, findings and leading figure, then all
-tables, figures and provenance. FILES are the result files of all studies, the data report, the
-pages of tables and figures, and the captions (.rst).
-"""
+"""The first page of the report: each study's question, answer, findings and leading figure; then
+all tables, figures and provenance."""
 
 import base64
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from docutils.core import publish_parts
 
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
+from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
 from feedrate.report.markup import Markup, content_of, el, join, link, page, void
-from feedrate.report.params import OverviewSettings, StudySettings
+from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import every_run, machines
-from feedrate.report.render import write_page
 from feedrate.report.rows import ClaimRow, FitRow, Inputs
 
 LEADING = ("answer", "gain")
@@ -38,6 +34,15 @@ _SAFE = {
 
 Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
+
+
+def write_overview(settings: dict[str, Any], out: Path, inputs: list[Path]) -> None:
+    """Write the overview.
+
+    `settings` come from `params.overview_settings`. Inputs are the result files of all studies, the
+    data report, the pages of tables and figures, and the captions (.rst).
+    """
+    write_text(out, render(from_param(settings, OverviewSettings), Inputs(inputs)))
 
 
 def read_captions(files: Iterable[Path]) -> Captions:
@@ -161,12 +166,3 @@ def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
     return inputs.page(pattern.format(study=study.study, table=item.name, figure=item.name))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; the exit code."""
-    return write_page("feedrate.report.overview", OverviewSettings, render, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,14 +5,14 @@ has changed. The Snakefile imports this module at every parse, so nothing here i
 """
 
 import html
-from collections.abc import Callable
+import json
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from feedrate.config.plan import Plan, Project
 from feedrate.config.published import BenchmarkScore, Published
-from feedrate.config.reading import convert, convert_text
+from feedrate.config.reading import convert
 from feedrate.config.settings import Task
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import Exclude, Factor, Figure, Source, Table
@@ -100,7 +100,7 @@ class StudyContext(Strict, kw_only=True):
 
 
 class PageSettings(StudyContext):
-    """Settings of `python -m feedrate.report.render`: one table or figure."""
+    """Settings of the job `render-page`: one table or figure."""
 
     part: Part
     kind: Name
@@ -130,7 +130,7 @@ class StudySettings(StudyContext):
 
 
 class OverviewSettings(Strict, kw_only=True):
-    """Settings of `python -m feedrate.report.overview`."""
+    """Settings of the job `write-overview`."""
 
     studies: list[StudySettings]
 
@@ -153,7 +153,7 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     needs = _declared(part, "NEEDS")[page.kind]
     options: dict[str, Any] = {"factor": page.x} if isinstance(page, Figure) else {}
     if isinstance(page, Table):
-        options = {key: getattr(page, key) for key in ("factor", "columns", "epoch_samples")}
+        options = _fields(page, "factor", "columns", "epoch_samples")
     options["factor"] = options["factor"] or next(iter(project.studies[study].factors))
     if "winoground" in needs:
         options["scores"] = project.scores.get(study, [])
@@ -171,13 +171,9 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     studies = [
         StudySettings(
             **_context(project, name, published=True),
-            title=study.title,
-            question=study.question,
-            task=study.task,
+            **_fields(study, "title", "question", "task", "tables", "figures"),
             size=study.settings.model.size,
             setups=setups[name],
-            tables=study.tables,
-            figures=study.figures,
             order=_order(study.figures, study.tables),
         )
         for name, study in project.studies.items()
@@ -188,13 +184,17 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
 def to_param(settings: Strict) -> dict[str, Any]:
     """`settings` as a Snakemake param. Markup is escaped in every text: the report page keeps
     params inside a script element, which a text with a closing tag would end."""
-    return _map_texts(msgspec.to_builtins(settings), lambda text: html.escape(text, quote=False))
+    param: dict[str, Any] = json.loads(html.escape(msgspec.json.encode(settings).decode(), False))
+    return param
 
 
-def from_param(text: str, kind: type[T]) -> T:
-    """Read what `to_param` wrote and Snakemake printed. Raises ConfigError."""
-    values = convert_text(text, dict[str, Any], "--settings")
-    return convert(_map_texts(values, html.unescape), kind, "--settings")
+def from_param(param: dict[str, Any], kind: type[T]) -> T:
+    """Read what `to_param` made. Raises ConfigError."""
+    return convert(json.loads(html.unescape(json.dumps(param))), kind, "--settings")
+
+
+def _fields(entry: Strict, *names: str) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in names}
 
 
 def _declared(part: str, constant: str) -> dict[str, Any]:
@@ -203,11 +203,10 @@ def _declared(part: str, constant: str) -> dict[str, Any]:
 
 def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
     """Anchors by the ORDER of their kinds; equal numbers put figures before tables."""
-    pages: list[tuple[Part, Table | Figure]] = [("figure", page) for page in figures]
-    pages += [("table", page) for page in tables]
-    order = {part: _declared(part, "ORDER") for part in ("figure", "table")}
-    pages.sort(key=lambda page: order[page[0]][page[1].kind])
-    return [f"{part}-{page.name}" for part, page in pages]
+    order, numbered = _declared("figure", "ORDER"), _declared("table", "ORDER")
+    places = {f"figure-{figure.name}": order[figure.kind] for figure in figures}
+    places |= {f"table-{table.name}": numbered[table.kind] for table in tables}
+    return sorted(places, key=places.__getitem__)
 
 
 def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
@@ -215,6 +214,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     rows = project.published[study]
     names = dict.fromkeys([*project.config.devices, *(row.device for row in rows)])
     return {
+        **_fields(entry, "factors", "baseline", "within", "ladder", "exclude"),
         "study": study,
         "origin": entry.source,
         "measured": project.config.devices,
@@ -228,11 +228,6 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
             for name in names
             if (device := project.devices.get(name))
         },
-        "factors": entry.factors,
-        "baseline": entry.baseline,
-        "within": entry.within,
-        "ladder": entry.ladder,
-        "exclude": entry.exclude,
         "published": rows if published else [],
     }
 
@@ -264,46 +259,34 @@ def _setup(spec: RunSpec) -> Setup:
     )
 
 
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_map_texts(item, change) for item in value]
-    if isinstance(value, dict):
-        return {_map_texts(k, change): _map_texts(v, change) for k, v in value.items()}
-    return value
-
-
 class CardSettings(Strict, kw_only=True):
-    """Settings of `python -m feedrate.report.card`: what a card shows beside record and scores."""
+    """Settings of the job `write-card`: what a card shows besides record and scores.
+
+    `base_model` and `dataset` are repositories of the hub, null for local weights and data. The
+    model is pushed to the folder `place` of `repository`.
+    """
 
     title: str
-    """The study's title."""
     device: str
-    """The device's display name."""
     base_model: str | None = None
-    """The hub repository of the initial weights, if they came from the hub."""
     dataset: str | None = None
-    """The hub repository of the data, if they came from the hub."""
     dataset_revision: str | None = None
     repository: str | None = None
-    """The hub repository that the model is pushed to."""
     place: str
-    """The model's folder in that repository."""
 
 
 def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
     """The `--settings` of the card of a run's model."""
     checkpoint = spec.settings.model.checkpoint
     data = project.config.datasets[spec.dataset]
+    hub = {"dataset": data.name, "dataset_revision": data.revision} if isinstance(data, Hub) else {}
     settings = CardSettings(
         title=project.studies[spec.study].title,
         device=project.devices[spec.device].label,
         base_model=checkpoint if checkpoint and is_on_hub(checkpoint) else None,
-        dataset=data.name if isinstance(data, Hub) else None,
-        dataset_revision=data.revision if isinstance(data, Hub) else None,
         repository=project.config.push_to_hub if spec.repeat == 1 else None,
         place=place(spec),
+        **hub,
     )
     return to_param(settings)
 

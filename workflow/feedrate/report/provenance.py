@@ -15,45 +15,41 @@ LISTED = 500
 _STEPS = {"training": "optimizer step", "inference": "request"}
 
 
-def machines(settings: StudySettings, runs: Sequence[RunRow]) -> Markup:
+def machines(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
     """A table for each device; where its runs differ, all values are listed."""
     made = [run for run in runs if run.repeat is not None]
     parts: list[str] = []
     for device in dict.fromkeys(run.device for run in made):
-        mine = [run for run in made if run.device == device]
-        parts.append(el("h3", f"Machine and software: {settings.label(device)}"))
-        parts.append(_machine(settings, device, mine, _first_record(mine)))
+        parts.append(el("h3", f"Machine and software: {study.label(device)}"))
+        parts.append(_machine(study, device, [run for run in made if run.device == device]))
     return join(*parts) if parts else el("p", "No run has a record.")
 
 
-def every_run(settings: StudySettings, runs: Sequence[RunRow]) -> Markup:
+def every_run(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
     """Every run with its throughput and its record."""
     made = [run for run in runs if run.repeat is not None]
-    lines = [_run(settings, run) for run in made[:LISTED]]
+    lines = [_run(study, run) for run in made[:LISTED]]
     rest = len(made) - len(lines)
     more = el("p", f"And {text.count(rest, 'run')} more, in results.csv.") if rest > 0 else None
     heads = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
     return join(table(heads, lines, "texts"), more)
 
 
-def _machine(
-    settings: StudySettings, device: str, runs: Sequence[RunRow], record: Record | None
-) -> Markup:
+def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
+    record = _first_record(runs)
     known = record.provenance if record else Provenance()
-    setup = settings.setups.get(device)
+    setup, state = study.setups.get(device), known.machine_before
     facts = {
         "Device model": _distinct(run.device_model for run in runs),
         "Driver": known.driver,
         "CPU cores per job": _cores(runs, known),
         "Host": _distinct(run.host for run in runs),
         "bf16 instructions": ", ".join(known.bf16_instructions),
-        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB"
-        if known.host_memory_gib
-        else "",
+        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
         "Model": f"{setup.model} {setup.size}" if setup else "",
         "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
         "Batch": f"{setup.batch_size} per device, {setup.precision}" if setup else "",
-        "Protocol": _protocol(setup, _STEPS[settings.task]) if setup else "",
+        "Protocol": _protocol(setup, _STEPS[study.task]) if setup else "",
         "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
         "Trainer": _distinct(run.library for run in runs),
         "Python": " on ".join(filter(None, (known.python, known.platform))),
@@ -61,9 +57,7 @@ def _machine(
         "Commit": _distinct(run.commit for run in runs),
         "Source digest": known.source_digest[:12],
         "Machine state before the run": ", ".join(
-            f"{name} {value}"
-            for name, value in known.machine_before.items()
-            if value not in ("", None)
+            f"{name} {value}" for name, value in state.items() if value not in ("", None)
         ),
         "Measured": _times(runs),
     }
@@ -73,14 +67,12 @@ def _machine(
     return table(("Property", ""), lines, "texts")
 
 
-def _run(settings: StudySettings, run: RunRow) -> Markup:
-    name = f"{settings.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
-    rate = text.number(run.samples_per_s) if run.status == "ok" else None
-    state = word(text.STATUS_WORDS[run.status])
+def _run(study: StudySettings, run: RunRow) -> Markup:
+    reason = join(word(text.STATUS_WORDS[run.status]), small(run.cause))
     return row(
         [
-            name,
-            rate or join(state, small(run.cause)),
+            f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}",
+            text.number(run.samples_per_s) if run.status == "ok" else reason,
             run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
             text.seconds(run.duration_s),
             str(run.attempt or text.DASH),

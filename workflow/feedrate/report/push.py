@@ -1,19 +1,13 @@
-"""`python -m feedrate.report.push`: push a kept model, with its card, to the hub.
+"""Push kept models with their cards to the hub. The token, from HF_TOKEN, is never shown."""
 
-The token comes from HF_TOKEN and is never printed. Only scored models are pushed: for a run without
-a model, or with failed scoring, the output gives the reason, and that is no error.
-"""
-
-import argparse
 import json
 import os
-import sys
-from collections.abc import Iterable, Sequence
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from feedrate.core.errors import Masker, fail
+from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.files import write_json
 from feedrate.report.card import README, hub_page
 
@@ -21,8 +15,21 @@ PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", README)
 """Weights, configuration, tokenizer and card; not the Trainer's pickle of its arguments."""
 
 
-class PushError(Exception):
+class PushError(ExpectedError):
     """The model cannot be pushed; the message gives the reason."""
+
+
+def push(model: Path, quality: Path, repository: str, place: str, out: Path) -> None:
+    """Push a kept model to the folder `place` of a repository, and write the commit to `out`.
+
+    Only scored models are pushed. Where a run has no model, or scoring failed, `out` gives the
+    cause, and that is no error.
+    """
+    cause = missing_model(quality, model)
+    commit = None if cause else push_model(model, repository, place)
+    print(f"{place}: nothing to push: {cause}" if cause else f"pushed {place} to {repository}")
+    result = {"repository": repository, "place": place, "commit": commit, "cause": cause}
+    write_json(out, result)
 
 
 def require_token() -> str:
@@ -65,33 +72,21 @@ def push_index(api: Any, repository: str) -> None:
 
     `api` is an HfApi. Another push may add a folder meanwhile; then the page is written again.
     """
-    listed: list[str] | None = None
-    while (found := folders(api.list_repo_files(repository))) != listed:
-        api.upload_file(
-            repo_id=repository,
-            path_or_fileobj=index(found).encode(),
-            path_in_repo=README,
-            commit_message="feedrate: list of models",
-        )
-        listed = found
-
-
-def folders(files: Iterable[str]) -> list[str]:
-    """The folders that have a card, sorted, without the root."""
-    return sorted(file.removesuffix(f"/{README}") for file in files if file.endswith(f"/{README}"))
-
-
-def index(found: Iterable[str]) -> str:
-    """The root page: metadata in YAML, then a line for each folder."""
     from huggingface_hub import ModelCardData
 
     data = ModelCardData(library_name="transformers", tags=["feedrate"])
-    about = (
-        "Trained with feedrate. Each folder holds the model of one study, device and cell, with "
-        "its own card."
-    )
-    lines = [f"- [`{one}`]({quote(one, safe='/=~')}/{README})" for one in found]
-    return hub_page(data, "# Models", about, "\n".join(lines))
+    about = "Trained with feedrate: one model per study, device and cell, each with its own card."
+    is_card = re.compile(f".+/{README}").fullmatch
+    listed: list[str] | None = None
+    while (cards := sorted(filter(is_card, api.list_repo_files(repository)))) != listed:
+        lines = [f"- [`{Path(card).parent}`]({quote(card, safe='/=~')})" for card in cards]
+        api.upload_file(
+            repo_id=repository,
+            path_or_fileobj=hub_page(data, "# Models", about, "\n".join(lines)).encode(),
+            path_in_repo=README,
+            commit_message="feedrate: list of models",
+        )
+        listed = cards
 
 
 def missing_model(quality: Path, model: Path) -> str:
@@ -106,30 +101,3 @@ def missing_model(quality: Path, model: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PushError(f"{quality}: no scores ({type(error).__name__}: {error})") from None
     return "" if any(model.glob("*.safetensors")) else f"no weights in {model}"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; the exit code."""
-    parser = argparse.ArgumentParser(prog="feedrate.report.push", description=__doc__)
-    parser.add_argument("--model", required=True, type=Path, help="folder of the kept model")
-    parser.add_argument("--quality", required=True, type=Path, help="quality.json of the run")
-    parser.add_argument("--repository", required=True, help="repository on the hub")
-    parser.add_argument("--place", required=True, help="folder there")
-    parser.add_argument("--out", required=True, type=Path, help="pushed.json")
-    options = parser.parse_args(arguments)
-    result = {"repository": options.repository, "place": options.place, "commit": None, "cause": ""}
-    try:
-        if cause := missing_model(options.quality, options.model):
-            result["cause"] = cause
-            print(f"{options.place}: nothing to push: {cause}")
-        else:
-            result["commit"] = push_model(options.model, options.repository, options.place)
-            print(f"pushed {options.place} to {options.repository}")
-        write_json(options.out, result)
-    except (PushError, OSError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

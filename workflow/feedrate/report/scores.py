@@ -23,6 +23,7 @@ METRICS = {
 """Metrics of a split in the order of the table, with their headings."""
 LOSSES = ("contrastive_loss", "loss")
 SPLITS = ("validation", "test")
+MOMENTS = ("before", "after")
 
 Key = tuple[str, str]
 """A device and a cell."""

@@ -1,9 +1,13 @@
-"""Numbers, levels and lists as text for people."""
+"""Numbers, levels, lists and groups as text for people."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 from feedrate.config.values import Level, level_text
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -84,6 +88,14 @@ def listed(items: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *most, last = list(items) or [""]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their keys, both in order of appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def count(value: int, noun: str) -> str:

@@ -14,14 +14,14 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.reading import convert_text
 from feedrate.config.study import Factor
 from feedrate.config.values import Level, Name, Strict
-from feedrate.core.errors import fail
+from feedrate.core.errors import ExpectedError, fail
 from feedrate.results.columns import QUALITY, for_studies
 from feedrate.results.tables import Row, write_table
 
 QUALITY_SCHEMA = 1
 
 
-class QualityError(Exception):
+class QualityError(ExpectedError):
     """A file that is no quality.json; the message names it."""
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Level, Strict
-from feedrate.core.errors import LogError
+from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
 from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance
@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     host_peak_memory_gib: float | None = None
 
 
-class RecordError(Exception):
+class RecordError(ExpectedError):
     """A file that is no record; the message names it."""
 
 

@@ -64,24 +64,19 @@ LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
-    "xtick.labelsize": 9.5,
-    "ytick.labelsize": 9.5,
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.5),
     "axes.titlesize": 11,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelsize": 10,
-    "axes.labelcolor": BLACK,
+    **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), BLACK),
     "axes.edgecolor": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.color": "#e6e6e6",
     "grid.linewidth": 0.8,
-    "xtick.color": BLACK,
-    "ytick.color": BLACK,
-    "text.color": BLACK,
     "figure.facecolor": "white",
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "feedrate",
@@ -95,11 +90,12 @@ def style(index: int) -> Style:
     return STYLES[index % len(STYLES)]
 
 
-def new(height_in: float, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `rows` panels in a column."""
+def new(
+    height_in: float, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with its panels, row by row."""
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    axes = figure.subplots(rows, 1, squeeze=False, **options)
-    return figure, list(axes[:, 0])
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
 @contextmanager
@@ -114,22 +110,18 @@ def theme() -> Iterator[None]:
 def as_svg(
     draw: Callable[[PageSettings, Inputs], Figure],
 ) -> Callable[[PageSettings, Inputs], str]:
-    """Decorate the `render` of a figure: its drawing becomes SVG."""
+    """Decorate the `render` of a figure: its drawing becomes SVG, with text as outlines and without
+    a date, so that equal drawings have equal bytes."""
 
     @functools.wraps(draw)
     def drawn(settings: PageSettings, inputs: Inputs) -> str:
+        stream = io.StringIO()
+        metadata = {"Title": settings.title, "Date": None, "Creator": None}
         with theme():
-            return to_svg(draw(settings, inputs), settings.title)
+            draw(settings, inputs).savefig(stream, format="svg", metadata=metadata)
+        return stream.getvalue()
 
     return drawn
-
-
-def to_svg(figure: Figure, title: str) -> str:
-    """The figure as SVG: text as outlines, no date, equal bytes for equal drawings."""
-    stream = io.StringIO()
-    metadata = {"Title": title, "Date": None, "Creator": None}
-    figure.savefig(stream, format="svg", metadata=metadata)
-    return stream.getvalue()
 
 
 def statement(text: str) -> Figure:
@@ -192,6 +184,14 @@ def label(
     """A text next to a place, `offset` in points."""
     options = {"va": "center", "fontsize": 8.5, **options}
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **options)
+
+
+def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
+    """A line with the interval of each point, moved `aside` from the levels' places."""
+    places, values = path(line)
+    axes.plot([place + aside for place in places], values, **options)
+    for place, point in enumerate(line.points):
+        whiskers(axes, place + aside, point.low, point.high, options["color"])
 
 
 def whiskers(axes: Axes, x: float, low: float | None, high: float | None, color: str) -> None:

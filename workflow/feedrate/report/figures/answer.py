@@ -76,9 +76,9 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
     rows = [(place, point.row) for place, point in enumerate(line.points) if point.row]
     loader = {place: rate for place, row in rows if (rate := row.loader_samples_per_s)}
     model = {place: rate for place, row in rows if (rate := row.model_samples_per_s)}
-    best = (line.fastest and line.fastest.value) or 0.0
     # A ceiling far above would flatten the line that matters: it leaves through the top instead.
-    top = 1.25 * max([best, *(r for r in (*loader.values(), *model.values()) if r < 3 * best)])
+    ceilings = [rate for rate in (*loader.values(), *model.values()) if rate < 3 * line.best]
+    top = 1.25 * max([line.best, *ceilings])
     axes.set_ylim(0, top)
     ticks = [level_text(point.levels[factor]) for point in line.points]
     if len(ticks) <= canvas.FEW // 2:
@@ -90,11 +90,10 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
         *_ceiling(axes, "model only", MODEL, model, top),
         (line.valid[-1].value or 0.0, "training", TRAINING["color"]),
     ]
-    axes.plot(*canvas.path(line), linewidth=2.4, markersize=8, zorder=5, **TRAINING)
+    canvas.series(axes, line, linewidth=2.4, markersize=8, zorder=5, **TRAINING)
     for place, point in enumerate(line.points):
         if point.failed:
             axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
-        canvas.whiskers(axes, place, point.low, point.high, TRAINING["color"])
         chosen = bool(use and point.row is use)
         if len(line.points) <= canvas.FEW or chosen:
             _value(axes, place, point, [r[place] for r in (loader, model) if place in r], top)

@@ -1,5 +1,7 @@
 """The effect of training: the share of captions chosen correctly before and after, and chance."""
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -7,7 +9,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.scores import MATCHING, SPLITS, Score, cells_of, pick
+from feedrate.report.scores import MATCHING, MOMENTS, SPLITS, Score, cells_of, pick
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -36,7 +38,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         if chance is not None:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
         for place, key in enumerate(keys):
-            for number, moment in enumerate(("before", "after")):
+            for number, moment in enumerate(MOMENTS):
                 score = pick(rows, key, split, MATCHING, moment)
                 label = f"{moment} training" if place == 0 else None
                 _point(axes, place + 0.22 * (number - 0.5), score, canvas.style(1 - number), label)
@@ -55,14 +57,6 @@ def _point(
         return
     value = 100 * score.value
     low, high = (value if end is None else 100 * end for end in (score.low, score.high))
-    axes.errorbar(
-        [value],
-        [y],
-        xerr=[[value - low], [high - value]],
-        fmt=look.marker,
-        color=look.color,
-        markersize=6,
-        capsize=3,
-        label=label,
-    )
+    mark: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markersize": 6, "capsize": 3}
+    axes.errorbar([value], [y], xerr=[[value - low], [high - value]], label=label, **mark)
     canvas.label(axes, text.share(score.value), (high, y), fontsize=9, color=look.color)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import Line, Point, line_name, missing_capabilities, tried_lines
+from feedrate.report.lines import Line, Point, line_name, tried_lines, unsupported_note
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -28,14 +28,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     if not lines:
         return canvas.statement("No cell has a valid result, so there is no speed-up to draw.")
     heights = [0.9 + ROW_IN * len(_tried(line)) for line in lines]
-    figure = Figure(figsize=(canvas.WIDTH_IN, 0.3 + sum(heights)), layout="constrained")
-    panels = figure.subplots(
-        len(lines),
-        2,
-        squeeze=False,
-        gridspec_kw={"height_ratios": heights, "width_ratios": [1.7, 1]},
-    )
-    for line, (speed, memory) in zip(lines, panels, strict=True):
+    ratios = {"height_ratios": heights, "width_ratios": [1.7, 1]}
+    figure, panels = canvas.new(0.3 + sum(heights), len(lines), 2, gridspec_kw=ratios)
+    for line, speed, memory in zip(lines, panels[::2], panels[1::2], strict=True):
         speed.set_title(line_name(settings, line))
         points = _tried(line)
         names = [level_text(point.levels[factor]) for point in points]
@@ -46,18 +41,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         _memories(memory, points)
     speed.set_xlabel(f"throughput over the baseline, by {settings.factor_label(factor)}")
     memory.set_xlabel("peak memory (GiB)")
-    canvas.note(figure, [_unsupported(settings, device, factor) for device in settings.measured])
+    canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
     return figure
-
-
-def _unsupported(settings: PageSettings, device: str, factor: str) -> str:
-    """The levels that a device does not support, in a sentence; empty where it supports all."""
-    names = [
-        level_text(level)
-        for level in settings.factors[factor].levels
-        if missing_capabilities(settings, device, {factor: level})
-    ]
-    return f"Not supported on {settings.label(device)}: {text.listed(names)}." if names else ""
 
 
 def _tried(line: Line) -> list[Point]:

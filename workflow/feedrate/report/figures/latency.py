@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from feedrate.config.values import Level, level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import Line, Point, differing, tried_lines
+from feedrate.report.lines import Line, Point, at_levels, differing, tried_lines
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -36,54 +36,43 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         return canvas.statement("No cell has a valid result, so there is no latency to draw.")
     apart = next((name for name in settings.factors if name != factor), None)
     names = list(dict.fromkeys(_series(settings, line, apart) for line in lines))
-    rows: dict[str, list[Line]] = {}
-    for line in lines:
-        title = settings.label(line.device)
-        title += f": {level_text(line.others[apart])}" if apart else ""
-        rows.setdefault(title, []).append(line)
+
+    def title_of(line: Line) -> str:
+        label = settings.label(line.device)
+        return f"{label}: {level_text(line.others[apart])}" if apart else label
+
+    rows = text.grouped(lines, title_of)
     height_in = ROW_IN * len(rows) + KEY_IN * len(names) + 0.3
-    figure = Figure(figsize=(canvas.WIDTH_IN, height_in), layout="constrained")
-    alike = len({line.device for line in lines}) == 1  # models can be compared, devices cannot
-    grid = figure.subplots(len(rows), 2, squeeze=False, sharey="col" if alike else False)
-    for axes, (title, whole) in zip(grid, rows.items(), strict=True):
-        group = _tried(whole)
+    # Models can be compared on one scale, devices cannot.
+    sharey = "col" if len({line.device for line in lines}) == 1 else False
+    figure, panels = canvas.new(height_in, len(rows), 2, sharey=sharey)
+    for number, (title, whole) in enumerate(rows.items()):
+        axes = panels[2 * number : 2 * number + 2]
+        group = at_levels(whole, lambda point: point.value is not None or point.failed)
         looks = [canvas.style(names.index(_series(settings, line, apart))) for line in group]
         axes[0].set_title(canvas.wrap(title, 40))
-        for part, wanted in zip(axes, (_latencies, _rates), strict=True):
+        latencies = [replace(one, points=[_latency(p) for p in one.points]) for one in group]
+        parts = {"latency (ms)": latencies, "samples/s": group}
+        for part, (label, shown) in zip(axes, parts.items(), strict=True):
             part.set_xlabel(settings.factor_label(factor))
-            _panel(part, [wanted(line) for line in group], looks, factor)
-        axes[0].set_ylabel("latency (ms)")
-        _ratios(axes[0])
-        axes[1].set_ylabel("samples/s")
-    for axes in grid[:, 1]:  # after all panels are drawn, because they may share a scale
-        axes.set_ylim(bottom=0)
+            part.set_ylabel(label)
+            _panel(part, shown, looks, factor)
+        _logarithmic(axes[0])
+    for right in panels[1::2]:  # after all panels are drawn, because they may share a scale
+        right.set_ylim(bottom=0)
     keys = [Line2D([], [], **canvas.style(number).line) for number in range(len(names))]
     figure.legend(keys, names, **canvas.LEGEND)
     return figure
-
-
-def _tried(lines: Sequence[Line]) -> list[Line]:
-    """The lines of a panel without the levels at which no cell was tried."""
-    kept = [
-        place
-        for place, points in enumerate(zip(*(line.points for line in lines), strict=True))
-        if any(point.value is not None or point.failed for point in points)
-    ]
-    return [replace(line, points=[line.points[place] for place in kept]) for line in lines]
 
 
 def _panel(axes: Axes, lines: Sequence[Line], looks: Sequence[canvas.Style], factor: str) -> None:
     canvas.level_axis(axes, [level_text(point.levels[factor]) for point in lines[0].points])
     for number, (line, look) in enumerate(zip(lines, looks, strict=True)):
         aside = ASIDE * (number - (len(lines) - 1) / 2)
-        places, values = canvas.path(line)
-        places_aside = [place + aside for place in places]
-        axes.plot(places_aside, values, **look.line, linewidth=1.6, markersize=6)
-        for place, point in enumerate(line.points):
-            canvas.whiskers(axes, place + aside, point.low, point.high, look.color)
+        canvas.series(axes, line, aside, **look.line, linewidth=1.6, markersize=6)
 
 
-def _ratios(axes: Axes) -> None:
+def _logarithmic(axes: Axes) -> None:
     """A logarithmic axis with round numbers as labels."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -91,17 +80,8 @@ def _ratios(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _rates(line: Line) -> Line:
-    """The throughput with the interval of its median."""
-    return line
-
-
-def _latencies(line: Line) -> Line:
-    """The median latency of each cell, with the 99th percentile as the upper end, in ms."""
-    return replace(line, points=[_latency(point) for point in line.points])
-
-
 def _latency(point: Point) -> Point:
+    """The median latency of a cell, with the 99th percentile as the upper end, in ms."""
     row = point.row
     if row is None or point.value is None or row.step_time_median_s is None:
         return replace(point, value=None, low=None, high=None)

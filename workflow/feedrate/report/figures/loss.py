@@ -1,14 +1,13 @@
 """The training loss of all cells on one axis: loader settings must not change the training."""
 
 import math
-from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import short_names
+from feedrate.report.lines import cell_names
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Trace, traces
 
@@ -25,8 +24,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
         return canvas.statement("No run logged a loss.")
-    keys = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
-    names = _names(settings, found)
+    names = cell_names(settings, [trace.run for trace in found])
+    keys = list(names)
     columns = 2 if max(map(len, names.values())) <= 28 else 1
     lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
     figure, (axes,) = canvas.new(3.2 + 0.22 * lines)
@@ -43,17 +42,6 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     else:
         canvas.note(figure, [f"{text.count(len(keys), 'cell')}, too many to name here."])
     return figure
-
-
-def _names(settings: PageSettings, found: Sequence[Trace]) -> dict[tuple[str, str], str]:
-    """The names of the cells, with the device if there are several devices."""
-    runs = [trace.run for trace in found]
-    short = short_names(runs)
-    several = len({run.device for run in runs}) > 1
-    return {
-        (run.device, run.cell): f"{settings.label(run.device)}: " * several + short[run.cell]
-        for run in runs
-    }
 
 
 def _curve(axes: Axes, trace: Trace, index: int, label: str) -> None:

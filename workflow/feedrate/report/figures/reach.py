@@ -1,11 +1,12 @@
 """Throughput at the smallest batch and at the largest that fits, and that batch, by model size."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from feedrate.config.values import Level, level_text
+from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import Line, ladder_lines
@@ -30,6 +31,17 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     factor = settings.factor
     label = settings.factor_label(factor)
     smallest = settings.factors[factor].levels[0]
+
+    def at_smallest(line: Line) -> float | None:
+        return next((p.value for p in line.valid if p.levels[factor] == smallest), None)
+
+    def at_largest(line: Line) -> float | None:
+        return line.valid[-1].value
+
+    def largest(line: Line) -> float | None:
+        level = line.valid[-1].levels[factor]
+        return float(level) if isinstance(level, int | float) else None
+
     cells = inputs.cells(settings.study)
     panels: list[tuple[str, str, list[Line], Height]] = []
     for device in settings.measured:
@@ -37,14 +49,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         if mine:
             name = settings.label(device)
             panels += [
-                (f"{name}: {label} {smallest}", "samples/s", mine, _at(factor, smallest)),
-                (
-                    f"{name}: the largest {label} that fits",
-                    "samples/s",
-                    mine,
-                    lambda line: line.valid[-1].value,
-                ),
-                (f"{name}: that {label}", label, mine, lambda line: _largest(line, factor)),
+                (f"{name}: {label} {smallest}", "samples/s", mine, at_smallest),
+                (f"{name}: the largest {label} that fits", "samples/s", mine, at_largest),
+                (f"{name}: that {label}", label, mine, largest),
             ]
     if not panels:
         return canvas.statement(f"No {label} fits, so there is nothing to draw.")
@@ -61,9 +68,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
 
 def _marks(axes: Axes, mine: Sequence[Line], height: Height) -> None:
     """A group for each level of the first other factor, a mark for each of the rest."""
-    split = [_split(line) for line in mine]
-    groups = list(dict.fromkeys(group for group, _ in split))
-    series = list(dict.fromkeys(name for _, name in split))
+    levels = [[level_text(level) for level in line.others.values()] or [""] for line in mine]
+    split = [(first, ", ".join(rest)) for first, *rest in levels]
+    groups, series = (list(dict.fromkeys(names)) for names in zip(*split, strict=True))
     width = 0.8 / len(series)
     seen = [value for value in map(height, mine) if value]
     if max(seen, default=1.0) > WIDE * min(seen, default=1.0):
@@ -79,39 +86,17 @@ def _marks(axes: Axes, mine: Sequence[Line], height: Height) -> None:
         places, values = [place for place, _ in points], [value for _, value in points]
         label = name or "all"
         axes.plot(places, values, look.marker, color=look.color, markersize=7, label=label)
+        rotation = 90 if len(mine) > canvas.FEW else 0
+        above: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": rotation}
         for place, value in points:
             number = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
-            look_ = {"ha": "center", "va": "bottom", "fontsize": 8}
-            rotation = 90 if len(mine) > canvas.FEW else 0
-            canvas.label(axes, number, (place, value), (0, 6), rotation=rotation, **look_)
+            canvas.label(axes, number, (place, value), (0, 6), fontsize=8, **above)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_xlim(-0.6, max(len(groups) - 0.4, 1.6))
-    _give_room(axes)
+    low, high = axes.get_ylim()  # with room above the highest mark for its number
+    logarithmic = axes.get_yscale() == "log"
+    axes.set_ylim(*(low, high * (high / low) ** 0.4) if logarithmic else (0, 1.3 * high))
     axes.tick_params(axis="x", length=0)
-
-
-def _give_room(axes: Axes) -> None:
-    """Leave room above the highest mark for its number; a linear scale starts at zero."""
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "log":
-        axes.set_ylim(low, high * (high / low) ** 0.4)
-    else:
-        axes.set_ylim(0, 1.3 * high)
-
-
-def _split(line: Line) -> tuple[str, str]:
-    """The group of a line, and its name within the group."""
-    first, *others = [level_text(level) for level in line.others.values()] or [""]
-    return first, ", ".join(others)
-
-
-def _at(factor: str, level: Level) -> Height:
-    return lambda line: next((p.value for p in line.valid if p.levels[factor] == level), None)
-
-
-def _largest(line: Line, factor: str) -> float | None:
-    level = line.valid[-1].levels[factor]
-    return float(level) if isinstance(level, int | float) else None
 
 
 def _statements(settings: PageSettings) -> list[str]:

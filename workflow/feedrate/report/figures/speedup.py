@@ -15,7 +15,7 @@ from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import unsupported_note
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.speedups import Speedup, SpeedupLine, baseline_speedups
+from feedrate.report.speedups import Speedup, baseline_speedups
 
 NEEDS = ("cells", "published")
 ORDER = 140
@@ -31,15 +31,15 @@ TOO_SMALL = 5.0
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """Rows are devices with their other settings, columns are the levels of the factor."""
     lines = baseline_speedups(settings, inputs.cells(settings.study), settings.factor)
-    values = [ratio.value for line in lines for ratio in line.speedups if ratio.value is not None]
+    values = [ratio.value for line in lines.values() for ratio in line if ratio.value is not None]
     if not values:
         return canvas.statement("No two cells of a device have numbers, so there is no speed-up.")
     figure, (axes,) = canvas.new(1.0 + 0.5 * len(lines))
     reach = max(0.1, *(abs(value - 1) for value in values))
-    size = min(10.5, 70 / len(lines[0].speedups))
+    size = min(10.5, 70 / len(next(iter(lines.values()))))
     norm = TwoSlopeNorm(1.0, 1 - reach, 1 + reach)
-    for row, line in enumerate(lines):
-        for column, speedup in enumerate(line.speedups):
+    for row, line in enumerate(lines.values()):
+        for column, speedup in enumerate(line):
             look: dict[str, Any] = {"facecolor": "white", "hatch": "///"}
             if speedup.value:
                 look = {"facecolor": COLORS(norm(speedup.value))}
@@ -47,7 +47,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
             if size > TOO_SMALL:
                 _words(axes, column, row, speedup, size)
-    _frame(axes, settings, lines)
+    _frame(axes, settings, list(lines))
     canvas.note(figure, [unsupported_note(settings, device) for device in settings.measured])
     return figure
 
@@ -67,13 +67,13 @@ def _words(axes: Axes, column: int, row: int, speedup: Speedup, size: float) -> 
     axes.text(column, row + 0.26, small, ha="center", va="center", fontsize=7.5)
 
 
-def _frame(axes: Axes, settings: PageSettings, lines: Sequence[SpeedupLine]) -> None:
+def _frame(axes: Axes, settings: PageSettings, names: Sequence[str]) -> None:
     levels = [level_text(level) for level in settings.factors[settings.factor].levels]
     every = math.ceil(len(levels) / canvas.FEW)
     axes.set_xticks(range(0, len(levels), every), levels[::every])
-    axes.set_yticks(range(len(lines)), [canvas.wrap(line.name, 28) for line in lines])
+    axes.set_yticks(range(len(names)), [canvas.wrap(name, 28) for name in names])
     axes.set_xlim(-0.5, len(levels) - 0.5)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(length=0)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)

@@ -1,6 +1,7 @@
 """Every step of the runs: its time, the wait for data in it, and the steps left out."""
 
 from statistics import quantiles
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,10 +22,11 @@ PANELS = 8
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """One panel for each cell: its first valid run."""
-    found = [trace for trace in traces(inputs, settings.study) if trace.run.status == "ok"]
-    first = {(t.run.device, t.run.cell): t for t in reversed(found)}
-    cells = list(dict.fromkeys((t.run.device, t.run.cell) for t in found))
-    shown = [first[cell] for cell in cells[:PANELS]]
+    first: dict[tuple[str, str], Trace] = {}
+    for trace in traces(inputs, settings.study):
+        if trace.run.status == "ok":
+            first.setdefault((trace.run.device, trace.run.cell), trace)
+    shown = list(first.values())[:PANELS]
     if not shown:
         return canvas.statement("No run has a valid result, so there are no steps to draw.")
     figure, panels = canvas.new(0.7 + 1.65 * len(shown), len(shown))
@@ -36,8 +38,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     panels[-1].set_xlabel("optimizer step")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, **canvas.LEGEND, ncols=3)
-    if len(cells) > PANELS:
-        more = f"the first {PANELS} of {text.count(len(cells), 'cell')}"
+    if len(first) > PANELS:
+        more = f"the first {PANELS} of {text.count(len(first), 'cell')}"
         panels[-1].set_xlabel(f"optimizer step ({more})")
     return figure
 
@@ -46,27 +48,18 @@ def _panel(axes: Axes, trace: Trace) -> None:
     steps = [step.step for step in trace.steps]
     times = [1000 * step.step_s for step in trace.steps]
     waits = [1000 * step.data_wait_s for step in trace.steps]
-    axes.bar(
-        steps,
-        waits,
-        width=0.8,
-        color=canvas.ORANGE,
-        hatch="////",
-        edgecolor="white",
-        linewidth=0,
-        label="waiting for data",
-    )
+    look: dict[str, Any] = {
+        "color": canvas.ORANGE,
+        "hatch": "////",
+        "edgecolor": "white",
+        "linewidth": 0,
+    }
+    axes.bar(steps, waits, width=0.8, label="waiting for data", **look)
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
-        axes.axvspan(
-            0.5,
-            warm[-1] + 0.5,
-            color=canvas.LIGHT,
-            linewidth=0,
-            zorder=0,
-            label="warm-up, left out",
-        )
+        look = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}
+        axes.axvspan(0.5, warm[-1] + 0.5, label="warm-up, left out", **look)
     axes.set_xlim(0.5, steps[-1] + 0.5)
     axes.set_ylabel("ms")
     _limit(axes, trace, times)
@@ -79,10 +72,5 @@ def _limit(axes: Axes, trace: Trace, times: list[float]) -> None:
     top = 1.6 * max(usual, max(timed) / 1.5)
     axes.set_ylim(0, top)
     if times[0] > top:
-        axes.annotate(
-            f"step {trace.steps[0].step}: {text.seconds(times[0] / 1000)} ↑",
-            (0.7, 0.97 * top),
-            va="top",
-            fontsize=8.5,
-            bbox=canvas.PAPER,
-        )
+        words = f"step {trace.steps[0].step}: {text.seconds(times[0] / 1000)} ↑"
+        canvas.label(axes, words, (0.7, 0.97 * top), (0, 0), va="top", bbox=canvas.PAPER)

@@ -1,8 +1,6 @@
 """Throughput along one factor: a panel for each device, and one for the published numbers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import compress
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +10,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (
     Line,
+    at_levels,
     differing,
     published_lines,
     repeat_rates,
@@ -35,7 +34,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     published = published_lines(settings, factor)
     panels, missing = [], []
     for device in settings.measured:
-        lines = _supported([line for line in ours if line.device == device])
+        mine = [line for line in ours if line.device == device]
+        lines = at_levels(mine, lambda point: point.status != "unsupported")
         if any(line.valid for line in lines):
             panels.append((f"Here: {settings.label(device)}", lines))
         else:
@@ -56,15 +56,6 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _supported(lines: Sequence[Line]) -> list[Line]:
-    """The lines without the levels that a device never supports, which the note names."""
-    kept = [
-        any(point.status != "unsupported" for point in points)
-        for points in zip(*(line.points for line in lines), strict=True)
-    ]
-    return [replace(line, points=list(compress(line.points, kept))) for line in lines]
-
-
 def _panel(
     axes: Axes, settings: PageSettings, lines: Sequence[Line], runs: Sequence[RunRow]
 ) -> None:
@@ -76,9 +67,8 @@ def _panel(
     labels = []
     for index, line in enumerate(lines):
         look = canvas.style(index)
-        axes.plot(*canvas.path(line), **look.line, linewidth=1.8, markersize=7)
+        canvas.series(axes, line, **look.line, linewidth=1.8, markersize=7)
         for place, point in enumerate(line.points):
-            canvas.whiskers(axes, place, point.low, point.high, look.color)
             canvas.dots(axes, place, repeat_rates(runs, point), look.color)
             if point.failed:
                 # Of adjacent crosses with one status only the last is labelled.

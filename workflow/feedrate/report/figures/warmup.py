@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from feedrate.jobs.events import Step
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import short_names
+from feedrate.report.lines import cell_names
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, traces
 
@@ -20,32 +20,26 @@ LINES = 7
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """One line for each cell, from its first valid run: the rate after k steps, over k."""
+    good = [trace for trace in traces(inputs, settings.study) if trace.run.status == "ok"]
     curves: dict[tuple[str, str], list[float]] = {}
-    runs = []
-    for trace in traces(inputs, settings.study):
-        key = (trace.run.device, trace.run.cell)
-        if trace.run.status == "ok" and key not in curves:
-            curve = shares(trace.steps)
-            if curve:
-                curves[key] = curve
-                runs.append(trace.run)
+    for trace in good:
+        if curve := shares(trace.steps):
+            curves.setdefault((trace.run.device, trace.run.cell), curve)
     if not curves:
         return canvas.statement("No run has a valid result, so there are no steps to leave out.")
-    names = short_names(runs)
-    several = len({device for device, _ in curves}) > 1
+    names = cell_names(settings, [trace.run for trace in good])
     figure, (axes,) = canvas.new(3.6)
     strongest = sorted(curves, key=lambda key: curves[key][0])[:LINES]
     labels = []
     for index, key in enumerate(strongest):
         look, curve = canvas.style(index), [100 * share for share in curves[key]]
         axes.plot(range(len(curve)), curve, **look.line, markersize=5)
-        device = f"{settings.label(key[0])}, " if several else ""
-        labels.append((curve[0], f"{device}{names[key[1]]}", look.color))
+        labels.append(names[key])
     axes.axhline(100, color=canvas.GREY, linewidth=1)
     axes.set_xlabel("first steps left out")
     axes.set_ylabel("throughput, % of the reported value")
     handles = axes.get_lines()[: len(labels)]
-    figure.legend(handles, [label for _, label, _ in labels], **canvas.LEGEND, ncols=2)
+    figure.legend(handles, labels, **canvas.LEGEND, ncols=2)
     if len(curves) > LINES:
         canvas.note(figure, [f"The {LINES} of {len(curves)} cells with the largest effect."])
     return figure

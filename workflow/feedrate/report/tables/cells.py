@@ -10,7 +10,7 @@ NEEDS = ("cells",)
 ORDER = 160
 
 
-def _valid_runs(cell: CellRow) -> Markup:
+def _good_runs(cell: CellRow) -> Markup:
     spread = f"spread {text.share(cell.spread)}" if cell.spread is not None else ""
     return join(f"{cell.ok_runs} of {cell.runs}", small("noisy: " * cell.noisy + spread))
 
@@ -25,7 +25,7 @@ COLUMNS: dict[str, Field] = {
     "Step time, 95th percentile": lambda cell: text.seconds(cell.step_time_p95_s),
     **MEMORY,
     "Pixels off (of 255)": lambda cell: text.number(cell.pixel_mean_abs_diff, 2),
-    "Valid runs": _valid_runs,
+    "Good runs": _good_runs,
     "The Trainer's own figure (samples/s)": lambda cell: text.number(cell.trainer_samples_per_s),
     **MFU,
     **COSTS,

@@ -1,11 +1,9 @@
 """The training data: counts, sizes, and the files left out with the reason."""
 
-import json
-from typing import Any
-
 import msgspec
 
 from feedrate.config.errors import ConfigError
+from feedrate.data.manifest import LeftOut
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, wide_row
 from feedrate.report.params import PageSettings
@@ -24,14 +22,6 @@ _MEASURES = {
     "caption_words": "Words in a caption",
 }
 _MARKS = ("min", "p5", "median", "mean", "p95", "max")
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    """A file that is not used for training, with its rows."""
-
-    path: str
-    reason: str
-    rows: int = 0
 
 
 class DataReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +50,7 @@ def read_report(inputs: Inputs) -> DataReport:
     """The data report among the inputs. Raises ConfigError where it does not fit."""
     path = inputs.path("data_report.json")
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(content, DataReport)
+        return msgspec.json.decode(path.read_bytes(), type=DataReport)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -70,10 +59,15 @@ def read_report(inputs: Inputs) -> DataReport:
 def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
     """Counts, sizes and the list of left-out files."""
     report = read_report(inputs)
+    revision = f"revision {report.revision}" if report.revision else ""
+    splits = (
+        f"{name}: {text.count(count['rows'], 'row')}, {text.count(count['images'], 'image')}"
+        for name, count in report.splits.items()
+    )
     facts = [
-        wide_row("Source", _source(report), 2),
+        wide_row("Source", join(f"{report.dataset} ({report.source})", small(revision)), 2),
         wide_row("Samples", f"{report.samples:,} with {text.count(report.images, 'image')}", 2),
-        wide_row("Splits", _splits(report), 2),
+        wide_row("Splits", ", ".join(splits), 2),
         wide_row("Colour modes as found", _counts(report.modes), 2),
         wide_row("Formats as found", _counts(report.formats), 2),
         wide_row("Converted", _counts(report.converted) or "nothing", 2),
@@ -94,27 +88,12 @@ def _left_out(report: DataReport) -> Markup:
     lines = [row([entry.path, entry.reason, f"{entry.rows:,}"]) for entry in report.left_out]
     more = len(lines) - LISTED
     rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
+    lost = f"{text.count(len(lines), 'file')}, {text.count(report.rows_left_out, 'row')}"
     return join(
-        el("p", f"Left out: {text.count(len(lines), 'file')}, {_rows(report.rows_left_out)}."),
+        el("p", f"Left out: {lost}."),
         table(["File", "Reason", "Rows lost"], [*lines[:LISTED], *rest], "texts"),
-    )
-
-
-def _source(report: DataReport) -> Markup:
-    revision = f"revision {report.revision}" if report.revision else ""
-    return join(f"{report.dataset} ({report.source})", small(revision))
-
-
-def _splits(report: DataReport) -> str:
-    return ", ".join(
-        f"{name}: {_rows(count.get('rows', 0))}, {text.count(count.get('images', 0), 'image')}"
-        for name, count in report.splits.items()
     )
 
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in counts.items())
-
-
-def _rows(count: int) -> str:
-    return text.count(count, "row")

@@ -21,22 +21,19 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (a
         return el("p", "The study has no published numbers.")
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
     rows: list[Markup] = []
-    for name, group in _groups(settings).items():
+    for name, group in text.grouped(settings.published, lambda one: _name(settings, one)).items():
         rows.append(group_row(name, len(HEADS)))
         group = sorted(group, key=lambda entry: order.get(entry.edition, len(order)))
         rows += _rows(group)
     return table(HEADS, rows, "texts")
 
 
-def _groups(settings: PageSettings) -> dict[str, list[Published]]:
-    groups: dict[str, list[Published]] = {}
-    for entry in settings.published:
-        count = text.count(entry.count, "device")
-        levels = text.levels_text(entry.levels) or "settings not stated"
-        metric = f", {entry.metric}" if entry.metric != "samples_per_s" else ""
-        name = f"{settings.label(entry.device)}, {count}: {levels}{metric}"
-        groups.setdefault(name, []).append(entry)
-    return groups
+def _name(settings: PageSettings, entry: Published) -> str:
+    """The device, the cell and, unless it is the throughput, the metric of a number."""
+    count = text.count(entry.count, "device")
+    levels = text.levels_text(entry.levels) or "settings not stated"
+    metric = f", {entry.metric}" if entry.metric != "samples_per_s" else ""
+    return f"{settings.label(entry.device)}, {count}: {levels}{metric}"
 
 
 def _rows(group: Sequence[Published]) -> list[Markup]:

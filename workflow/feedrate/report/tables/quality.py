@@ -9,6 +9,7 @@ from feedrate.report.rows import Inputs, QualityRow
 from feedrate.report.scores import (
     LOSSES,
     METRICS,
+    MOMENTS,
     SPLITS,
     cells_of,
     not_scored_rows,
@@ -43,7 +44,7 @@ def _split(
 ) -> Iterator[Markup]:
     cells = cells_of(found, device)
     for cell in cells:
-        for moment in ("before", "after"):
+        for moment in MOMENTS:
             mine = [one for one in found if (one.cell, one.moment) == (cell[1], moment)]
             levels = next(one.levels for one in found if one.cell == cell[1])
             scores = [score_field(pick(mine, cell, split, m, moment), m) for m in metrics]

@@ -1,13 +1,11 @@
 """Speed-ups over each device's own baseline, and of one device over another."""
 
-from collections.abc import Sequence
-
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.speedups import Speedup, SpeedupLine, baseline_speedups, device_speedups
+from feedrate.report.speedups import Speedup, Speedups, baseline_speedups, device_speedups
 
 NEEDS = ("cells", "published")
 ORDER = 140
@@ -20,7 +18,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     cells = inputs.cells(settings.study)
     label = settings.factor_label(factor)
     levels = [level_text(level) for level in settings.factors[factor].levels]
-    heads = ["", *(f"{label} = {level}" for level in levels)]
+    heads = ["", *(f"{label} =\N{NO-BREAK SPACE}{level}" for level in levels)]
     base = text.levels_text(settings.baseline)
     rows = [
         group_row(f"Over the same device at its baseline ({base})", len(heads)),
@@ -33,8 +31,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     return table(heads, rows)
 
 
-def _rows(lines: Sequence[SpeedupLine]) -> list[Markup]:
-    return [row([line.name, *(_field(speedup) for speedup in line.speedups)]) for line in lines]
+def _rows(lines: Speedups) -> list[Markup]:
+    return [row([name, *map(_field, speedups)]) for name, speedups in lines.items()]
 
 
 def _field(speedup: Speedup) -> Markup:
