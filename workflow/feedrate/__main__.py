@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedrate.cli import cancel, compare, plan, run, tune
-from feedrate.cli.snakemake import wrong_option
+from feedrate.cli.snakemake import wrong_configuration, wrong_option
 from feedrate.core.errors import fail
 
 COMMANDS = {"run": run, "plan": plan, "tune": tune, "compare": compare, "cancel": cancel}
@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     passed_on = [word for word in unknown if word != "--"]
     if wrong := _what_is_wrong(options) or wrong_option(passed_on):
         return fail("feedrate", wrong, 2)
+    if "profile" in options and (wrong := wrong_configuration(options, passed_on)):
+        return fail("feedrate", wrong)
     return COMMANDS[options.command].run(options, passed_on)
 
 

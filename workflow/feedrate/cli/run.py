@@ -37,10 +37,11 @@ def run(options: argparse.Namespace, passed_on: list[str]) -> int:
     if driver.clear_dead_lock() and not options.quiet:
         goes_on = "the run before this one was killed; going on from there"
         tell("feedrate", goes_on + _still_on_slurm())
+    driver.STARTED.unlink(missing_ok=True)
     code = run_snakemake(_workflow_arguments(options, passed_on), held_back=options.quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; the same command goes on from here", code)
-    if options.dry_run:
+    if options.dry_run or (code and not driver.STARTED.is_file()):
         return code
     if not Path(paths.OVERVIEW).is_file():
         if code == 0:

@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+from feedrate.config.errors import ConfigError
+from feedrate.config.plan import make_plan
 from feedrate.core.processes import die_with_parent
+from feedrate.flow import configuration
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
@@ -92,6 +96,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", help="one of `datasets` in config.yaml")
     parser.add_argument(
         "--configfile",
+        "--configfiles",
         nargs="+",
         default=[],
         metavar="FILE",
@@ -108,14 +113,32 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def config_arguments(options: argparse.Namespace) -> list[str]:
-    """The choices as arguments of Snakemake; they come last, as --config takes all that follows."""
+def wrong_configuration(options: argparse.Namespace, targets: Iterable[str]) -> str:
+    """What is wrong with the configuration of a call, found without starting Snakemake; empty if
+    nothing is. Files outside config/ are left to Snakemake, which knows where jobs run."""
+    try:
+        profile = configuration.read_profile(options.profile)
+        files = [*profile.files, *map(Path, options.configfile)]
+        layers = configuration.read_layers(files, assignments(options))
+        project = configuration.load(Path(), layers)
+        configuration.check_targets(Path(), project, layers, targets)
+        make_plan(project)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def assignments(options: argparse.Namespace) -> list[str]:
+    """The choices as KEY=VALUE of --config."""
     values = [
         f"{key}=[{','.join(names)}]"
         for key, names in (("studies", options.study), ("devices", options.device))
         if names
     ]
-    if options.dataset:
-        values.append(f"dataset={options.dataset}")
-    arguments = {"--configfile": options.configfile, "--config": [*values, *options.config]}
+    return [*values, *([f"dataset={options.dataset}"] if options.dataset else []), *options.config]
+
+
+def config_arguments(options: argparse.Namespace) -> list[str]:
+    """The choices as arguments of Snakemake; they come last, as --config takes all that follows."""
+    arguments = {"--configfile": options.configfile, "--config": assignments(options)}
     return [word for flag, words in arguments.items() if words for word in (flag, *words)]

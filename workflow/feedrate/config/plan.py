@@ -7,13 +7,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import (
-    DETECTED,
-    Device,
-    Machine,
-    check_devices,
-    with_detected,
-)
+from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
 from feedrate.config.errors import Findings, Origin, raise_all
 from feedrate.config.published import (
     BenchmarkScore,
@@ -32,13 +26,7 @@ from feedrate.config.spec import (
     inference_faults,
     loader_faults,
 )
-from feedrate.config.study import (
-    Study,
-    adapt_keys,
-    adapted,
-    level_settings,
-    setting_type,
-)
+from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.study_checks import check_captions, check_study
 from feedrate.config.values import Level, Name, Strict, cell_name, level_text
 from feedrate.config.workflow import WorkflowConfig, check_config
@@ -84,7 +72,7 @@ class Plan(Strict, kw_only=True):
 def load_project(
     root: Path,
     config: Mapping[str, Any],
-    look: Callable[[], Machine] = Machine.nowhere,
+    look: Callable[[], Machine] = lambda: Machine(host="this machine"),
     origin: Origin = "config/config.yaml",
 ) -> Project:
     """Read all configuration under `root`, with `config` as the value of config.yaml.
@@ -102,12 +90,11 @@ def load_project(
         names, devices = with_detected(workflow.devices, devices, look(), origin)
         workflow = _replace(workflow, devices=names)
     files = [path.name for path in sorted((folder / "published").glob("*.csv"))]
-    captions = [path.stem for path in sorted((root / "report/captions").glob("*.rst"))]
     studies: dict[str, Study] = {}
     for name in workflow.studies:
         file = f"config/studies/{name}.yaml"
         studies[name] = load(root / file, Study, file)
-        raise_all(check_study(file, studies[name], devices, files, captions))
+        raise_all(check_study(file, studies[name], devices, files))
     raise_all(check_captions(studies))
     return Project(
         config=workflow,

@@ -24,7 +24,8 @@ from feedrate.data.manifest import (
     run_command,
     write_index,
 )
-from feedrate.data.rows import make_table, plain_text, write_table
+from feedrate.data.rows import make_table, write_table
+from feedrate.data.tables import plain_text
 
 _NO_CAPTION = "no caption"
 _SHOWN = 3

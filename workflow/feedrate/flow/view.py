@@ -38,13 +38,13 @@ class PlanView:
         self.project = project
         self._root = root
         self._cache = digests.DigestCache(KEPT / "digests.json")
-        self._plan = make_plan(project)
-        self._order = {key: number for number, key in enumerate(self._plan.runs)}
-        self.inputs = Inputs(self._plan, self._cache)
+        self.plan = make_plan(project)
+        self._order = {key: number for number, key in enumerate(self.plan.runs)}
+        self.inputs = Inputs(self.plan, self._cache)
         self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[str, str] = {}
-        self.scored = Scored(project, self._plan, self._attempts, self._params)
+        self.scored = Scored(project, self.plan, self._attempts, self._params)
 
     # Targets
 
@@ -54,7 +54,7 @@ class PlanView:
 
     def records(self, study: str) -> list[str]:
         """The record files of a study, in measuring order."""
-        return [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
+        return [_of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
 
     def pages(self, study: str) -> list[str]:
         """All tables and figures of a study."""
@@ -118,7 +118,7 @@ class PlanView:
 
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """All that makes a run be done again, but its data, which is an input."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
         params = self._params(msgspec.to_builtins(spec), code)
         attempt = self._attempts.of_run(spec, params["source"])
@@ -151,7 +151,7 @@ class PlanView:
         """The card of each model that a study's runs keep, and of those that go to the hub (repeat
         1, where a repository is named) what tells that they did."""
         config = self.project.config
-        specs = [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
+        specs = [spec for spec in self.plan.of_study(study) if keeps_weights(spec, config)]
         pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
         return [_of_run(paths.CARD, spec) for spec in specs] + [
             _of_run(paths.PUSHED, spec) for spec in pushed
@@ -159,7 +159,7 @@ class PlanView:
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """What a model's card says beside its record and its scores."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
             **self._params(card_settings(self.project, spec), "card"),
             "model": _of_run(paths.MODEL, spec),
@@ -167,7 +167,7 @@ class PlanView:
 
     def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """Where a model is pushed."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         settings = {"repository": self.project.config.push_to_hub, "place": place(spec)}
         return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
 
@@ -179,8 +179,8 @@ class PlanView:
 
     def collecting(self, study: str) -> Params:
         """What turns records into rows and cells, beside the records."""
-        runs = {key: spec for key, spec in self._plan.runs.items() if key[0] == study}
-        lacking = [cell for cell in self._plan.unsupported if cell.study == study]
+        runs = {key: spec for key, spec in self.plan.runs.items() if key[0] == study}
+        lacking = [cell for cell in self.plan.unsupported if cell.study == study]
         plan = Plan(runs=runs, unsupported=lacking)
         return self._params(results.collect_settings(self._only(study), plan), "collected")
 
@@ -220,7 +220,7 @@ class PlanView:
 
     def overview(self) -> Params:
         """What the first page shows beside results."""
-        return self._params(report.overview_settings(self.project, self._plan), "overview")
+        return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: dict[str, Any], code: str) -> Params:
         if code not in self._sources:
