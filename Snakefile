@@ -1,18 +1,33 @@
 """feedrate: how fast can an accelerator be fed and trained, and is the published number true?"""
 
-from feedrate.flow import driver, dry_run, lost, preflight
-from feedrate.flow.driver import profile_files
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
+try:
+    from feedrate.flow import configuration, driver, dry_run, lost, preflight
+except ImportError as missing:
+    raise WorkflowError(
+        f"the Python of this Snakemake lacks {missing.name}: start with `make run`, or with "
+        "`.venv/bin/snakemake --profile local` after `make setup`"
+    ) from None
+
 min_version("9.20")
+
+PROFILE_FILES = driver.profile_files(main_process=workflow.is_main_process)
+# Read before Snakemake reads the same files, which is less strict and names no line.
+with configuration.workflow_errors():
+    LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
 
 
 configfile: "config/config.yaml"
 
 
-for file in profile_files(main_process=workflow.is_main_process):
+for file in PROFILE_FILES:
 
     configfile: file
+
+
+config.update(LAYERS.values)
 
 
 report: "report/workflow.rst"
@@ -33,6 +48,7 @@ CAUSES = lost.Causes()
 
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
+    check_files()
     preflight.check(workflow)
     preflight.check_token(PROJECT.config)
     driver.tell_jobs(workflow)
@@ -80,5 +96,7 @@ rule plan:
         "python -m feedrate plan {params.arguments}"
 
 
+if workflow.is_main_process and workflow.output_settings.dryrun:
+    check_files()
 if workflow.is_main_process and dry_run.is_wanted():
     dry_run.tell_configuration(config, workflow)

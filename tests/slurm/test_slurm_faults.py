@@ -76,7 +76,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
                 label=device,
                 kind="cpu",
                 count=1,
-                capabilities=["fp32", "two"] if entry.get("two") else ["fp32"],
+                capabilities=["fp32", "large_models"] if entry.get("two") else ["fp32"],
                 software={"python": str(interpreter(root, device, entry.get("start", TRAIN)))},
                 peaks=[],
                 **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
@@ -85,7 +85,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
         project.config(devices=list(devices))
         workers = {"sets": "loader.workers", "levels": [0]}
         if any(entry.get("two") for entry in devices.values()):
-            workers |= {"levels": [0, 1], "requires": {"1": "two"}}
+            workers |= {"levels": [0, 1], "requires": {"1": "large_models"}}
         project.study(
             factors=MINI["factors"] | {"workers": workers},
             adapt={name: entry["adapt"] for name, entry in devices.items() if "adapt" in entry},

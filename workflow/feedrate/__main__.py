@@ -46,7 +46,9 @@ def _run(options: argparse.Namespace, others: Sequence[str]) -> int:
         raise UsageError("run this in the project's root folder (there is no Snakefile here)")
     run = import_module(f"feedrate.cli.{options.command}").run
     if "profile" in options:
-        code: int = run(options, [word for word in others if word != "--"])
+        words = [word for word in others if word != "--"]
+        import_module("feedrate.cli.snakemake").check_configuration(options, words)
+        code: int = run(options, words)
         return code
     if others:
         raise UsageError(f"unknown: {' '.join(others)}")

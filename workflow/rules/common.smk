@@ -3,23 +3,17 @@
 import re
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
-from feedrate.config import errors, plan
 from feedrate.core import paths, plugins
-from feedrate.devices import detect
-from feedrate.flow import driver
+from feedrate.flow import configuration, driver
 from feedrate.flow.runs import signed
 from feedrate.flow.view import PlanView
-from feedrate.results.expression import check_claims
 
-try:
-    PROJECT = plan.load_project(Path(workflow.basedir), config, detect.machine)
-    for name, study in PROJECT.studies.items():
-        check_claims(name, study, PROJECT.devices)
-    VIEW = PlanView(PROJECT, Path(workflow.basedir))
-except errors.ConfigError as error:
-    raise WorkflowError(str(error)) from None
+ROOT = Path(workflow.basedir)
+with configuration.workflow_errors():
+    PROJECT = configuration.load(ROOT, LAYERS)
+    VIEW = PlanView(PROJECT, ROOT)
+    if workflow.is_main_process:
+        configuration.check_targets(ROOT, PROJECT, LAYERS, driver.call().targets)
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
@@ -29,6 +23,12 @@ DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     driver.hold()
 driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
+
+
+def check_files():
+    """Before the first job, and in a dry-run: the files that the configuration names exist."""
+    with configuration.workflow_errors():
+        configuration.check_files(PROJECT, VIEW.plan, LAYERS, here=driver.call().is_local)
 
 
 wildcard_constraints:

@@ -9,7 +9,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.cli.display import Display, Job, Progress
 from feedrate.core import variables
-from feedrate.flow import driver, dry_run
+from feedrate.flow import configuration, driver, dry_run
 from feedrate.flow.lost import Failures
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
@@ -30,9 +30,13 @@ OF_NO_USE = (
 """Warnings of Slurm's executor about an account that nobody needs to name; sbatch says if so."""
 
 PLACE = re.compile(
-    r'\AWorkflowError(?: in file "[^"\n]*", line \d+)?:\n|\n  File "[^"\n]*", line \d+, in .*\Z'
+    r'\AWorkflowError(?: in file "[^"\n]*", line \d+)?:\n'
+    r'|(?:\n  File "[^"\n]*", line \d+, in .*)+\Z'
 )
 """What Snakemake puts before and after a sentence of ours: where in the Snakefile it was found."""
+
+BROKEN = re.compile(r"^Config file (?:is not valid|must be given)")
+"""Snakemake's words for a --configfile that it cannot read, which name neither file nor line."""
 
 SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
@@ -56,11 +60,17 @@ class LogHandler(LogHandlerBase):
         if self._quiet or self._display.live:
             os.environ[variables.QUIET] = "1"
 
+    def filter(self, record: logging.LogRecord) -> "bool | logging.LogRecord":
+        """Errors pass Snakemake's filter, however quiet it is; how jobs end is not one of them."""
+        event = str(getattr(record, "event", "") or "")
+        is_error = record.levelno >= logging.ERROR and event in ("", LogEvent.ERROR)
+        return is_error or super().filter(record)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Show one log record."""
         event = str(getattr(record, "event", "") or "")
         if self._plain:
-            self._display.message(PLACE.sub("", self.format(record)))
+            self._say(self.format(record))
         elif event == LogEvent.JOB_INFO and self._jobs:
             self._jobs.add(record.__dict__)
         elif event == LogEvent.JOB_ERROR:
@@ -89,7 +99,13 @@ class LogHandler(LogHandlerBase):
             text = driver.occupied() or text
         if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
             self._warned.add(text)
-            self._display.message(PLACE.sub("", text))
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        text = PLACE.sub("", text)
+        if BROKEN.match(text):
+            text = configuration.fault_of_files(driver.call().configfiles) or text
+        self._display.message(text)
 
     def _tell_failure(self, record: logging.LogRecord) -> None:
         """A job failed; whether it is tried again, Snakemake says next."""

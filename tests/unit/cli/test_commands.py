@@ -19,8 +19,10 @@ RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """A project's root, with a folder for stand-ins of Slurm's commands first on PATH."""
+    """A project's root without configuration, with a folder for stand-ins of Slurm's commands
+    first on PATH."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("feedrate.cli.snakemake.check_configuration", lambda *_: None)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

@@ -14,12 +14,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class ConfigCopy:
-    """A project root with a copy of config/ and the captions."""
+    """A project root with a copy of config/."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         shutil.copytree(ROOT / "config", root / "config")
-        shutil.copytree(ROOT / "report/captions", root / "report/captions")
 
     def edit(self, file: str, *changes: tuple[str, str]) -> "ConfigCopy":
         """Replace the first occurrence of each text, which must be there."""

@@ -121,6 +121,14 @@ CASES = {
         "devices.yaml", ("{precision: fp32, datasheet_tflops: 19.5", "{precision: bf16"),
         DEVICES + "a100-80gb.peaks[2].precision: 'bf16' occurs twice",
     ),
+    "device: unknown capability": (
+        "devices.yaml", ("[fp32, bf16, ddp, compiled", "[fp32, bf16, ddp, compilled"),
+        DEVICES + "cpu.capabilities[3]: 'compilled' is not allowed; did you mean compiled?",
+    ),
+    "device: a capability twice": (
+        "devices.yaml", ("[fp32, bf16, ddp, compiled", "[fp32, bf16, bf16, compiled"),
+        DEVICES + "cpu.capabilities[2]: 'bf16' occurs twice",
+    ),
     "device: one process for eight": (
         "devices.yaml", ("label: H100\n", "label: H100\n  launcher: single\n"),
         DEVICES + "h100.launcher: 'single' starts at most 1 process, but count is 8",
@@ -416,13 +424,6 @@ def test_a_missing_registry(copy):
 
 def test_values_from_the_command_line_are_checked_too(copy):
     assert copy.error(devices=["h1000"]).startswith(f"{CONFIG}devices[0]: 'h1000' is not allowed;")
-
-
-def test_a_key_that_is_no_text(copy):
-    hub = {"source": "hub", "name": "x", "revision": "main"}
-    assert copy.error(datasets={"generated": {"source": "generated"}, 16: hub}) == (
-        f"{CONFIG}datasets: the key 16 is not allowed; a key is text, as '16'"
-    )
 
 
 def test_a_param_that_is_no_mapping():

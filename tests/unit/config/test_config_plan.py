@@ -70,7 +70,7 @@ def projects(draw):
     able = Device(label="A", kind="hpu", capabilities=list(ABLE))
     chosen = {f"s{number}": draw(studies()) for number in range(draw(st.integers(1, 2)))}
     for study in chosen.values():
-        assert check_study("s", study, {**devices, "able": able}, [], []) == []
+        assert check_study("s", study, {**devices, "able": able}, []) == []
     config = WorkflowConfig(
         studies=list(chosen), devices=list(devices), dataset="g", datasets={"g": Generated()}
     )

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.data.rows import fill, names
+from feedrate.data.tables import fill, names
 
 WORD = st.text(st.characters(exclude_characters="{}", exclude_categories=["Cs"]), max_size=8)
 

@@ -1,6 +1,7 @@
 """`--logger feedrate`: which of Snakemake's records are shown, and in what words."""
 
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,37 @@ def test_only_a_dead_drivers_lock_is_said_to_be_removable(
     told = capsys.readouterr().err
     assert said in told
     assert ("--unlock" in told) == (not other)
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ({"event": LogEvent.ERROR}, True),
+        ({}, True),
+        ({"event": LogEvent.JOB_ERROR}, False),
+        ({"level": logging.WARNING}, False),
+    ],
+)
+def test_errors_are_shown_however_quiet_snakemake_is(handler, values, shown):
+    made = handler(quiet={"all"})
+    made.addFilter(lambda _: False)  # Snakemake's own, with --quiet all
+    assert bool(made.filter(record(WRAPPED, **values))) is shown
+
+
+@pytest.mark.parametrize("dryrun", [False, True])
+def test_a_broken_configfile_is_told_with_file_and_line(
+    handler, monkeypatch, tmp_path, capsys, dryrun
+):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
+    (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
+    monkeypatch.chdir(tmp_path)
+    called = driver.Call("local", [], [Path("mine.yaml")], [])
+    monkeypatch.setattr(driver, "call", lambda: called)
+    text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
+    handler(dryrun=dryrun).emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))
+    said = capsys.readouterr().err
+    assert said == "mine.yaml, line 2: a tab; YAML is indented with spaces\n"
 
 
 def test_errors_of_others_keep_their_place(handler, capsys):

@@ -77,6 +77,13 @@ def test_what_slurm_takes_passes_and_is_only_tried(slurm):
         assert part in first
 
 
+def test_without_slurm_the_profiles_of_one_machine_are_named(tmp_path, monkeypatch):
+    settings = ExecutorSettings(no_requeue=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WorkflowError, match=r"no sbatch here: .*gaudi-node, gpu-node, local"):
+        preflight.check(workflow(job(), settings=settings))
+
+
 def test_each_kind_of_job_is_asked_for_once(slurm):
     preflight.check(workflow(*[job() for _ in range(50)], job("train_a100")))
     assert len([line for line in slurm.asked.read_text().splitlines() if "--test" in line]) == 2

@@ -49,9 +49,12 @@ def run(options: argparse.Namespace, others: list[str]) -> int:
         goes_on = "the run before this one was killed; going on from there"
         tell("feedrate", goes_on + _still_on_slurm())
     arguments += [*(("--quiet", "all") if quiet else ()), *config_arguments(options)]
+    driver.STARTED.unlink(missing_ok=True)
     code = run_snakemake(arguments, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; the same command goes on from here", code)
+    if code and not driver.STARTED.is_file():
+        return code
     if not Path(paths.OVERVIEW).is_file():
         if code == 0:
             tell("feedrate", "nothing to report yet")

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from feedrate.cli.jobs import STOPPED
+from feedrate.config.plan import make_plan
 from feedrate.core.errors import UsageError
 from feedrate.core.processes import die_with_parent
+from feedrate.flow import configuration
 
 
 def run_snakemake(
@@ -71,6 +73,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
     parser.add_argument(
         "--configfile",
+        "--configfiles",
         nargs="+",
         default=[],
         metavar="FILE",
@@ -88,17 +91,32 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Snakemake gets all other options (for example --retries 2), and targets."
 
 
-def config_arguments(options: argparse.Namespace) -> list[str]:
-    """Snakemake's arguments for the configuration that was selected. They must come last, because
-    --config takes all words that follow."""
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> None:
+    """Check the configuration of a call before Snakemake starts. Raises ConfigError.
+
+    Files outside config/ are left to Snakemake, which knows where jobs run.
+    """
+    profile = configuration.read_profile(options.profile)
+    files = [*profile.files, *map(Path, options.configfile)]
+    layers = configuration.read_layers(files, assignments(options))
+    project = configuration.load(Path(), layers)
+    configuration.check_targets(Path(), project, layers, targets)
+    make_plan(project)
+
+
+def assignments(options: argparse.Namespace) -> list[str]:
+    """The choices as KEY=VALUE of --config."""
     values = [
         f"{key}=[{','.join(names)}]"
         for key, names in (("studies", options.study), ("devices", options.device))
         if names
     ]
-    if options.dataset:
-        values.append(f"dataset={options.dataset}")
-    arguments = {"--configfile": options.configfile, "--config": [*values, *options.config]}
+    return [*values, *([f"dataset={options.dataset}"] if options.dataset else []), *options.config]
+
+
+def config_arguments(options: argparse.Namespace) -> list[str]:
+    """The choices as arguments of Snakemake; they come last, as --config takes all that follows."""
+    arguments = {"--configfile": options.configfile, "--config": assignments(options)}
     return [word for flag, words in arguments.items() if words for word in (flag, *words)]
 
 

@@ -39,12 +39,8 @@ class Peak(Strict, kw_only=True):
     """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
 
     precision: Annotated[Name, about("Settings it applies to: fp32, bf16, fp16 or fp8.")]
-    datasheet_tflops: Annotated[
-        Positive | None, about("Dense rate of the data sheet, TFLOP/s.")
-    ] = None
-    achievable_tflops: Annotated[
-        Positive | None, about("Best rate that others measured, TFLOP/s.")
-    ] = None
+    datasheet_tflops: Annotated[Positive | None, about("Dense, by the data sheet, TFLOP/s.")] = None
+    achievable_tflops: Annotated[Positive | None, about("Best measured elsewhere, TFLOP/s.")] = None
     source: Annotated[str, Meta(description="Source of the numbers.", min_length=1)]
 
 
@@ -84,12 +80,8 @@ class Device(Strict, kw_only=True):
         ),
     ] = None
     nodes: Annotated[Count, about("Hosts that share the job's devices evenly.")] = 1
-    software: Annotated[
-        Software, about("Interpreter, modules, variables and container of the processes.")
-    ] = Software()
-    job: Annotated[JobResources, about("What a training job requests from a cluster.")] = (
-        JobResources()
-    )
+    software: Annotated[Software, about("What its processes run in.")] = Software()
+    job: Annotated[JobResources, about("What a job requests of a cluster.")] = JobResources()
     threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
     variant_of: Annotated[
         Name | None,
@@ -178,11 +170,6 @@ class Machine(Strict, kw_only=True):
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
     """A sentence why there are none, or why they cannot be used."""
-
-    @classmethod
-    def nowhere(cls) -> "Machine":
-        """A machine on which nothing was looked for."""
-        return cls(host="this machine")
 
 
 def with_detected(

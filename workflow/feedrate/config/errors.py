@@ -3,7 +3,6 @@
 A valid configuration never needs the libraries that explain an error, so they are imported late.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -104,9 +103,9 @@ def _explain(value: Any, kind: Any, origin: Origin, key: str, fallback: str) -> 
     `fallback` is the message of msgspec, for errors that the type's JSON schema does not show.
     """
     errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
-    faults = [*(fault for error in errors for fault in _faults(error)), *_odd_keys(value, ())]
-    lines = [_line(origin, _dotted(key, path), text) for path, text in sorted(faults, key=_place)]
-    return list(dict.fromkeys(lines)) or [_from_msgspec(origin, key, fallback)]
+    faults = [fault for error in errors for fault in _faults(error)]
+    lines = {_line(origin, _dotted(key, path), text) for path, text in faults}
+    return sorted(lines) or [_line(origin, key, fallback)]
 
 
 @cache
@@ -168,15 +167,6 @@ def _of_alternatives(error: Any) -> Iterator[Fault]:
         yield path, f"{_show(value)} is not allowed; {_expected(types, value)}"
 
 
-def _odd_keys(value: Any, path: tuple[Any, ...]) -> Iterator[Fault]:
-    """Keys that are not text: another reader of the file may have made numbers of them."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                yield path, f"the key {_plain(key)} is not allowed; a key is text, as '{key}'"
-            yield from _odd_keys(inner, (*path, key))
-
-
 def _allowed(error: Any) -> str:
     """What the violated rule allows."""
     rule, bound = error.validator, error.validator_value
@@ -213,13 +203,6 @@ def _expected(types: list[str], value: Any) -> str:
     return f"expected {', '.join(most)}{' or ' if most else ''}{last}{hint}"
 
 
-def _from_msgspec(origin: Origin, key: str, message: str) -> str:
-    """`Expected ... - at `$.a[0]`` as `origin: a[0]: expected ...`."""
-    text, _, place = message.partition(" - at ")
-    path = re.sub(r"^.*\$\.?", "", place.strip("`"))
-    return _line(origin, ".".join(filter(None, (key, path))), f"{text[:1].lower()}{text[1:]}")
-
-
 def _line(origin: Origin, key: str, text: str) -> str:
     file = origin if isinstance(origin, str) else origin(key)
     return ": ".join(part for part in (file, key, text) if part)
@@ -230,11 +213,6 @@ def _dotted(key: str, path: Iterable[Any]) -> str:
     for part in path:
         key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
     return key
-
-
-def _place(fault: Fault) -> list[tuple[int, int, str]]:
-    """Sorts faults by path, list indices as numbers."""
-    return [(0, p, "") if isinstance(p, int) else (1, 0, str(p)) for p in fault[0]]
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -53,9 +53,7 @@ class BenchmarkScore(Strict, kw_only=True):
 
     id: Annotated[Name, about("Name that is unique in the file.")]
     model: Annotated[str, Meta(description="As the source calls it.", min_length=1)]
-    head: Annotated[str, about("What scores a pair: matching, contrastive, …; empty: unknown.")] = (
-        ""
-    )
+    head: Annotated[str, about("What scores a pair: matching, contrastive; empty: unknown.")] = ""
     text_score: Annotated[Percent, about("Per cent.")]
     image_score: Percent
     group_score: Percent

@@ -18,9 +18,7 @@ class ModelSettings(Strict, kw_only=True):
 
     name: Annotated[Name, about("A file in feedrate/models/builders: bridgetower, clip, …")]
     size: Annotated[Name, about("Size known to the builder: tiny, base, large, …")]
-    checkpoint: Annotated[
-        str | None, about("Hub id or folder with safetensors weights; null: random weights.")
-    ] = None
+    checkpoint: Annotated[str | None, about("Hub id or safetensors folder; null: random.")] = None
     revision: Annotated[str | None, about("Commit, tag or branch of a hub checkpoint.")] = None
     attention: Annotated[
         Literal["eager", "sdpa", "flash"],
@@ -55,10 +53,7 @@ class LoaderSettings(Strict, kw_only=True):
             "to a full decode."
         ),
     ] = False
-    random_crop: Annotated[
-        Share,
-        about("Smallest share of a picture's area that a random crop keeps; 0: a centre crop."),
-    ] = 0.0
+    random_crop: Annotated[Share, about("Least share of the area kept; 0: a centre crop.")] = 0.0
     random_flip: Annotated[bool, about("Mirror pictures with a probability of one half.")] = False
     colour_jitter: Annotated[
         Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
@@ -94,14 +89,8 @@ class LoaderSettings(Strict, kw_only=True):
     ] = "fork"
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
     threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1
-    non_blocking: Annotated[
-        bool,
-        about("The next batch is copied to the GPU without waiting for it (hpu: see hpu)."),
-    ] = False
-    timeout_s: Annotated[
-        Positive,
-        about("A worker or a device's decoder that takes longer for a batch counts as hung."),
-    ] = 600.0
+    non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
+    timeout_s: Annotated[Positive, about("A loader that takes longer for a batch hangs.")] = 600.0
     last_batch: Annotated[
         Literal["drop", "keep"],
         about("An epoch's incomplete batch; keep: it is smaller (hpu in lazy mode: padded)."),
@@ -153,14 +142,10 @@ class TrainSettings(Strict, kw_only=True):
     optimizer: Annotated[
         Name, about("`optim` of TrainingArguments; or adamw_torch_loop, adamw_torch_foreach.")
     ] = "adamw_torch"
-    ddp_bucket_mb: Annotated[
-        Count | None, about("Size of the buckets in which gradients are exchanged; null: 25 MB.")
-    ] = None
+    ddp_bucket_mb: Annotated[Count | None, about("Size of gradient buckets; null: 25 MB.")] = None
     ddp_static_graph: Annotated[bool, about("DDP assumes the same graph in every step.")] = False
     ddp_bucket_view: Annotated[bool, about("Gradients are views of DDP's buckets.")] = False
-    logging_steps: Annotated[
-        Count, about("The Trainer logs, and waits for the loss, each time after so many steps.")
-    ] = 10
+    logging_steps: Annotated[Count, about("Steps between logs; each waits for the loss.")] = 10
 
 
 class InferenceSettings(Strict, kw_only=True):
@@ -203,19 +188,13 @@ class HpuSettings(Strict, kw_only=True):
         bool, about("Build the backward graph while the forward one runs (mode: lazy).")
     ] = False
     non_blocking_data_copy: Annotated[bool, about("Do not wait for copies of batches.")] = False
-    use_dynamic_shapes: Annotated[
-        bool, about("One graph for inputs of several shapes (mode: lazy).")
-    ] = False
+    use_dynamic_shapes: Annotated[bool, about("One graph for several shapes (mode: lazy).")] = False
     fused_adam: Annotated[bool, about("Gaudi's FusedAdamW instead of train.optimizer.")] = True
     fused_clip_norm: Annotated[bool, about("FusedClipNorm of the Gaudi software.")] = True
     adam_epsilon: Annotated[Positive, about("Adam's epsilon (other kinds: 1e-8).")] = 1e-6
     ddp_bucket_cap_mb: Annotated[Count, about("Size of the buckets of gradients, MB.")] = 230
-    autocast_bf16_ops: Annotated[
-        list[str], about("Operations that run in bf16; empty: the list of the software.")
-    ] = []
-    autocast_fp32_ops: Annotated[
-        list[str], about("Operations that stay in fp32; required with the other list.")
-    ] = []
+    autocast_bf16_ops: Annotated[list[str], about("Operations in bf16; empty: the defaults.")] = []
+    autocast_fp32_ops: Annotated[list[str], about("Operations in fp32; needs the other list.")] = []
     minimize_memory: Annotated[bool, about("Less memory for more time (train.precision: fp8).")] = (
         False
     )

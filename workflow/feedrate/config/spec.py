@@ -28,29 +28,20 @@ TIMEOUT_MIN = 240.0
 class Software(Strict, kw_only=True):
     """The software of a device's training processes, on top of the environment of the job."""
 
-    python: Annotated[
-        str | None, about("Interpreter of the training processes; null: that of Snakemake.")
-    ] = None
+    python: Annotated[str | None, about("Interpreter to use; null: that of Snakemake.")] = None
     modules: Annotated[list[str], about("Environment modules to load first (`module load`).")] = []
     environment: Annotated[dict[str, str], about("Environment variables of the processes.")] = {}
-    container: Annotated[
-        str | None,
-        about("Apptainer image (a file or docker://…) in which the processes run."),
-    ] = None
+    container: Annotated[str | None, about("Apptainer image: a file or docker://…")] = None
 
 
 class Protocol(Strict, kw_only=True):
     """How a run is measured."""
 
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
-    warmup_steps: Annotated[
-        Count, about("Optimizer steps left out at the start, the first step among them.")
-    ]
+    warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
     ceiling_s: Annotated[Positive, about("Seconds for each of loader alone and model alone.")] = 2.0
     evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
-    save_checkpoints: Annotated[
-        bool, about("Keep the final weights and a checkpoint to resume from.")
-    ] = False
+    save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 
 
 class StudyProtocol(Protocol, kw_only=True):
@@ -59,9 +50,7 @@ class StudyProtocol(Protocol, kw_only=True):
 
     repeats: Annotated[Count, about("Runs of every cell, interleaved.")] = 3
     seed: Annotated[Natural, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
-    timeout_min: Annotated[
-        Positive, about("A job that takes longer is stopped and recorded as failed.")
-    ] = TIMEOUT_MIN
+    timeout_min: Annotated[Positive, about("A job that takes longer fails.")] = TIMEOUT_MIN
 
 
 class RunSpec(Strict, kw_only=True):

@@ -35,9 +35,7 @@ class Factor(Strict, kw_only=True):
     ] = {}
     levels: Annotated[list[Level], Meta(description="Its values.", min_length=1)]
     label: Annotated[str, about("Name on axes and in tables.")] = ""
-    requires: Annotated[
-        dict[str, Capability], about("Level (as text) to the capability that it requires.")
-    ] = {}
+    requires: Annotated[dict[str, Capability], about("Level, as text, to what it requires.")] = {}
 
 
 class Exclude(Strict, kw_only=True):
@@ -69,9 +67,7 @@ class Claim(Strict, kw_only=True):
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
     at_least: Annotated[float | None, about("For a statement in words: the least ratio.")] = None
-    fits: Annotated[
-        bool | None, about("Instead of a ratio, for one cell: it trains, or runs out of memory.")
-    ] = None
+    fits: Annotated[bool | None, about("Not a ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
         Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"],
@@ -92,9 +88,7 @@ class Table(Strict, kw_only=True):
     caption: Annotated[str, about("File in report/captions, without .rst.")]
     columns: Annotated[list[dict[str, Level]], about("Cells to show (kind: published).")] = []
     factor: Annotated[Name | None, about("The factor that spans the table.")] = None
-    epoch_samples: Annotated[
-        Count | None, about("Samples of an epoch whose duration is shown (kind: training).")
-    ] = None
+    epoch_samples: Annotated[Count | None, about("Samples of an epoch (kind: training).")] = None
 
 
 class Figure(Strict, kw_only=True):
@@ -110,28 +104,16 @@ class Figure(Strict, kw_only=True):
 class Thresholds(Strict, kw_only=True):
     """Limits used by verdicts and statistics; changing them repeats no training."""
 
-    input_bound_wait_share: Annotated[
-        Share, about("Data-wait share from which a cell is input-bound.")
-    ] = 0.10
-    compute_bound_wait_share: Annotated[
-        Share, about("Data-wait share up to which a cell is compute-bound.")
-    ] = 0.02
+    input_bound_wait_share: Annotated[Share, about("Input-bound from this data-wait share.")] = 0.10
+    compute_bound_wait_share: Annotated[Share, about("Compute-bound up to this data wait.")] = 0.02
     headroom: Annotated[Positive, about("Loader rate over consumption that shows headroom.")] = 1.3
-    replay_gain: Annotated[
-        Positive, about("Ratio of the model-only rate to the measured rate that shows a loss.")
-    ] = 1.1
-    memory_pressed_share: Annotated[
-        Share, about("Peak memory over the device's from which a cell is memory-limited.")
-    ] = 0.95
-    noise_share: Annotated[
-        Positive, about("Spread of repeats, (max - min) / median, that is flagged as noisy.")
-    ] = 0.10
+    replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
+    memory_pressed_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
+    noise_share: Annotated[Positive, about("Noisy from this (max - min) / median.")] = 0.10
     confidence: Annotated[
         float, Meta(description="Level of the bootstrap intervals.", gt=0, lt=1)
     ] = 0.95
-    claim_tolerance: Annotated[
-        Positive, about("A claimed ratio holds within this share of its value.")
-    ] = 0.05
+    claim_tolerance: Annotated[Positive, about("A claimed ratio holds within this share.")] = 0.05
 
 
 class Study(Strict, kw_only=True):
@@ -139,9 +121,7 @@ class Study(Strict, kw_only=True):
 
     title: Annotated[str, Meta(min_length=1)]
     question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
-    task: Annotated[Task, about("What its runs do: training steps, or forward passes alone.")] = (
-        "training"
-    )
+    task: Annotated[Task, about("Training steps, or forward passes alone.")] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol
@@ -158,9 +138,7 @@ class Study(Strict, kw_only=True):
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
-    within: Annotated[
-        list[Name], about("Factors that no speed-up crosses: each level has its own baseline.")
-    ] = []
+    within: Annotated[list[Name], about("Factors of which each level has its own baseline.")] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], about("Files in config/published/.")] = []
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []

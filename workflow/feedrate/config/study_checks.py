@@ -37,14 +37,9 @@ _LONGEST_CELL = 200
 
 
 def check_study(
-    origin: str,
-    study: Study,
-    devices: Mapping[str, Device],
-    published: Iterable[str],
-    captions: Iterable[str],
+    origin: str, study: Study, devices: Mapping[str, Device], files: Iterable[str]
 ) -> list[str]:
-    """A study in itself, against the registry of devices and the names of the files in
-    config/published and report/captions."""
+    """A study in itself, against the device registry and the `files` in config/published."""
     found = Findings(origin)
     levels = _check_factors(found, study)
     _check_levels(found, "baseline", study.baseline, levels)
@@ -56,18 +51,18 @@ def check_study(
         for name, kept in exclude.unless.items():
             for level in kept:
                 _check_levels(found, f"exclude[{number}].unless", {name: level}, levels)
-    published = list(published)
+    files = list(files)
     names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
-        "published": (study.published, published, "files in config/published"),
-        "published_scores": (study.published_scores, published, "files in config/published"),
+        "published": (study.published, files, "files in config/published"),
+        "published_scores": (study.published_scores, files, "files in config/published"),
     }
     for part, (values, allowed, what) in names.items():
         for key, name in numbered(f"{part}[{{}}]", values):
             found.known(key, name, allowed, what)
         found.unique(numbered(f"{part}[{{}}]", values))
-    _check_pages(found, study, levels, captions)
+    _check_pages(found, study, levels)
     found.unique(numbered("claims[{}].id", [claim.id for claim in study.claims]))
     for number, claim in enumerate(study.claims):
         if claim.edition:
@@ -76,17 +71,13 @@ def check_study(
     return found
 
 
-def _check_pages(
-    found: Findings, study: Study, levels: Mapping[str, list[Level]], captions: Iterable[str]
-) -> None:
-    """The names, factors and caption files of tables and figures."""
-    captions = list(captions)
+def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
+    """The names and factors of tables and figures."""
     for part, pages in _pages(study).items():
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
         for key, page in numbered(f"{part}[{{}}]", pages):
             kinds = plugins.names(TABLES if part == "tables" else FIGURES)
             found.known(f"{key}.kind", page.kind, kinds, "allowed")
-            found.known(f"{key}.caption", page.caption, captions, "files in report/captions")
             factor = page.factor if isinstance(page, Table) else page.x
             if factor is not None:
                 place = f"{key}.{'factor' if isinstance(page, Table) else 'x'}"
@@ -143,7 +134,7 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     found.unique(
         (f"factors.{name}.{'sets' if f.sets else 'bundles'}", sets)
         for name, f in study.factors.items()
-        for sets in _settings_of(study, name)
+        for sets in sorted(_settings_of(study, name))
     )
     longest = sum(
         len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
@@ -187,16 +178,14 @@ def _check_bundles(
                 found.fits(f"{place}.{sets}", value, setting_type(sets))
 
 
-def _settings_of(study: Study, name: str) -> list[str]:
-    """All settings that the levels of a factor set on any device, each once."""
-    return list(
-        dict.fromkeys(
-            sets
-            for key in ("", *study.adapt)
-            for level in study.factors[name].levels
-            for sets in level_settings(study, name, level, [key])
-        )
-    )
+def _settings_of(study: Study, name: str) -> set[str]:
+    """All settings that the levels of a factor set on any device."""
+    return {
+        sets
+        for key in ("", *study.adapt)
+        for level in study.factors[name].levels
+        for sets in level_settings(study, name, level, [key])
+    }
 
 
 def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> None:

@@ -64,19 +64,13 @@ class Folder(Strict, tag_field="source", tag="folder", kw_only=True):
     """Your own images and captions."""
 
     path: Annotated[str, Meta(description="Folder with the images and the tables.", min_length=1)]
-    tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files under `path`.")] = (
-        "*.csv"
-    )
-    image: Annotated[
-        str, about("Path of a row's image under `path`; {column} stands for its value.")
-    ] = "{image}"
+    tables: Annotated[str, about("Glob of CSV, TSV, JSONL or Parquet files.")] = "*.csv"
+    image: Annotated[str, about("Path of a row's image; {column} is its value.")] = "{image}"
     columns: Annotated[
         dict[str, str],
         about("Our column to yours: caption (required), contest_number, rank, score, …"),
     ] = msgspec.field(default_factory=lambda: {"caption": "caption"})
-    split: Annotated[
-        str | None, about("Column that names train, validation or test; null: by the shares.")
-    ] = None
+    split: Annotated[str | None, about("Column that names the split; null: by the shares.")] = None
     validation_share: Share = 0.1
     test_share: Share = 0.1
     seed: Annotated[Natural, about("Seed of the split by contest or image.")] = 20

@@ -20,7 +20,8 @@ from feedrate.data.manifest import (
     RawIndex,
     write_index,
 )
-from feedrate.data.rows import make_table, plain_text, write_table
+from feedrate.data.rows import make_table, write_table
+from feedrate.data.tables import plain_text
 
 _NO_CAPTION = "no caption"
 _SHOWN = 3

@@ -14,23 +14,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.errors import ConfigError
+from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import replaced_folder, write_json
 from feedrate.data.drawing import Scene, draw_files, invent
 from feedrate.data.manifest import DataError, Fetched
-from feedrate.data.rows import plain_text, read_table
 from feedrate.data.shapes import FIGURES
 from feedrate.data.sources.hub import download
 from feedrate.data.sources.listed import EmbeddedImages, ListedFiles
+from feedrate.data.tables import (
+    EXAMPLE_COLUMNS,
+    check_examples,
+    example_tables,
+    plain_text,
+    read_table,
+)
 from feedrate.data.verify import Rejected, Stored, verify_images
 from feedrate.data.winoground import Example, Winoground
 
 # Examples of Winoground: drawn here, of a table on this machine, or of the hub.
 
 IMAGES = ("image_0", "image_1")
-NEEDED = (*IMAGES, "caption_0", "caption_1")
-"""Columns without which a table is none of Winoground."""
 
 _FIRST_CONTEST = 2_000_000
 """Drawn examples have the scenes from this contest number on, which no dataset has."""
@@ -102,15 +106,9 @@ def local(name: str, settings: LocalExamples, raw: Path) -> Fetched:
 
     Raises ConfigError for a wrong path, and DataError for a table or an image that cannot be used.
     """
-    path = Path(settings.path)
-    if not path.exists():
-        raise ConfigError(f"winoground_sets.{name}.path: there is no {settings.path!r}")
-    tables = _tables(path)
-    if not tables:
-        raise ConfigError(
-            f"winoground_sets.{name}.path: {settings.path!r} has no *.parquet or *.jsonl file "
-            "(images.zip of the hub's first layout must be unpacked, beside examples.jsonl)"
-        )
+    found = Findings("")
+    tables = check_examples(found, f"winoground_sets.{name}", settings)
+    raise_all(found)
     return _of_tables(tables, raw)
 
 
@@ -125,7 +123,7 @@ def of_hub(settings: HubExamples, raw: Path) -> Fetched:
         "set `winoground` to the generated one, a local copy or null",
         repo_type="dataset",
     )
-    tables = _tables(folder)
+    tables = example_tables(folder)
     if not tables:
         raise DataError(f"{what} at {settings.revision} has no Parquet file: take another revision")
     fetched = _of_tables(tables, raw)
@@ -138,22 +136,13 @@ def of_hub(settings: HubExamples, raw: Path) -> Fetched:
     )
 
 
-def _tables(path: Path) -> list[Path]:
-    """The table that `path` is, or those of the folder: Parquet where there is any."""
-    if path.is_file():
-        return [path]
-    return next(
-        (found for end in ("parquet", "jsonl") if (found := sorted(path.rglob(f"*.{end}")))), []
-    )
-
-
 def _of_tables(tables: list[Path], raw: Path) -> Fetched:
     """Rows of all tables, with their images as files under raw/."""
     images = EmbeddedImages(raw)
     rows: list[dict[str, Any]] = []
     for path in tables:
         table = read_table(path)
-        missing = [name for name in NEEDED if name not in table.columns]
+        missing = [name for name in EXAMPLE_COLUMNS if name not in table.columns]
         if missing:
             raise DataError(
                 f"{path}: not Winoground's columns: {', '.join(missing)} missing; "

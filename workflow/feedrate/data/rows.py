@@ -1,9 +1,6 @@
 """Rows as a Parquet table: the schema of jmhessel/newyorker_caption_contest, and columns beyond."""
 
-import csv
 import io
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedrate.config.values import Strict
 from feedrate.core.files import atomic_path, digest_text
 from feedrate.data.manifest import SPLITS, DataError, SplitCount
+from feedrate.data.tables import OWN, first_line, plain_text
 
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int64()
 
@@ -32,9 +29,6 @@ SCHEMA: dict[str, pa.DataType] = {
     "instance_id": _TEXT,
 }
 """Columns of every dataset but the image, in order; `caption` is what the model is trained on."""
-
-OWN = ("sample_id", "split", "image", "origin")
-"""Columns that the suite sets itself."""
 
 
 def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> pa.Table:
@@ -73,23 +67,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def plain_text(value: Any) -> str:
-    """A value as it is written in a path or a caption: 508 for 508.0, nothing for null.
-
-    Lone surrogates, which JSON allows and UTF-8 does not, become question marks.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).encode("utf-8", "replace").decode("utf-8")
-
-
 def _text(value: Any) -> str | None:
     return None if value is None else plain_text(value)
 
@@ -110,87 +87,6 @@ def _numbers(values: list[Any], widest: pa.DataType) -> pa.Array:
         except (ValueError, OverflowError, pa.ArrowException):
             continue
     return pa.array(texts, _TEXT)
-
-
-# Reading a user's table: CSV, TSV, JSON lines or Parquet, by the ending of its name.
-
-TOO_LONG = "\0further fields"
-"""Key under which a row holds the fields that the header has no name for."""
-
-
-class Table(Strict, frozen=True, kw_only=True):
-    """A table's columns and its rows, in order; CSV and TSV values are text."""
-
-    columns: list[str]
-    rows: list[dict[str, Any]]
-
-
-def read_table(path: Path) -> Table:
-    """Read one table. Raises DataError, naming the file, where it cannot be read as one."""
-    readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise DataError(f"{path}: a table's name ends in one of {', '.join(readers)}")
-    try:
-        return reader(path)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
-    except (csv.Error, pa.ArrowException) as error:
-        raise DataError(f"{path}: {first_line(error)}") from None
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or first_line(error)}") from None
-
-
-def _delimited(path: Path) -> Table:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter=delimiter, restkey=TOO_LONG)
-        columns = list(reader.fieldnames or [])
-        if not columns:
-            raise DataError(f"{path}: the table is empty")
-        return Table(columns=columns, rows=list(reader))
-
-
-def _lines(path: Path) -> Table:
-    rows: list[dict[str, Any]] = []
-    with path.open(encoding="utf-8-sig") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise DataError(f"{path}, line {number}: not a JSON object")
-            rows.append(row)
-    if not rows:
-        raise DataError(f"{path}: the table is empty")
-    return Table(columns=list(dict.fromkeys(key for row in rows for key in row)), rows=rows)
-
-
-def _parquet(path: Path) -> Table:
-    table = pq.read_table(path)
-    return Table(columns=list(table.column_names), rows=table.to_pylist())
-
-
-# The template of an image's path: `cartoons/{contest}.jpg`, a column's name in braces.
-
-TABLE = "table"
-"""`{table}` stands for the name of the row's table without its ending, unless a column has it."""
-
-_BRACES = re.compile(r"\{([^{}]*)\}")
-
-
-def names(template: str) -> list[str]:
-    """The columns that a template asks for, each once."""
-    return list(dict.fromkeys(_BRACES.findall(template)))
-
-
-def fill(template: str, row: Mapping[str, Any], table: str) -> str:
-    """The template with the row's values in place of the braces; values are never templates."""
-    values = {TABLE: table, **row}
-    return _BRACES.sub(lambda match: plain_text(values.get(match[1])), template)
 
 
 # Which rows train, which validate and which test: named by a column, or shared out by group.

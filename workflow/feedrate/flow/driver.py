@@ -9,14 +9,17 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from feedrate.config.plan import Project, timeouts_min
 from feedrate.core import variables
 from feedrate.jobs.pruning import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
+STARTED = Path(".snakemake/feedrate.started")
+"""A file that is there if the latest run of the workflow came as far as its first job."""
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 
 _held: TextIO | None = None
@@ -72,6 +75,8 @@ def tell_jobs(workflow: Any) -> None:
     dag = workflow.dag_settings
     forced = dag is not None and (dag.forceall or dag.forcetargets or dag.forcerun)
     os.environ[variables.FORCED] = "1" if forced else ""
+    STARTED.parent.mkdir(exist_ok=True)
+    STARTED.touch()
 
 
 def equip_jobs(package: Path, project: Project) -> None:
@@ -173,32 +178,53 @@ def _read_mark() -> Driver | None:
         return None
 
 
-# The config files of profiles, which a --configfile of the user's would hide.
+# How this Snakemake was called, which it tells the Snakefile only in part.
+
+
+class Call(NamedTuple):
+    """The arguments that matter to the configuration, of the command line and its profiles."""
+
+    executor: str
+    targets: list[str]
+    configfiles: list[Path]
+    """The --configfile of the command line, else the `configfile` of the profiles: Snakemake reads
+    only one of them."""
+    profile_files: list[Path]
+    """The `configfile` of the profiles if Snakemake does not read it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether jobs run on this host."""
+        return self.executor == "local"
+
+
+@cache
+def call() -> Call:
+    """How this process, Snakemake's main one, was called."""
+    from snakemake.cli import get_argument_parser
+
+    words = sys.argv[1:]
+    profiles = get_argument_parser().parse_known_args(words)[0].profile
+    parser = get_argument_parser(profiles=profiles)
+    options = parser.parse_known_args(words)[0]
+    hidden = profiles and any(word.startswith("--configfile") for word in words)
+    files = parser.parse_known_args([])[0].configfile if hidden else None
+    return Call(
+        executor=options.executor or "local",
+        targets=list(options.targets or []),
+        configfiles=list(options.configfile or []),
+        profile_files=[Path(name).resolve() for name in files or []],
+    )
 
 
 def profile_files(*, main_process: bool) -> list[Path]:
     """The files under `configfile` in the profiles that this call of Snakemake names.
 
-    Of the command line and a profile, Snakemake takes one `--configfile` alone. Here the profile's
-    are asked for apart from the user's, so that the latter can be laid over them. Jobs, which are
-    called without a profile, read what the main process found.
+    They are read in addition to the --configfile of the command line, which overrides them. Jobs,
+    which are called without a profile, read what the main process found.
     """
     if main_process:
-        os.environ[variables.PROFILE_FILES] = os.pathsep.join(_of_profiles(sys.argv[1:]))
-    return [
-        Path(name) for name in os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep) if name
-    ]
-
-
-def _of_profiles(arguments: list[str]) -> list[str]:
-    """The config files of the profiles that stand on a command line; without one of the user's
-    there is nothing to do, since Snakemake has read them."""
-    if not any(word.startswith("--configfile") for word in arguments):
-        return []
-    from snakemake.cli import get_argument_parser
-
-    profiles = get_argument_parser().parse_known_args(arguments)[0].profile
-    if not profiles:
-        return []
-    found = get_argument_parser(profiles=profiles).parse_known_args([])[0].configfile
-    return [str(Path(name).resolve()) for name in found]
+        files = os.pathsep.join(map(str, call().profile_files))
+        os.environ[variables.PROFILE_FILES] = files
+    told = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)
+    return [Path(name) for name in told if name]

@@ -7,12 +7,14 @@ accepts, and never starts. Here each is put to it beforehand, in the executor's 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.slurm import minutes
+from feedrate.flow.configuration import profile_names
 
 # Ends of jobs that Snakemake's Slurm executor would not see, or see late.
 # It knows no end of a job that was preempted, that the controller has forgotten, or that sacct
@@ -92,6 +94,12 @@ def check(workflow: Any) -> None:
     settings = workflow.executor_settings
     if not isinstance(settings, ExecutorSettings):
         return
+    if shutil.which("sbatch") is None:
+        here = ", ".join(profile_names("local"))
+        raise WorkflowError(
+            "no sbatch here: this profile sends its jobs to Slurm; run it on a login node of the "
+            f"cluster, or use a profile for one machine (--profile {here})"
+        )
     mend_executor(settings)
     tries = 1 + int(workflow.execution_settings.retries)
     jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}

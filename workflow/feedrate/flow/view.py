@@ -36,13 +36,13 @@ class PlanView:
         self.project = project
         self._root = root
         self._cache = digests.DigestCache(KEPT / "digests.json")
-        self._plan = make_plan(project)
-        self._order = {key: number for number, key in enumerate(self._plan.runs)}
-        self.inputs = Inputs(self._plan, self._cache)
+        self.plan = make_plan(project)
+        self._order = {key: number for number, key in enumerate(self.plan.runs)}
+        self.inputs = Inputs(self.plan, self._cache)
         self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[tuple[str, ...], str] = {}
-        self.scored = Scored(project, self._plan, self._attempts, self._params)
+        self.scored = Scored(project, self.plan, self._attempts, self._params)
 
     # Targets
 
@@ -56,7 +56,7 @@ class PlanView:
 
     def parsed(self, study: str) -> list[str]:
         """A file for each device of a study that is there once its runs are parsed."""
-        devices = dict.fromkeys(spec.device for spec in self._plan.of_study(study))
+        devices = dict.fromkeys(spec.device for spec in self.plan.of_study(study))
         return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
     def pages(self, study: str) -> list[str]:
@@ -114,7 +114,7 @@ class PlanView:
 
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """All that makes a run be done again, but its data, which is an input."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
         params = self._params(msgspec.to_builtins(spec), code)
         attempt = self._attempts.of_run(spec, params["source"])
@@ -147,7 +147,7 @@ class PlanView:
         """The card of each model that a study's runs keep, and of those that go to the hub (repeat
         1, where a repository is named) what tells that they did."""
         config = self.project.config
-        specs = [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
+        specs = [spec for spec in self.plan.of_study(study) if keeps_weights(spec, config)]
         pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
         return [_of_run(paths.CARD, spec) for spec in specs] + [
             _of_run(paths.PUSHED, spec) for spec in pushed
@@ -155,7 +155,7 @@ class PlanView:
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """What a model's card says beside its record and its scores."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
             **self._params(report.card_settings(self.project, spec), "card"),
             "model": _of_run(paths.MODEL, spec),
@@ -165,7 +165,7 @@ class PlanView:
 
     def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """Where a model is pushed."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
+        spec = self.plan.runs[study, device, cell, int(repeat)]
         settings = {"repository": self.project.config.push_to_hub, "place": report.place(spec)}
         return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
 
@@ -182,15 +182,15 @@ class PlanView:
 
     def collecting(self, study: str) -> Params:
         """What turns records into rows and cells, beside the records."""
-        runs = {key: spec for key, spec in self._plan.runs.items() if key[0] == study}
-        lacking = [cell for cell in self._plan.unsupported if cell.study == study]
+        runs = {key: spec for key, spec in self.plan.runs.items() if key[0] == study}
+        lacking = [cell for cell in self.plan.unsupported if cell.study == study]
         plan = Plan(runs=runs, unsupported=lacking)
         return self._params(results.collect_settings(self._only(study), plan), "collected")
 
     def collect_arguments(self, study: str) -> str:
         """A file with the arguments that are longer than a command line may be."""
         settings = self.collecting(study)["settings"]
-        files = [_of_run(paths.RECORD, spec) for spec in self._plan.of_study(study)]
+        files = [_of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
         records = self._keep(f"{study}.records", "\n".join(files))
         text = f"--records-list\n{records}\n--settings\n{settings}"
         return self._keep(f"{study}.collect", text)
@@ -222,7 +222,7 @@ class PlanView:
 
     def overview(self) -> Params:
         """What the first page shows beside results."""
-        return self._params(report.overview_settings(self.project, self._plan), "overview")
+        return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: dict[str, Any], code: str, *programs: str) -> Params:
         """`settings` with the digest of a kind of job's code and of further `programs`."""
@@ -235,7 +235,7 @@ class PlanView:
         return {"settings": settings, "source": self._sources[key]}
 
     def _runs(self, study: str, device: str) -> list[RunSpec]:
-        return [spec for spec in self._plan.of_study(study) if spec.device == device]
+        return [spec for spec in self.plan.of_study(study) if spec.device == device]
 
     def _only(self, study: str) -> Project:
         """The project as if this were its only study."""

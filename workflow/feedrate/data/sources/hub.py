@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Hub
 from feedrate.data.manifest import DataError, Fetched, LeftOut
-from feedrate.data.rows import OWN, SCHEMA, first_line, split_named
+from feedrate.data.rows import SCHEMA, split_named
 from feedrate.data.sources.listed import EmbeddedImages, ListedFiles
+from feedrate.data.tables import OWN, first_line
 
 TIMEOUT_S = 20.0
 """For the hub's first answer."""

@@ -1,0 +1,108 @@
+"""A wrong configuration ends a command before Snakemake starts, however quiet it is."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from feedrate import __main__ as entry
+from feedrate.cli import plan, run, tune
+from feedrate.flow import driver
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project's root with the configuration as committed and the results of an earlier run."""
+    for part in ("config", "report/captions", "profiles"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    for link in ROOT.iterdir():
+        if link.is_symlink():
+            (tmp_path / link.name).symlink_to(link.readlink())
+    (tmp_path / "Snakefile").write_text("")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/overview.html").write_text("")
+    (tmp_path / ".snakemake").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def snakemake(monkeypatch):
+    """Calls of Snakemake, which all fail; `started`: after the first job has begun."""
+    calls = []
+
+    class Calls:
+        started = False
+
+        def __len__(self):
+            return len(calls)
+
+    answers = Calls()
+
+    def run_snakemake(arguments, **_):
+        calls.append(arguments)
+        if answers.started:
+            driver.STARTED.touch()
+        return 1
+
+    for command in (run, plan, tune):
+        monkeypatch.setattr(command, "run_snakemake", run_snakemake)
+    return answers
+
+
+@pytest.mark.parametrize("command", ["run", "run --quiet", "run --dry-run", "plan", "tune"])
+def test_no_command_starts_with_a_wrong_configuration(root, snakemake, capsys, command):
+    (root / "mine.yaml").write_text("repeats: three\n")
+    assert entry.main([*command.split(), "--configfile", "mine.yaml"]) == 1
+    said = capsys.readouterr()
+    assert said.err == (
+        "feedrate: mine.yaml: repeats: 'three' is not allowed; expected a whole number or null\n"
+    )
+    assert (said.out, len(snakemake)) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--profile", "gaudy"],
+            "--profile: 'gaudy' is not allowed; did you mean gaudi? profiles:",
+        ),
+        (["--study", "vit"], "command line: studies[0]: 'vit' is not allowed"),
+        (["--device", "h1000"], "command line: devices[0]: 'h1000' is not allowed"),
+        (["vit-speedups"], "config/config.yaml: studies: vit-speedups is not among them"),
+        (["--config", "devices=[cpu"], "command line: devices: '[cpu' is not a value of YAML"),
+    ],
+)
+def test_a_wrong_choice_is_one_sentence(root, snakemake, capsys, arguments, message):
+    assert entry.main(["run", *arguments]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"feedrate: {message}")
+    assert len(said.splitlines()) == 1
+    assert len(snakemake) == 0
+
+
+def test_an_error_of_a_profiles_choices_names_them(root, snakemake, capsys):
+    file = root / "profiles/gaudi/choices.yaml"
+    file.write_text(file.read_text().replace("dataset: hub", "dataset: hub\ndataset: hub"))
+    assert entry.main(["run", "--profile", "gaudi"]) == 1
+    assert "profiles/gaudi/choices.yaml, line " in capsys.readouterr().err
+    assert len(snakemake) == 0
+
+
+@pytest.mark.parametrize("profile", ["gaudi", "profiles/slurm"])
+def test_a_study_named_by_an_option_is_selected_by_it(root, snakemake, profile):
+    entry.main(["run", "--profile", profile, "--study", "vit-speedups", "vit-speedups"])
+    assert len(snakemake) == 1
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_old_results_are_shown_only_after_a_run_that_began(root, snakemake, monkeypatch, started):
+    driver.STARTED.touch()  # by the run before
+    shown = []
+    monkeypatch.setattr(run, "show", shown.append)
+    snakemake.started = started
+    assert entry.main(["run"]) == 1
+    assert (len(snakemake), len(shown)) == ((2, 1) if started else (1, 0))

@@ -1,0 +1,256 @@
+"""The configuration of a call: which file a key comes from, and the files that must exist."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.plan import make_plan
+from feedrate.core import paths, variables
+from feedrate.flow import configuration
+from feedrate.flow.configuration import Layers, check_files, check_targets, read_layers
+
+ROOT = Path(__file__).resolve().parents[3]
+STUDY = "config/studies/bridgetower-dataloading.yaml"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project's configuration, which a test may edit, as the working directory."""
+    for part in ("config", "report/captions", "profiles"):
+        shutil.copytree(ROOT / part, tmp_path / part)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(variables.LOST, raising=False)
+    return tmp_path
+
+
+def write(name, text):
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def edit(name, old, new):
+    text = Path(name).read_text(encoding="utf-8")
+    assert old in text
+    Path(name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def passes(*files, assignments=(), here=True, targets=()):
+    """Read, plan and check the configuration."""
+    layers = read_layers(map(Path, files), assignments)
+    project = configuration.load(Path(), layers)
+    plan = make_plan(project)
+    check_targets(Path(), project, layers, targets)
+    check_files(project, plan, layers, here=here)
+
+
+def error(*files, **options):
+    """The message that this ends in."""
+    with pytest.raises(ConfigError) as caught:
+        passes(*files, **options)
+    return str(caught.value)
+
+
+def test_later_files_override_earlier_ones_key_by_key(root):
+    write("one.yaml", "datasets: {generated: {seed: 3, test: 9}}\nrepeats: 1\n")
+    write("two.yaml", "datasets: {generated: {seed: 4}}\n")
+    found = read_layers([Path("one.yaml"), Path("two.yaml")], ["repeats=2", "checkpoint=null"])
+    generated = found.values["datasets"]["generated"]
+    assert (generated["seed"], generated["test"], generated["train"]) == (4, 9, 480)
+    assert (found.values["repeats"], found.values["checkpoint"]) == (2, None)
+
+
+def test_a_key_is_attributed_to_the_last_file_that_has_it():
+    found = Layers(
+        [
+            ("base", {"a": {"x": 1, "y": 2}, "b": [1, 2]}),
+            ("mine", {"a": {"y": 3}, "b": [4]}),
+            ("command line", {"c": 5}),
+        ]
+    )
+    keys = ("a.x", "a.y", "b[0]", "c", "a.z", "missing")
+    assert [found.origin(key) for key in keys] == [
+        *("base", "mine", "mine", "command line"),
+        *("mine", "base"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("repeats: three\n", "mine.yaml: repeats: 'three' is not allowed; expected a whole"),
+        ("repeats: 1\nrepeats: 2\n", "mine.yaml, line 2: the key 'repeats' occurs twice"),
+        ("datasets:\n\tx: 1\n", "mine.yaml, line 2: a tab"),
+        ("devices: [cpu\n", "mine.yaml, line 2: "),
+        ("", "mine.yaml: the file is empty"),
+        ("- cpu\n", "mine.yaml: ['cpu'] is not allowed; expected keys with values"),
+        ("devices: [cpu, h1000]\n", "mine.yaml: devices[1]: 'h1000' is not allowed; "),
+        ("dataset: hubb\n", "mine.yaml: dataset: 'hubb' is not allowed; did you mean hub?"),
+        ("datasets: {generated: {sead: 1}}\n", "mine.yaml: datasets.generated.sead: unknown key"),
+        ("checkpoint_revision: main\n", "mine.yaml: checkpoint_revision: it is given, but"),
+    ],
+)
+def test_an_error_in_a_configfile_names_that_file(root, text, message):
+    write("mine.yaml", text)
+    assert error("mine.yaml").startswith(message)
+
+
+def test_an_error_of_a_profiles_choices_names_them(root):
+    edit("profiles/gaudi/choices.yaml", "devices: [gaudi2]", "devices: [gaudi22]")
+    files = configuration.read_profile("profiles/gaudi").files
+    assert error(*files).startswith("profiles/gaudi/choices.yaml: devices[0]: 'gaudi22' is not")
+
+
+def test_an_error_of_the_command_line_names_no_file(root):
+    assert error(assignments=["repeats=0"]).startswith("command line: repeats: 0 is not allowed")
+
+
+def test_an_error_of_config_yaml_names_it_beside_other_files(root):
+    write("mine.yaml", "repeats: 1\n")
+    edit("config/config.yaml", "on_driver: [short]", "on_driver: [shrt]")
+    assert error("mine.yaml").startswith("config/config.yaml: on_driver[0]: 'shrt' is not allowed")
+
+
+def test_a_missing_caption_names_page_and_choices(root):
+    edit(STUDY, "caption: table_speedup", "caption: table_speed")
+    assert error().startswith(
+        f"{STUDY}: tables[2].caption: 'table_speed' is not allowed; did you mean table_speedup? "
+        "files in report/captions: "
+    )
+
+
+def test_a_study_that_is_not_selected_is_named_as_such(root):
+    message = error(targets=["all", "vit-speedups"])
+    assert message.startswith("config/config.yaml: studies: vit-speedups is not among them; add it")
+    assert "STUDY=vit-speedups" in message
+    passes(assignments=["studies=[vit-speedups]"], targets=["vit-speedups", "results/x"])
+
+
+def test_an_unknown_profile_lists_the_known_ones(root):
+    with pytest.raises(ConfigError, match=r"did you mean gaudi\? profiles: gaudi, gaudi-node, "):
+        configuration.read_profile("gaudy")
+    assert configuration.profile_names("local") == ["gaudi-node", "gpu-node", "local"]
+
+
+MINE = """
+dataset: mine
+datasets:
+  mine: {source: folder, path: data/mine, tables: "*.csv", image: "{picture}.jpg",
+         columns: {caption: text}, split: part}
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "header", "message"),
+    [
+        (None, "", "mine.yaml: datasets.mine.path: there is no folder 'data/mine'"),
+        ("a.tsv", "text", "mine.yaml: datasets.mine.tables: no file in "),
+        ("a.csv", "", "mine.yaml: datasets.mine.tables: "),
+        ("a.csv", "picture,part", "mine.yaml: datasets.mine.columns.caption: a.csv has no column"),
+        ("a.csv", "text,part", "mine.yaml: datasets.mine.image ({picture}): a.csv has no column"),
+        ("a.csv", "text,picture", "mine.yaml: datasets.mine.split: a.csv has no column 'part'"),
+    ],
+)  # fmt: skip
+def test_a_dataset_that_is_not_there_is_an_error_of_the_plan(root, table, header, message):
+    write("mine.yaml", MINE)
+    if table:
+        write(f"data/mine/{table}", f"{header}\n")
+    assert error("mine.yaml").startswith(message)
+
+
+def test_a_dataset_that_is_there_passes(root):
+    write("mine.yaml", MINE)
+    write("data/mine/a.csv", "text,picture,part\n")
+    passes("mine.yaml")
+
+
+def test_json_lines_are_read_until_all_columns_are_found(root):
+    write("mine.yaml", MINE.replace("*.csv", "*.jsonl"))
+    write("data/mine/a.jsonl", '{"text": 1}\n{"picture": 1, "part": 2}\nno JSON\n')
+    passes("mine.yaml")
+
+
+def test_a_dataset_that_is_not_selected_need_not_be_there(root):
+    write("mine.yaml", MINE.replace("dataset: mine", "dataset: generated"))
+    passes("mine.yaml")
+
+
+def test_a_copy_of_winoground_must_be_there_if_models_are_scored(root):
+    own = "winoground: mine\nwinoground_sets: {mine: {source: folder, path: data/wino}}\n"
+    write("mine.yaml", own)
+    assert error("mine.yaml") == ("mine.yaml: winoground_sets.mine.path: there is no 'data/wino'")
+    write("data/wino/examples.jsonl", '{"image_0": "a"}\n')
+    assert "image_1, caption_0, caption_1 missing" in error("mine.yaml")
+    passes("mine.yaml", assignments=["studies=[bridgetower-dataloading]"])
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "no such folder"),
+        (["model.bin"], "no *.safetensors file there (only model.bin, which is a pickle)"),
+        (["model.safetensors"], "no config.json there"),
+    ],
+)
+def test_a_checkpoint_folder_without_weights_is_an_error(root, files, message):
+    for file in files:
+        write(f"weights/{file}", "")
+    edit(STUDY, "size: large}", "size: large, checkpoint: ./weights}")
+    found = error()
+    assert found.startswith(f"{STUDY}: model.checkpoint: ./weights: ")
+    assert message in found
+    (found,) = error(assignments=["checkpoint=./weights"]).splitlines()
+    assert found.startswith("command line: checkpoint: ./weights: ")
+
+
+def software(text):
+    edit("config/devices.yaml", "  count: 1\n", f"  count: 1\n  software: {{{text}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("python: /opt/none/bin/python", "python: there is no program /opt/none/bin/python on "),
+        ("python: envs/none/bin/python", "python: there is no program envs/none/bin/python on "),
+        ("python: python2.0", "python: there is no program python2.0 on "),
+        ("container: images/none.sif", "container: there is no image images/none.sif on "),
+    ],
+)
+def test_a_missing_interpreter_or_image_is_an_error(root, text, message):
+    software(text)
+    assert error().startswith(f"config/devices.yaml: cpu.software.{message}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["python: python2.0, modules: [python]", "python: x/python, container: docker://x/y"],
+)
+def test_what_a_module_or_a_container_brings_is_known_to_the_job_alone(root, text):
+    software(text)
+    passes()
+
+
+def test_on_other_hosts_an_absolute_path_may_exist(root):
+    software("python: /opt/none/bin/python")
+    write("mine.yaml", MINE.replace("data/mine", "/data/mine"))
+    passes("mine.yaml", here=False)
+    assert "datasets.mine.path: there is no folder '/data/mine'" in error(
+        "mine.yaml", assignments=["on_driver=[downloads]"], here=False
+    )
+
+
+def test_on_other_hosts_a_path_in_the_project_is_the_same(root):
+    software("python: envs/none/bin/python")
+    assert "there is no program envs/none/bin/python in the project's folder" in error(here=False)
+
+
+def test_a_device_whose_runs_are_done_may_have_run_elsewhere(root):
+    software("python: /opt/none/bin/python")
+    layers = read_layers([])
+    plan = make_plan(configuration.load(Path(), layers))
+    for study, device, cell, repeat in plan.runs:
+        write(paths.run_dir(study, device, cell, repeat) / paths.OUTCOME_NAME, "{}")
+    passes()

@@ -1,0 +1,40 @@
+"""Snakemake as a user starts it, with a configuration or an environment that does not work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def snakemake(*arguments, before="pass"):
+    """What `snakemake ARGUMENTS` in the project's root says; its exit code is 1."""
+    code = f"import sys; {before}; from snakemake.cli import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    return [line for line in done.stdout.splitlines() if not line.startswith("Using profile")]
+
+
+def test_a_foreign_snakemake_says_how_to_start():
+    said = snakemake(
+        "--dry-run", before="sys.path[:] = [p for p in sys.path if not p.endswith('/workflow')]"
+    )
+    assert not any("Traceback" in line for line in said)
+    (sentence,) = [line for line in said if "make run" in line]
+    assert sentence.startswith("the Python of this Snakemake lacks feedrate: start with `make run`")
+
+
+def test_an_error_is_shown_however_quiet_snakemake_is(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("repeats: 1\nrepeats: 2\n")
+    said = snakemake("--profile", "local", "--configfile", str(file), "--quiet", "all")
+    assert said == [f"{file}, line 2: the key 'repeats' occurs twice"]

@@ -1,0 +1,252 @@
+"""The configuration of one call: its files in order of precedence, read strictly, and checked
+together with the files on this host that it names, before anything starts."""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
+from feedrate.config.plan import Plan, Project, keeps_weights, load_project, study_names
+from feedrate.config.reading import merged, parse_yaml, read_yaml
+from feedrate.config.spec import Software
+from feedrate.config.workflow import Folder, LocalExamples
+from feedrate.core import paths, variables
+from feedrate.data.tables import check_examples, check_folder
+from feedrate.devices import detect
+from feedrate.devices.software import interpreter
+from feedrate.models.build import ModelError
+from feedrate.models.checkpoint import find_checkpoint, local_folder
+from feedrate.results.expression import check_claims
+
+CONFIG = Path("config/config.yaml")
+PROFILES = Path("profiles")
+PROFILE_FOLDERS = (Path(), Path("~/.config/snakemake"), Path("/etc/xdg/snakemake"))
+"""Where Snakemake looks for a profile's name."""
+
+
+class Layers:
+    """The mappings that make up the configuration; later ones override earlier ones."""
+
+    def __init__(self, layers: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Each layer with the name of its file; the first is config.yaml."""
+        self._layers = list(layers)
+        self.values: dict[str, Any] = reduce(merged, (values for _, values in self._layers), {})
+
+    def origin(self, key: str) -> str:
+        """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from.
+
+        A key that no file has comes from the last file that has the mapping it belongs to, else
+        from config.yaml.
+        """
+        path = re.sub(r"\[\d+\]", "", key).split(".")
+        depths = [_depth(values, path) for _, values in self._layers]
+        deepest = max(depths)
+        last = len(depths) - 1 - depths[::-1].index(deepest)
+        return self._layers[last if deepest else 0][0]
+
+
+def _depth(values: Any, path: Sequence[str]) -> int:
+    """How many keys of a path a mapping has."""
+    for number, key in enumerate(path):
+        if not isinstance(values, Mapping) or key not in values:
+            return number
+        values = values[key]
+    return len(path)
+
+
+def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layers:
+    """config.yaml, `files` in their order, and the KEY=VALUE `assignments` of --config.
+
+    Raises ConfigError for a file that is not strict YAML.
+    """
+    layers = []
+    for file in (CONFIG, *files):
+        origin = _shown(file)
+        value = read_yaml(file, origin)
+        found = Findings(origin)
+        found.fits("", value, dict[str, Any])
+        raise_all(found)
+        layers.append((origin, value))
+    given = {}
+    for word in assignments:
+        key, _, text = word.partition("=")
+        try:
+            given[key] = parse_yaml(text, key)
+        except ConfigError:
+            raise ConfigError(f"command line: {key}: {text!r} is not a value of YAML") from None
+    return Layers([*layers, ("command line", given)])
+
+
+def fault_of_files(files: Iterable[Path]) -> str:
+    """Why `files` cannot be read, with file and line; empty if they can."""
+    try:
+        read_layers(files)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _shown(file: Path) -> str:
+    """A file's name in messages: from the project's root if it is there."""
+    whole, root = file.expanduser().resolve(), Path.cwd().resolve()
+    return str(whole.relative_to(root) if whole.is_relative_to(root) else whole)
+
+
+@contextmanager
+def workflow_errors() -> Iterator[None]:
+    """Snakemake shows a wrong configuration without a traceback."""
+    from snakemake.exceptions import WorkflowError
+
+    try:
+        yield
+    except ConfigError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def of_workflow(workflow: Any, profile_files: Iterable[Path]) -> Layers:
+    """The configuration of Snakemake's `workflow`, or of one of its jobs."""
+    settings = workflow.config_settings
+    return read_layers([*profile_files, *settings.configfiles], settings.config_args or ())
+
+
+def load(root: Path, layers: Layers) -> Project:
+    """The whole configuration of the project in `root`. Raises ConfigError."""
+    project = load_project(root, layers.values, detect.machine, layers.origin)
+    captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
+    for name, study in project.studies.items():
+        check_claims(name, study, project.devices)
+        found = Findings(f"config/studies/{name}.yaml")
+        for part, pages in (("tables", study.tables), ("figures", study.figures)):
+            for key, page in numbered(f"{part}[{{}}].caption", pages):
+                found.known(key, page.caption, captions, "files in report/captions")
+        raise_all(found)
+    return project
+
+
+def check_targets(root: Path, project: Project, layers: Layers, targets: Iterable[str]) -> None:
+    """Raise ConfigError for a target that is a study which the configuration does not select."""
+    others = set(study_names(root)) - set(project.config.studies)
+    for name in targets:
+        if name in others:
+            raise ConfigError(
+                f"{layers.origin('studies')}: studies: {name} is not among them; add it there, or "
+                f"select it with --config 'studies=[{name}]' (make run: STUDY={name})"
+            )
+
+
+# The profile of a call of `python -m feedrate`, which reads it without Snakemake.
+
+
+class Profile(NamedTuple):
+    """What a profile says of the configuration and of where jobs run."""
+
+    executor: str
+    files: list[Path]
+
+
+def read_profile(name: str) -> Profile:
+    """The profile that Snakemake would find. Raises ConfigError, with all profiles, if none."""
+    for folder in PROFILE_FOLDERS:
+        place = folder.expanduser() / name
+        for file in (place, place / "profile.yaml", place / "config.yaml"):
+            if file.is_file():
+                found = read_yaml(file, _shown(file))
+                named = found.get("configfile") or found.get("configfiles") or []
+                names = [named] if isinstance(named, str) else named
+                files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
+                return Profile(str(found.get("executor", "local")), files)
+        if place.is_dir():  # its file is for some versions of Snakemake alone, which reads it
+            return Profile("", [])
+    raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
+
+
+def profile_names(executor: str = "") -> list[str]:
+    """The project's own profiles; only those with the executor, if one is given."""
+    names = [file.parent.name for file in sorted(PROFILES.glob("*/config.yaml"))]
+    return [
+        n for n in names if not executor or read_profile(f"{PROFILES}/{n}").executor == executor
+    ]
+
+
+# Files on this host. Jobs may run on other hosts, where an absolute path may name another file: it
+# is checked only if they run here. Relative paths start at the project's root, which all share.
+
+
+def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
+    """Raise ConfigError for files that the configuration names and that do not exist.
+
+    `here`: jobs run on this host.
+    """
+    if variables.LOST in os.environ:
+        return  # jobs ran elsewhere; what is left here reads no such file
+    config = project.config
+    found = Findings(layers.origin)
+    downloads_here = here or "downloads" in config.on_driver
+    dataset = config.datasets[config.dataset]
+    if isinstance(dataset, Folder) and _is_known(dataset.path, here=downloads_here):
+        check_folder(found, f"datasets.{config.dataset}", dataset)
+    scored = any(keeps_weights(spec, config) for spec in plan.runs.values())
+    copy = config.winoground_sets.get(config.winoground or "") if scored else None
+    if isinstance(copy, LocalExamples) and _is_known(copy.path, here=downloads_here):
+        check_examples(found, f"winoground_sets.{config.winoground}", copy)
+    found += _checkpoint_faults(project, plan, layers, here=here)
+    registry = Findings("config/devices.yaml")
+    for name in config.devices:
+        for key, text in _software_faults(project.devices[name].software, here=here):
+            if _has_runs_left(plan, name):  # else its results may come from another host
+                registry.say(f"{name}.software.{key}", text)
+    raise_all([*found, *registry])
+
+
+def _checkpoint_faults(
+    project: Project, plan: Plan, layers: Layers, *, here: bool
+) -> Iterator[str]:
+    """Checkpoints in local folders that no model can be loaded from."""
+    models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in plan.runs.values()}
+    faults: dict[str, None] = {}
+    for (name, study), model in models.items():
+        if name and local_folder(model) and _is_known(name, here=here):
+            try:
+                find_checkpoint(model)
+            except ModelError as error:
+                place = f"config/studies/{study}.yaml: {error}"
+                if name == project.config.checkpoint:
+                    text = str(error).removeprefix("model.")
+                    place = f"{layers.origin('checkpoint')}: {text}"
+                faults[place] = None
+    yield from faults
+
+
+def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, str]]:
+    """Keys of a device's software whose program or image is not on this host, with the reason.
+
+    An interpreter in a container, or one that a module brings, is known only to the job.
+    """
+    python, image = software.python, software.container
+    place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
+    if image and "://" not in image and _is_known(image, here=here):
+        if not Path(image).expanduser().exists():
+            yield "container", f"there is no image {image} {place}"
+    elif python and not image and not software.modules:
+        known = here if "/" not in python else _is_known(python, here=here)
+        path = software.environment.get("PATH")
+        if known and shutil.which(interpreter(software), path=path) is None:
+            yield "python", f"there is no program {python} {place}"
+
+
+def _has_runs_left(plan: Plan, device: str) -> bool:
+    return any(
+        not (paths.run_dir(*key) / paths.OUTCOME_NAME).exists()
+        for key in plan.runs
+        if key[1] == device
+    )
+
+
+def _is_known(path: str, *, here: bool) -> bool:
+    return here or not Path(path).expanduser().is_absolute()
