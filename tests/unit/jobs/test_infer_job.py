@@ -158,11 +158,7 @@ def test_an_inductor_without_such_places_is_left_as_it_is(tmp_path, monkeypatch)
 
 
 REFUSED = [
-    (
-        {"execution": "cuda_graphs"},
-        UnsupportedError,
-        "execution: cuda_graphs is not available on cpu",
-    ),
+    ({"execution": "cuda_graphs"}, UnsupportedError, "cuda_graphs is not available on cpu"),
     ({"precision": "fp16"}, UnsupportedError, "precision: fp16 is not available on cpu"),
     ({"model": "clip", "head": "matching"}, ModelError, "'matching': clip has contrastive"),
     ({"model": "vit"}, ModelError, "'contrastive': vit has none"),

@@ -171,6 +171,7 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
     ok: bool
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _KINDS = {str(kind.__struct_config__.tag): kind for kind in Event.__subclasses__()}
 
 
@@ -192,8 +193,7 @@ def encode(event: Event) -> str:
 
     msgspec would write null for it, and the check that rejects such a loss would never see it.
     """
-    values = {"event": event.event_name, **msgspec.structs.asdict(event)}
-    return json.dumps(values, ensure_ascii=False)
+    return _ENCODER.encode({"event": event.event_name, **msgspec.structs.asdict(event)})
 
 
 def decode(line: str | bytes) -> Event | None:
