@@ -25,8 +25,10 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.store import INDEX, store_folder, store_spec
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.pixels import crop_centre, read_pixels, resized_size
-from feedrate.loading.registry import HostPath, distance
+from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.distance import distance
+from feedrate.loading.path import HostPath
+from feedrate.loading.pixels import crop_centre, resized_size
 
 BATCH, PX, TOKENS = 48, 294, 128
 """Of the published study."""

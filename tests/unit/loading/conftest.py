@@ -14,12 +14,12 @@ from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.registry import open_path
+from feedrate.loading.path import open_path
 
 PX, TOKENS = 32, 10
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.3, 0.35)
 STANDIN = Path(__file__).with_name("standin")
-OURS = "feedrate.loading.decoders.gaudi_pipe"
+OURS = "feedrate.loading.decoders._gaudi_pipe"
 MODEL = ModelSettings(name="bridgetower", size="tiny")
 
 

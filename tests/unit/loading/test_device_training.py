@@ -16,8 +16,7 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import Options
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
-from feedrate.loading import registry
-from feedrate.loading.registry import Distance
+from feedrate.loading.distance import Distance
 from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 
@@ -35,7 +34,7 @@ def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protoco
 @pytest.fixture
 def run(tiny_prepared, tmp_path, media, monkeypatch):
     """Run a job where the CPU decodes as a Gaudi would; its folder and events by name."""
-    monkeypatch.setitem(registry.DEVICE_DECODERS, "cpu", registry.DEVICE_DECODERS["hpu"])
+    monkeypatch.setattr("feedrate.loading.path.decoders", lambda level, kind: ["gaudi"])
 
     def _run(name, spec, **options):
         folder = tmp_path / name
@@ -65,7 +64,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     monkeypatch.setattr(
         "feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1, "wall_s": 1}
     )
-    monkeypatch.setattr("feedrate.loading.readers.decode", watch)
+    monkeypatch.setattr("feedrate.loading.decoders.reference.decode", watch)
     device = run("device", make_spec("device", evaluate=True))[1]
     assert not seen
     assert (host["data"][0]["decode"], device["data"][0]["decode"]) == ("host", "device")

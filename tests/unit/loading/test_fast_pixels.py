@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile
 
 from feedrate.data.manifest import DataError
-from feedrate.loading.pixels import (
-    crop_centre,
-    decode,
-    read_levels,
-    read_pixels,
-    resize,
-    resized_size,
-)
+from feedrate.loading.decoders.host import read_levels, read_pixels
+from feedrate.loading.pixels import crop_centre, decode, resize, resized_size
 
 EQUAL_WITHIN_ROUNDING = 0.02
 ImageFile.MAXBLOCK = 2**22  # Pillow writes a progressive file at once, noise needs room

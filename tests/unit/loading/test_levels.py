@@ -10,8 +10,8 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
-from feedrate.loading.path import none_done
-from feedrate.loading.registry import HostPath, distance, open_path
+from feedrate.loading.distance import distance
+from feedrate.loading.path import HostPath, none_done, open_path
 
 LEVELS = {
     "reference": {"decode": "reference"},

@@ -13,7 +13,7 @@ from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.failure import classify
 from feedrate.loading.dataset import collate
 from feedrate.loading.decoders.gaudi import MediaError
-from feedrate.loading.registry import HostPath, open_path
+from feedrate.loading.path import HostPath, open_path
 
 HOST = HostPath(LoaderSettings(), pin_memory=False)
 BATCH = 4
@@ -235,7 +235,7 @@ def test_a_resumed_epoch_goes_on_with_the_next_sample(on_device, make_pairs):
 def test_no_library_gets_rows_from_the_host_unseen(on_device, make_pairs):
     loader = on_device.adopt(prepared_loader(make_pairs("train")))
     assert len(loader.dataset) == 24
-    with pytest.raises(UnsupportedError, match="asked for on the host, which must not decode"):
+    with pytest.raises(UnsupportedError, match="requested on the host, which must not decode"):
         next(iter(skip_first_batches(loader, 2)))  # accelerate makes a loader of its own
 
 

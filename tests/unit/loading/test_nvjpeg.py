@@ -11,7 +11,8 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.jobs.failure import classify
-from feedrate.loading.registry import distance, open_path
+from feedrate.loading.distance import distance
+from feedrate.loading.path import open_path
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 

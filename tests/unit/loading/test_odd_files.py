@@ -16,7 +16,7 @@ from feedrate.data.store import INDEX, store_folder, store_spec
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.registry import open_path
+from feedrate.loading.path import open_path
 
 PX = 32
 LEVELS = {

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.loading.dataset import FREE, TAKEN, Slots, collate
-from feedrate.loading.registry import HostPath
+from feedrate.loading.path import HostPath
 
 
 class Rows(list):

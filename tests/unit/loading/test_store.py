@@ -18,8 +18,8 @@ from feedrate.data.store import INDEX, PIXELS, check_store, read_index, store_fo
 from feedrate.jobs import store as store_writer
 from feedrate.jobs.store import write_store
 from feedrate.loading.augment import NOTHING, Augmentation
-from feedrate.loading.pixels import read_pixels
-from feedrate.loading.readers import Store
+from feedrate.loading.decoders.cache import Store
+from feedrate.loading.decoders.host import read_pixels
 
 SETTINGS = Settings(
     model=ModelSettings(name="bridgetower", size="tiny"),

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.jobs.failure import classify
-from feedrate.loading.registry import HostPath
+from feedrate.loading.path import HostPath
 from feedrate.loading.workers import WorkerStart, check_workers, make_slots, worker_threads
 
 
@@ -64,12 +64,12 @@ def test_workers_with_several_threads_compute_where_they_are_not_forked(monkeypa
     torch.rand(2000, 2000).mul(2).mean()  # the rank's own threads have started
     settings = {"threads_per_worker": 2, "timeout_s": 60.0}
     check_workers(LoaderSettings(workers=1, start_method="forkserver", threads_per_worker=2), 2)
-    with pytest.raises(UnsupportedError, match="2 threads hang in a worker that is forked"):
+    with pytest.raises(UnsupportedError, match="2 threads hang in a forked worker"):
         check_workers(LoaderSettings(workers=1, threads_per_worker=2), 2)
     check_workers(LoaderSettings(workers=0, threads_per_worker=2), 2)
     check_workers(LoaderSettings(workers=1, decode="device", threads_per_worker=2), 2)
     monkeypatch.setattr("feedrate.loading.workers.cores_granted", lambda: 4)
-    monkeypatch.setattr("feedrate.loading.registry.collate", torch.utils.data.default_collate)
+    monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
     (first, _) = equipped(Computing(), start_method="forkserver", **settings)
     assert 0.9 < first["sum"][0] < 1.1
 
@@ -99,7 +99,7 @@ def equipped(dataset, **settings):
 
 def test_a_worker_that_hangs_is_reported_by_a_timeout(monkeypatch):
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
-    monkeypatch.setattr("feedrate.loading.registry.collate", torch.utils.data.default_collate)
+    monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
     with pytest.raises(RuntimeError) as error:
         next(equipped(Hanging(), timeout_s=0.4))
     told = classify(error.value).message
@@ -116,7 +116,7 @@ def test_workers_are_started_as_asked_for(make_pairs, start_method):
 @pytest.mark.parametrize(("asked", "threads"), [(1, 1), (2, 2), (64, 4)])
 def test_threads_of_a_worker_are_those_asked_for_within_the_cores(monkeypatch, asked, threads):
     monkeypatch.setattr("feedrate.loading.workers.cores_granted", lambda: 4)
-    monkeypatch.setattr("feedrate.loading.registry.collate", torch.utils.data.default_collate)
+    monkeypatch.setattr("feedrate.loading.path.collate", torch.utils.data.default_collate)
     settings = {"threads_per_worker": asked, "start_method": "forkserver"}
     (first, _) = equipped(Threads(), **settings)
     assert first["threads"][0, 0] == threads
@@ -149,7 +149,7 @@ def test_more_workers_than_cores_are_refused_unless_wanted(workers, cores, decod
     ("said", "told"),
     [
         ("DataLoader worker (pid 7) is killed by signal: Killed. ", "was killed (signal: Killed)"),
-        ("DataLoader worker (pid(s) 7, 8) exited unexpectedly", "(pid(s) 7, 8) ended without"),
+        ("DataLoader worker (pid(s) 7, 8) exited unexpectedly", "(pid(s) 7, 8) exited without"),
         ("DataLoader timed out after 600.0 seconds", "no batch within 600.0 s"),
     ],
 )

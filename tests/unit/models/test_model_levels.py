@@ -13,7 +13,7 @@ from feedrate.data.store import store_folder, store_spec
 from feedrate.devices.base import adapter
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.job_setup import make_dataset
-from feedrate.loading.registry import open_path
+from feedrate.loading.path import open_path
 from feedrate.models.build import build_bare
 from feedrate.models.tokenizers import UNKNOWN
 from tiny_spec import tiny_spec

@@ -13,8 +13,9 @@ NAME = PACKAGE.name
 
 
 DEVICES = ("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py")
+DECODERS = ("loading/decoders/*.py",)
 MODELS = ("models/*.py", "models/builders/*.py")
-"""The code of all device kinds, launchers and models: a job imports its own by name."""
+"""The code of all device kinds, launchers, decoders and models: a job imports its own by name."""
 
 
 class Code(NamedTuple):
@@ -33,11 +34,11 @@ CODE = {
     # job is told stands in its spec: neither is a reason to train again.
     "measured": Code(
         # The job, adapters and builders are imported by name: all of them count.
-        ("jobs/worker.py", "jobs/train.py", *DEVICES, *MODELS),
+        ("jobs/worker.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "inferred": Code(
-        ("jobs/worker.py", "jobs/infer.py", *DEVICES, *MODELS),
+        ("jobs/worker.py", "jobs/infer.py", *DEVICES, *DECODERS, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
@@ -46,11 +47,11 @@ CODE = {
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py", *MODELS), ("jobs", "models", "loading", "data")),
     "scored": Code(
-        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, *MODELS),
+        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, *DECODERS, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
     "tuned": Code(
-        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *MODELS),
+        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
         ("cli", "jobs", "devices", "models", "loading"),
     ),
     "predicted": Code(("cli/predictions.py",)),

@@ -23,7 +23,7 @@ from feedrate.core.paths import SPEC_NAME
 from feedrate.devices.base import adapter_class
 from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import bind_rank
-from feedrate.loading.hang import ends_the_process
+from feedrate.loading.watchdog import end_process_on_hang
 
 DRAIN_S = 2.0
 POLL_S = 0.01
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
     parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
     options = parser.parse_args(arguments)
-    ends_the_process(lambda error: tell(parser.prog, error))
+    end_process_on_hang(lambda error: tell(parser.prog, error))
     origin = options.run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
@@ -170,7 +170,8 @@ def _measure(
     """The answer of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
-    from feedrate.loading.registry import distance, open_path
+    from feedrate.loading.distance import distance
+    from feedrate.loading.path import open_path
 
     changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
     path = open_path(device, changed.settings.loader)

@@ -28,7 +28,7 @@ from feedrate.jobs.job_setup import (
 )
 from feedrate.jobs.meter import window_of
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
-from feedrate.loading.registry import open_path
+from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build_head
 from feedrate.models.layers import cast
 

@@ -20,8 +20,8 @@ from feedrate.devices.placement import Placement, cpus_text
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset, without_chance
-from feedrate.loading.path import LoadingPath
-from feedrate.loading.registry import check_decode, distance
+from feedrate.loading.distance import distance
+from feedrate.loading.path import LoadingPath, open_path
 from feedrate.models.build import Built
 
 
@@ -65,7 +65,7 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
     )
     check_model(spec, device.device_model())
     check_settings(spec)
-    check_decode(device, spec.settings.loader)
+    open_path(device, spec.settings.loader)
     check_rows(spec, prepared)
     return device
 

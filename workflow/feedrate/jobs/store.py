@@ -25,7 +25,8 @@ from feedrate.core.files import digest_file, replaced_folder, write_json
 from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
 from feedrate.data.store import INDEX, PICTURES, PIXELS, StoreIndex, StoreSpec
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
-from feedrate.loading.pixels import crop_centre, read_levels, resize_to, resized_size
+from feedrate.loading.decoders.host import read_levels
+from feedrate.loading.pixels import crop_centre, resize_to, resized_size
 from feedrate.models.build import build_bare
 
 MARGIN = 8 / 7

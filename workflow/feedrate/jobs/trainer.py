@@ -21,9 +21,8 @@ from feedrate.devices.base import (
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import ShardingTrainer, sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
-from feedrate.loading.path import HELD_BATCHES, LoadingPath
+from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
-from feedrate.loading.registry import open_path
 from feedrate.models.layers import cast, give_shapes, use_float8
 
 ADAM: dict[str, dict[str, bool]] = {

@@ -24,7 +24,7 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.devices.placement import bind_rank
 from feedrate.jobs.events import End, Error, EventLog
 from feedrate.jobs.failure import classify
-from feedrate.loading.hang import ends_the_process
+from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
 """The module of each task, by name: each imports libraries that the other does without."""
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     die_with_supervisor()
     options = parse_arguments(arguments)
     log = EventLog(options.run, rank_from_environment()[0])
-    ends_the_process(lambda error: write_error(log, error))
+    end_process_on_hang(lambda error: write_error(log, error))
     try:
         _run(options, log)
         log.write(End(rank=log.rank, ok=True))

@@ -4,6 +4,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from torch.utils.data import Dataset, Sampler, get_worker_info
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
 from feedrate.loading.augment import Augmentation, Draw
+from feedrate.loading.decoders.cache import Store
+from feedrate.loading.levels import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.pixels import Finish, Statistics
-from feedrate.loading.readers import Store, open_reader
 
 # Memory for batches that is used again and again, shared between workers and their rank.
 # Fresh shared memory costs a page fault every 4 KiB: 14 ms for a batch of 48 pictures of 294
@@ -136,13 +138,17 @@ class PairDataset(Dataset[Sample]):
         self.augmentation = Augmentation.of(self.loader, seed)
         self.finish = Finish(mean, std)
         self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
+        self._whole_batches = fetch_of(self.loader) == "batch"
         self.images, texts = read_split(prepared, split, column)
         opened = Store(store, split) if store else None
         self.input_ids, self.attention_mask = (
             opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
         )
         self.paths = [prepared / image for image in self.images]
-        self.read = open_reader(self.loader, self.paths, image_px, opened)
+        source = Source(self.paths, image_px, self.loader.scaled_decode, opened)
+        # What a device decodes is read as on the level `host` if the host needs it.
+        level = "host" if self.loader.decode == "device" else self.loader.decode
+        self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
 
     def __len__(self) -> int:
         """Pairs in the split."""
@@ -168,7 +174,7 @@ class PairDataset(Dataset[Sample]):
     @property
     def __getitems__(self) -> Callable[[list[int]], dict[str, Any]] | None:
         """What a loader calls to have a whole batch; None: it is to ask for single samples."""
-        return self.batch if fetch_of(self.loader) == "batch" else None
+        return self.batch if self._whole_batches else None
 
     def batch(self, numbers: list[int]) -> dict[str, Any]:
         """The samples of these numbers as one batch, in a slot where there is one free."""
@@ -238,16 +244,6 @@ def tokenise(
         return_tensors="pt",
     )
     return tokens["input_ids"], tokens["attention_mask"]
-
-
-def transfer_of(loader: LoaderSettings) -> str:
-    """uint8 or float32: what the settings say, or their level's own."""
-    return loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
-
-
-def fetch_of(loader: LoaderSettings) -> str:
-    """The sample or the batch: what the settings say, or their level's own."""
-    return loader.fetch or ("sample" if loader.decode == "reference" else "batch")
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:

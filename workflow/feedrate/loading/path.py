@@ -1,19 +1,36 @@
-"""What a loading path is: one way from the rows of a dataset to batches for the model."""
+"""The loading paths: from the rows of a dataset to batches for the model.
+
+On the host, the Trainer's own loader and its workers make the batches. On a device that decodes,
+the Trainer's loader keeps its order and its shards, but its batches come from the device's decoder.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
-from feedrate.config.settings import Decode
-from feedrate.loading.dataset import PairDataset
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from feedrate.config.settings import Decode, LoaderSettings
+from feedrate.devices.base import Adapter, UnsupportedError
+from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.levels import decoders, first, transfer_of
+from feedrate.loading.watchdog import watched
+from feedrate.loading.workers import equip
 
 Batch = dict[str, Any]
 """Tensors by the names of the model's arguments, and `return_loss`."""
 HELD_BATCHES = 3
-"""Batches that a rank holds at a time: the one in use, the next one, which accelerate asks for
-before, and the one on its way."""
+"""Batches that a rank holds at a time: the current one, the next one, which accelerate requests
+early, and one that is on its way."""
 Done = Callable[[int], int]
-"""Of the epoch's batches (their number is the argument), how many were trained on before."""
+"""How many of an epoch's batches (their number is the argument) a resumed run has trained on."""
+
+
+def none_done(batches: int) -> int:  # noqa: ARG001
+    """Every epoch starts with its first batch."""
+    return 0
 
 
 class Order(Protocol):
@@ -24,29 +41,176 @@ class Order(Protocol):
     def __iter__(self) -> Iterator[list[int]]: ...
 
 
-def none_done(batches: int) -> int:  # noqa: ARG001
-    """Every epoch starts with its first batch."""
-    return 0
-
-
 class LoadingPath(ABC):
-    """How all loaders of a run get their batches; made by `registry.open_path`."""
+    """The source of all batches of a run."""
 
     decode: Decode
-    """The level, told by what makes the batches; the `data` event states it."""
+    """The level that really runs, for the `data` event."""
     skips: ClassVar[bool]
-    """Whether its loaders skip what a resumed run has done; else the Trainer must."""
+    """Whether its loaders skip what a resumed run has done; otherwise the Trainer must."""
     round_size: int
-    """Batches that may be ready before anyone asks for them."""
+    """Batches that may be ready before they are requested."""
 
     @abstractmethod
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
-        """A loader as the Trainer prepared it, made to take this path.
+        """Make a loader that the Trainer prepared take this path.
 
-        Order, shards, seeds and what is dropped stay the Trainer's: all paths give the same
-        samples in the same order.
+        Order, shards, seeds and what is dropped stay the Trainer's: all paths give the same samples
+        in the same order.
         """
 
     @abstractmethod
     def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
-        """Batches of `dataset` in `order`, without a Trainer; whatever this starts ends with it."""
+        """Batches of `dataset` in `order`, without a Trainer; all that this starts ends with it."""
+
+
+class HostPath(LoadingPath):
+    """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
+
+    skips = False
+
+    def __init__(
+        self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
+    ) -> None:
+        """`pin_memory`: batches lie in page-locked memory; `held_batches`: see `open_path`."""
+        self.decode = settings.decode
+        self.round_size = max(1, settings.workers)
+        self._settings = settings
+        self._pin_memory = pin_memory
+        self._held_batches = held_batches
+
+    def adopt(self, loader: Any, done: Done = none_done) -> Any:  # noqa: ARG002
+        """The same loader, with our worker start-up and reused memory for its batches."""
+        return equip(loader, self._settings, held=self._held_batches)
+
+    def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
+        """Batches on the host, from as many workers as the settings say."""
+        options: dict[str, Any] = {}
+        if self._settings.workers:
+            options["prefetch_factor"] = self._settings.prefetch_factor
+        loader = DataLoader(
+            dataset,
+            batch_sampler=order,
+            collate_fn=collate,
+            num_workers=self._settings.workers,
+            pin_memory=self._pin_memory,
+            **options,
+        )
+        # A generator, so that the loader and its memory live as long as its batches.
+        yield from equip(loader, self._settings, held=self._held_batches)
+
+
+class Decoder(Protocol):
+    """Decodes a dataset's images on the device. No two loaders share one."""
+
+    def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """One epoch: the batches of these rows, in this order, on the device.
+
+        The tensors belong to the caller: a later batch does not change them. They have the shapes
+        and types of `dataset.collate`. A batch may be smaller than the size that the decoder was
+        made for, never larger. An `order` without a length has no end.
+        """
+        ...
+
+
+DecoderFactory = Callable[[PairDataset, int], Decoder]
+"""Makes a decoder for a dataset and the size of its largest batch."""
+
+
+class DevicePath(LoadingPath):
+    """Batches from a decoder on the device; the host never decodes instead."""
+
+    decode = "device"
+    skips = True
+
+    def __init__(self, make: DecoderFactory, *, ready_batches: int, timeout_s: float) -> None:
+        """A decoder prepares `ready_batches` ahead. One that makes no batch for `timeout_s` hangs,
+        which ends the process."""
+        self.round_size = ready_batches
+        self._make = make
+        self._timeout_s = timeout_s
+
+    def adopt(self, loader: Any, done: Done = none_done) -> Any:
+        """The Trainer's loader with its inner one replaced.
+
+        What it does around batches stays: the seed of each epoch, and what evaluation must know
+        about the last batch. Raises UnsupportedError if it is not built as expected, because it
+        would then decode on the host.
+        """
+        if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
+            raise UnsupportedError(
+                "loader.decode: device: the Trainer's loader is not one of accelerate's "
+                "(it has no base_dataloader), so the device cannot replace it; use host"
+            )
+        decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
+        loader.base_dataloader = DeviceLoader(loader, partial(self._decode, decoder), done)
+        return loader
+
+    def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
+        """Batches on the device, from a decoder of their own."""
+        yield from self._decode(self._make(dataset, order.batch_size), order)
+
+    def _decode(self, decoder: Decoder, order: Iterable[list[int]]) -> Iterator[Batch]:
+        what = "loader.decode: device: the decoder on the device"
+        return watched(decoder.batches(order), self._timeout_s, what)
+
+
+class DeviceLoader(DataLoader[Any]):
+    """Batches on the device, in the order of the loader that it replaces."""
+
+    def __init__(
+        self,
+        replaced: DataLoader[Any],
+        decode: Callable[[Iterable[list[int]]], Iterator[Batch]],
+        done: Done,
+    ) -> None:
+        super().__init__(Undecoded(replaced.dataset), batch_sampler=replaced.batch_sampler)
+        self._decode = decode
+        self._done = done
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        """One epoch, without what a resumed run has done of it."""
+        order: list[list[int]] = list(self.batch_sampler)  # type: ignore[arg-type]  # one was given
+        done = self._done(len(order))
+        if not done:
+            # torch's own loaders draw a number here: so dropout is the same on all paths.
+            torch.empty((), dtype=torch.int64).random_()
+        return self._decode(order[done:])
+
+
+class Undecoded(Dataset[Any]):
+    """Rows that cannot be read on the host, so that no library decodes there unnoticed."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._rows = len(dataset)
+
+    def __len__(self) -> int:
+        """Rows of the dataset."""
+        return self._rows
+
+    def __getitem__(self, index: int) -> Any:
+        """Raise UnsupportedError."""
+        raise UnsupportedError(
+            f"loader.decode: device: row {index} was requested on the host, which must not decode; "
+            "use host"
+        )
+
+
+def open_path(
+    device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
+) -> LoadingPath:
+    """The loading path of a run; it takes resources with its first batch.
+
+    A rank holds up to `held_batches` at a time. Raises UnsupportedError for a path that this
+    device, or the software on this host, does not have; no other path replaces it.
+    """
+    transfer_of(loader)
+    if loader.decode != "device":
+        pin_memory = loader.pin_memory and device.pins_memory
+        return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
+    names = decoders("device", device.kind)
+    if not names:
+        raise UnsupportedError(
+            f"loader.decode: device: a {device.kind} has no JPEG decoder; use host or cache"
+        )
+    return first(names, lambda decoder: decoder.open_path(device, loader))

@@ -12,7 +12,8 @@ from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
-from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots, fetch_of
+from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots
+from feedrate.loading.levels import fetch_of
 
 
 class WorkerStart:

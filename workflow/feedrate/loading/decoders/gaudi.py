@@ -1,7 +1,7 @@
-"""Decoding on Gaudi: batches of the media pipeline (`media_pipe.py`) as the Trainer wants them.
+"""Decoding on Gaudi: the media pipeline reads files, and its batches become the Trainer's.
 
-Prepared images are baseline JPEG files, greyscale or RGB, whatever was fetched: all that the
-pipeline takes.
+Prepared images are baseline JPEG files, greyscale or RGB, as the pipeline needs them.
+`_gaudi_pipe.py` imports the vendor's software, once a run decodes.
 """
 
 import operator
@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.augment import Box, Draw
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.device import DevicePath
-from feedrate.loading.path import Batch
-from feedrate.loading.pixels import Finish, Statistics
+from feedrate.loading.path import Batch, DevicePath
+from feedrate.loading.pixels import Finish, Statistics, decoding
 
-# What Gaudi's media pipeline reads: files, tokens, and how each picture is to be changed.
+LEVEL = "device"
+KINDS = ("hpu",)
+ORDER = 1
 
 ENDLESS = 2**30
-"""Batches that an order without an end is said to have."""
+"""Length of an order that has no end."""
 MIN_CROP_PX = 48
-"""Sides of a part that the decoder takes, as in the vendor's own ResNet pipeline; the second where
-one side is to shrink and the other to grow, which takes it two stages."""
+"""Smallest sides of a crop that the decoder takes, as in the vendor's own ResNet pipeline; the
+second if one side shrinks and the other grows, which needs two stages."""
 MIN_CROP_TWO_STAGES_PX = 76
 
 Floats = NDArray[np.float32]
@@ -101,13 +101,8 @@ class Feed:
         """
         if not self._sizes[row].any():
             path = self._dataset.paths[row]
-            try:
-                with Image.open(path) as image:
-                    self._sizes[row] = image.height, image.width
-            except (OSError, ValueError, Image.DecompressionBombError) as error:
-                raise DataError(
-                    f"{path}: cannot be decoded ({error}); prepare the data again"
-                ) from error
+            with decoding(path), Image.open(path) as image:
+                self._sizes[row] = image.height, image.width
         height, width = self._sizes[row].tolist()
         return height, width
 
@@ -155,7 +150,7 @@ class MediaError(Exception):
     """The media pipeline did something else than it was asked for."""
 
 
-def open_gaudi(device: Adapter, loader: LoaderSettings) -> DevicePath:
+def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     """The path through the media pipeline; `loader.workers` (at least one) are its host threads.
 
     Raises UnsupportedError on first-generation Gaudi, and where the pipeline's package is missing.
@@ -223,7 +218,7 @@ class MediaDecoder:
         # Colours are changed before pixels are normalised, so then the pipeline must not.
         mean, std = LEFT_AS_THEY_ARE if data.augmentation else (data.mean, data.std)
         try:
-            from feedrate.loading.decoders.gaudi_pipe import start_pipeline
+            from feedrate.loading.decoders._gaudi_pipe import start_pipeline
 
             return start_pipeline(
                 self._feed, READY_BATCHES, self._threads, data.image_px, mean, std

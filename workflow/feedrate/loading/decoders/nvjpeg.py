@@ -1,7 +1,7 @@
-"""`decode: device` on NVIDIA: encoded bytes go to the GPU, which decodes, resizes and normalises.
+"""Decoding on NVIDIA GPUs: encoded bytes go to the GPU, which decodes, resizes and normalises.
 
-torchvision's decode_jpeg hands a whole batch to nvJPEG, which uses the GPU's JPEG engines where it
-has them (A100 and later). All of it runs on a stream of its own, beside the training step.
+torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JPEG engines if there
+are any (A100 and later). All this runs on its own stream, at the same time as the training step.
 """
 
 import itertools
@@ -18,10 +18,12 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.device import DevicePath
-from feedrate.loading.path import Batch
-from feedrate.loading.pixels import LEVELS, Finish
-from feedrate.loading.readers import crop
+from feedrate.loading.path import Batch, DevicePath
+from feedrate.loading.pixels import LEVELS, Finish, crop
+
+LEVEL = "device"
+KINDS = ("cuda",)
+ORDER = 1
 
 READY_BATCHES = 2
 """Batches that are decoded ahead: one that is made while one waits."""
@@ -30,7 +32,7 @@ DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 """JPEG files (uint8, on the host) to uint8 (3, h, w) on the device; RuntimeError for a bad one."""
 
 
-def open_nvjpeg(device: Adapter, loader: LoaderSettings) -> DevicePath:
+def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
     """The path through nvJPEG; `loader.workers` (at least one) threads read the files.
 
     Raises UnsupportedError where torchvision is missing or cannot use the GPU.

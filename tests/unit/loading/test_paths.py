@@ -8,13 +8,14 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.failure import classify
-from feedrate.loading.registry import HostPath, check_decode, open_path
+from feedrate.loading.path import HostPath, open_path
 
 HOST, DEVICE = LoaderSettings(decode="host"), LoaderSettings(decode="device")
 
 
 class Cuda(cpu.DeviceAdapter):
     kind = "cuda"
+    pins_memory = True
 
 
 @pytest.mark.parametrize(
@@ -25,16 +26,16 @@ class Cuda(cpu.DeviceAdapter):
     ],
 )
 def test_a_kind_that_decodes_nothing_is_told_and_never_replaced(kind, why):
-    check_decode(kind(0, 1), HOST)
+    open_path(kind(0, 1), HOST)
     with pytest.raises(
         UnsupportedError, match=rf"^loader\.decode: device: {why}use host or cache$"
     ):
-        check_decode(kind(0, 1), DEVICE)
+        open_path(kind(0, 1), DEVICE)
 
 
 def test_the_reference_is_transferred_as_the_script_does():
     with pytest.raises(UnsupportedError, match=r"^loader\.transfer: uint8: decode: reference"):
-        check_decode(cpu.DeviceAdapter(0, 1), LoaderSettings(transfer="uint8"))
+        open_path(cpu.DeviceAdapter(0, 1), LoaderSettings(transfer="uint8"))
 
 
 def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
@@ -48,9 +49,9 @@ def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
 def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
     asked = {}
     monkeypatch.setattr(
-        "feedrate.loading.registry.DataLoader", lambda _, **options: asked.update(options) or []
+        "feedrate.loading.path.DataLoader", lambda _, **options: asked.update(options) or []
     )
-    monkeypatch.setattr("feedrate.loading.registry.equip", lambda loader, *_, **__: loader)
+    monkeypatch.setattr("feedrate.loading.path.equip", lambda loader, *_, **__: loader)
     list(open_path(kind(0, 1), LoaderSettings(workers=3)).batches(None, []))
     assert asked["pin_memory"] is pinned
     assert (asked["num_workers"], asked["prefetch_factor"]) == (3, 2)
@@ -64,7 +65,7 @@ def test_a_missing_media_loader_is_named(gaudi, without_media):
     with pytest.raises(
         UnsupportedError, match=r"habana-media-loader .* cannot be imported"
     ) as error:
-        check_decode(gaudi, DEVICE)
+        open_path(gaudi, DEVICE)
     failure = classify(error.value)
     assert not failure.infrastructure  # another try would end the same
     assert "install it where the training processes run, or use host" in failure.message
@@ -74,11 +75,11 @@ def test_a_missing_media_loader_is_named(gaudi, without_media):
 def test_the_first_generation_has_no_decoder(media, gaudi, model):
     gaudi.model = model
     with pytest.raises(UnsupportedError, match=f"{model}, the first generation"):
-        check_decode(gaudi, DEVICE)
+        open_path(gaudi, DEVICE)
 
 
 @pytest.mark.parametrize("model", ["GAUDI2", "GAUDI3", "HL-225", "gaudi2 "])
 def test_later_generations_have_one(media, gaudi, model):
     gaudi.model = model
-    check_decode(gaudi, DEVICE)
+    open_path(gaudi, DEVICE)
     assert not media.MADE  # nothing has started

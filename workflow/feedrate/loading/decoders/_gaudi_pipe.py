@@ -1,8 +1,8 @@
 """The media pipeline on Gaudi: files in, batches of normalised pixels and tokens out.
 
-Imported only where a run decodes on a Gaudi: `habana_frameworks.mediapipe` comes with the Gaudi
-software (package habana-media-loader). Names, arguments and shapes (fastest dimension first) are
-those of its documentation and of optimum-habana's examples.
+`habana_frameworks.mediapipe` comes with the Gaudi software (package habana-media-loader). Names,
+arguments and shapes (fastest dimension first) follow its documentation and optimum-habana's
+examples.
 """
 
 import itertools

@@ -1,8 +1,8 @@
-"""What never comes back, where nothing can interrupt it: a decoder on a device.
+"""Ends a process whose decoder on a device never returns.
 
-A call into a driver cannot be broken off from Python, so a thread beside it watches the clock. What
-that thread raises reaches the process through `threading.excepthook`, which `ends_the_process`
-sets: the cause is told, and the process leaves without waiting for anybody.
+Python cannot interrupt a call into a driver, so a thread watches the clock. What that thread raises
+reaches the process through `threading.excepthook`, which `end_process_on_hang` sets: it reports the
+cause, and the process exits without waiting for any thread.
 """
 
 import os
@@ -14,18 +14,18 @@ from time import monotonic
 from typing import Any, TypeVar
 
 LOOKS = 4
-"""Looks at the clock within the time allowed; at least one a second."""
+"""How often the clock is read within the time limit; at least once a second."""
 
 Item = TypeVar("Item")
 
 
 class HungError(Exception):
-    """Something hangs; the message says what, and for how long it was waited for."""
+    """Something hangs; the message says what, and how long the process waited for it."""
 
 
 def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
-    """The same items. Where one takes longer than `timeout_s`, a thread raises HungError, which
-    names `what`; the time in which nobody asks for an item does not count."""
+    """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
+    `what`. Time in which nobody asks for an item does not count."""
     watch = _Watch(timeout_s, what)
     try:
         while True:
@@ -41,7 +41,7 @@ def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item
 
 
 class _Watch:
-    """A thread that looks at the clock until it is over."""
+    """A thread that reads the clock until `over` is set."""
 
     def __init__(self, timeout_s: float, what: str) -> None:
         self.deadline_s = inf
@@ -58,8 +58,8 @@ class _Watch:
                 )
 
 
-def ends_the_process(tell: Callable[[HungError], None]) -> None:
-    """From now on a HungError of any thread is told, and ends this process with exit code 1."""
+def end_process_on_hang(report: Callable[[HungError], None]) -> None:
+    """From now on a HungError in any thread is reported and ends this process with exit code 1."""
     usual = threading.excepthook
 
     def hook(arguments: Any) -> None:
@@ -67,9 +67,9 @@ def ends_the_process(tell: Callable[[HungError], None]) -> None:
             usual(arguments)
             return
         try:
-            tell(arguments.exc_value)
+            report(arguments.exc_value)
             sys.stderr.flush()
         finally:
-            os._exit(1)  # an orderly end would wait for the very thread that hangs
+            os._exit(1)  # an orderly exit would wait for the thread that hangs
 
     threading.excepthook = hook

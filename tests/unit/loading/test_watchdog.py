@@ -10,8 +10,8 @@ import pytest
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.jobs.failure import classify
-from feedrate.loading.hang import HungError, watched
-from feedrate.loading.registry import open_path
+from feedrate.loading.path import open_path
+from feedrate.loading.watchdog import HungError, watched
 
 TOLD = (
     "loader.decode: device: the decoder on the device hangs: it made no batch within 0.2 s "
@@ -101,13 +101,13 @@ def test_a_media_pipeline_that_hangs_is_told(media, gaudi, make_pairs, raised, m
 
 HANGS = """
 import sys, threading
-from feedrate.loading.hang import ends_the_process, watched
+from feedrate.loading.watchdog import end_process_on_hang, watched
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.worker import write_error
 from pathlib import Path
 
 log = EventLog(Path(sys.argv[1]), 0)
-ends_the_process(lambda error: write_error(log, error))
+end_process_on_hang(lambda error: write_error(log, error))
 threading.Thread(target=threading.Event().wait).start()  # a thread that waits for the driver
 
 def hang():
@@ -133,8 +133,8 @@ def test_the_process_leaves_without_waiting_and_its_events_hold_the_cause(tmp_pa
 def test_another_error_of_a_thread_does_not_end_the_process():
     script = (
         "import threading\n"
-        "from feedrate.loading.hang import ends_the_process\n"
-        "ends_the_process(print)\n"
+        "from feedrate.loading.watchdog import end_process_on_hang\n"
+        "end_process_on_hang(print)\n"
         "thread = threading.Thread(target=lambda: 1 / 0)\n"
         "thread.start()\n"
         "thread.join()\n"

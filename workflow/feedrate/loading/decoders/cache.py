@@ -1,0 +1,69 @@
+"""Pictures that preprocessing decoded once, read from the store that `data/store.py` describes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from feedrate.data.manifest import DataError
+from feedrate.data.store import PICTURES, PIXELS, index_of
+from feedrate.loading.augment import Draw
+from feedrate.loading.levels import Source
+from feedrate.loading.pixels import crop_centre, cut, resize_to, resized_size
+
+LEVEL = "cache"
+
+
+def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
+    """A row's crop: uint8 (1 or 3, side, side), a view of the store's pages."""
+    if source.store is None:
+        raise DataError("loader.decode: cache: this dataset was opened without its store")
+    return source.store.read(row, source.side_px, draw)
+
+
+class Store:
+    """One split of a store, memory-mapped: workers and ranks share the pages."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        """Raise DataError if the store was made from other data, or if its files do not have the
+        index's size (`check_store` checks their digests, once a job)."""
+        self._pixels_path = folder / PIXELS
+        index = index_of(folder)
+        self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
+        self._map()
+        if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
+            raise DataError(f"{folder} is not as its index says; delete it and run again")
+        rows: NDArray[np.int32] = np.load(folder / f"{split}.npy", allow_pickle=False)
+        self._of_row = rows[:, 0].tolist()
+        tokens = torch.from_numpy(rows[:, 1:].astype(np.int64))
+        self.tokens = tokens[:, : tokens.shape[1] // 2], tokens[:, tokens.shape[1] // 2 :]
+        """Token numbers and attention mask, each (rows, max_tokens) int64."""
+        self._spans = self._pictures.tolist()
+
+    def read(self, row: int, side_px: int, draw: Draw) -> torch.Tensor:
+        """A row's crop at `side_px`."""
+        offset, channels, height, width, full_height, full_width = self._spans[self._of_row[row]]
+        end = offset + channels * height * width
+        picture = self._pixels[offset:end].view(channels, height, width)
+        box = draw.box(full_height, full_width)
+        if box is None:
+            if min(height, width) > side_px:
+                picture = resize_to(picture, resized_size(full_height, full_width, side_px))
+            return crop_centre(picture, side_px)
+        part = box.scaled((full_height, full_width), (height, width))
+        return resize_to(cut(picture, *part), [side_px, side_px])
+
+    def _map(self) -> None:
+        # Copy-on-write, because torch warns about arrays that are read-only; nobody writes.
+        mapped = np.load(self._pixels_path, mmap_mode="c", allow_pickle=False)
+        self._pixels = torch.from_numpy(mapped)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For workers that are not forked, which map the file themselves."""
+        return {name: value for name, value in self.__dict__.items() if name != "_pixels"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._map()

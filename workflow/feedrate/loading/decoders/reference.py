@@ -1,0 +1,16 @@
+"""Decoding as in the published script: by Pillow, to float32 at full size."""
+
+import torch
+
+from feedrate.loading.augment import Draw
+from feedrate.loading.levels import Source
+from feedrate.loading.pixels import crop, decode
+
+LEVEL = "reference"
+TRANSFERS = ("float32",)
+FETCH = "sample"
+
+
+def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
+    """A row's crop: float32 (3, side, side) in 0 to 1."""
+    return crop(decode(source.paths[row]), source.side_px, draw)
