@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
-from feedrate.config.checks import check_study
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
 from feedrate.cli import jobs
 from feedrate.config.study import Figure, Study, Table
+from feedrate.config.study_checks import check_study
 from feedrate.core import plugins
 from feedrate.flow import digests
 from feedrate.flow.view import PlanView
@@ -98,6 +98,11 @@ def test_tables_start_without_heavy_imports(tmp_path):
     assert made.stdout.strip() == "[]"
 
 
+def wrong_kinds(study, devices):
+    """What a check of the configuration says about the kinds of a study's pages."""
+    return [line for line in check_study("s.yaml", study, devices, [], []) if ".kind: " in line]
+
+
 @pytest.fixture
 def added(tmp_path, monkeypatch):
     """A figure and a table, each one file in a folder of its own; and a study that shows them."""
@@ -120,8 +125,7 @@ def added(tmp_path, monkeypatch):
 
 def test_a_new_file_is_a_kind_that_the_configuration_accepts(added):
     study = added.studies[STUDY]
-    wrong = [line for line in check_study("s.yaml", study, added.devices, [], []) if "kind" in line]
-    assert wrong == []
+    assert wrong_kinds(study, added.devices) == []
 
 
 def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
@@ -153,7 +157,7 @@ def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path, monkeypatch)
 def test_an_unknown_kind_is_an_error_with_the_known_ones(project):
     figures = [Figure(name="x", kind="answr", title="X", caption="figure_answer")]
     study: Study = with_study(project, figures=figures).studies[STUDY]
-    (line,) = [x for x in check_study("s.yaml", study, project.devices, [], []) if "kind" in x]
+    (line,) = wrong_kinds(study, project.devices)
     assert line.startswith("s.yaml: figures[0].kind: 'answr' is not allowed; did you mean answer?")
 
 
