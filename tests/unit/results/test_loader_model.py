@@ -16,15 +16,16 @@ from record_builder import (
     write_records,
 )
 
+from feedrate.cli.jobs import run
 from feedrate.config.plan import load_project
 from feedrate.config.reading import read_yaml
 from feedrate.config.study import Factor
 from feedrate.results.collect import cell_rows, run_rows
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Point, bound, fit, predict
-from feedrate.results.loader_model import fit_rows, main
+from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings, fit_settings
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 
 
 @settings(max_examples=60, deadline=None)
@@ -252,14 +253,14 @@ def test_cells_without_data_are_left_out(tmp_path):
 
 def test_the_command_reads_cells_and_writes_the_fit(tmp_path):
     cells, settings = cells_of(tmp_path, [14.0, 20.0, 20.4])
-    write_table(tmp_path / "cells.csv", for_studies(CELLS, settings.studies), cells)
+    write_csv(tmp_path / "cells.csv", for_studies(CELLS, settings.studies), cells)
     arguments = [
         "--cells", str(tmp_path / "cells.csv"),
         "--settings", as_literal(FitSettings(studies={"loading": published_study()})),
         "--out", str(tmp_path / "fit.csv"),
     ]  # fmt: skip
-    assert main(arguments) == 0
-    rows = read_table(tmp_path / "fit.csv", FIT)
+    assert run("fit-loader-model", arguments) == 0
+    rows = read_csv(tmp_path / "fit.csv", FIT)
     assert len(rows) == 9 + 3
     assert {r["workers"] for r in rows} == {0, 1, 2}
     assert all(r["residual"] is not None for r in rows)
@@ -315,5 +316,11 @@ def test_devices_that_decode_by_their_studys_own_settings_are_known():
 
 
 def test_wrong_settings_are_one_sentence(tmp_path, capsys):
-    assert main(["--cells", "x.csv", "--settings", "{'studies': 1}", "--out", "y.csv"]) == 1
+    assert (
+        run(
+            "fit-loader-model",
+            ["--cells", "x.csv", "--settings", "{'studies': 1}", "--out", "y.csv"],
+        )
+        == 1
+    )
     assert "--settings: studies" in capsys.readouterr().err

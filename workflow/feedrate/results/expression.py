@@ -16,12 +16,13 @@ from typing import NamedTuple, NoReturn
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Study
 from feedrate.config.values import Level, level_text, parse_level
+from feedrate.core.errors import ExpectedError
 
 ANY = "*"
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")
 
 
-class ExpressionError(ValueError):
+class ExpressionError(ExpectedError):
     """An expression that is not of the language; the message says where and what was expected."""
 
 
@@ -99,7 +100,7 @@ def as_level(text: str) -> str:
     return level_text(parse_level(text))
 
 
-def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
+def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
     """Hold every claim of a study against its factors, levels and the device registry.
 
     Raises ConfigError naming file, claim, and what is allowed, for the first that is wrong.

@@ -1,20 +1,15 @@
-"""`python -m feedrate.results.loader_model`: what a two-constant model makes of the rates."""
+"""The fit of a loader model with two constants to published rates and to ours."""
 
-import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert_text
 from feedrate.config.values import cell_name, level_text
-from feedrate.core.errors import fail
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.settings import FitSettings, PublishedStudy
-from feedrate.results.tables import Row, read_table, write_table
+from feedrate.results.tables import Row, read_csv, write_csv
 
 HERE = "here"
 HOST_FACTOR = 1.5
@@ -47,6 +42,12 @@ class Series(NamedTuple):
             Point(cell[self.workers_factor], cell["samples_per_s"] / self.world_size)
             for cell in self.cells
         ]
+
+
+def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:
+    """Fit the loader model to the published rates and to ours; `out` is fit.csv."""
+    rows = fit_rows(read_csv(cells, CELLS), settings)
+    write_csv(out, for_studies(FIT, settings.studies), rows)
 
 
 def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
@@ -246,25 +247,3 @@ def _rate(samples_per_s: float) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """0 where fit.csv was written; 1, and one sentence, where it was not."""
-    parser = argparse.ArgumentParser(
-        prog="feedrate.results.loader_model", description="Fit of the loader model."
-    )
-    parser.add_argument("--cells", type=Path, required=True, help="cells.csv")
-    parser.add_argument("--settings", required=True, help="fit_settings, a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="the fit.csv to write")
-    options = parser.parse_args(arguments)
-    try:
-        settings = convert_text(options.settings, FitSettings, "--settings")
-        rows = fit_rows(read_table(options.cells, CELLS), settings)
-        write_table(options.out, for_studies(FIT, settings.studies), rows)
-    except (ConfigError, OSError, ValueError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
