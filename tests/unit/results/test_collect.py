@@ -1,5 +1,6 @@
 import csv
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,12 +18,12 @@ from record_builder import (
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Factor, Thresholds
-from feedrate.results.assemble import current_record
-from feedrate.results.collect import cell_rows, run_rows
+from feedrate.results.assemble import current_record, parse_logs
+from feedrate.results.collect import cell_rows, collect_results, run_rows
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
-from feedrate.results.tables import damaged, read_csv, write_csv
+from feedrate.results.tables import read_csv, remove_damaged, write_csv
 from run_folder import write_run
 
 
@@ -366,18 +367,32 @@ def test_a_run_without_logs_costs_the_others_nothing(tmp_path):
     assert "spec.json: no such file" in rows[1]["cause"]
 
 
-def test_a_result_file_that_was_changed_is_damaged(tmp_path):
-    assert (
-        run_job("collect-results", command(tmp_path, write_records(tmp_path, runs_of(0, [10.0]))))
-        == 0
-    )
-    files = [tmp_path / "out/results.csv", tmp_path / "out/cells.csv", tmp_path / "out/none.csv"]
-    assert damaged(files) == []
-    whole = files[0].read_text()
-    files[0].write_text(whole[: len(whole) // 2])
-    assert damaged(files) == files[:1]
-    files[0].write_text(whole)
-    assert damaged(files) == []
+def test_derived_files_that_changed_are_removed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs = [Path(f"results/loading/cpu/workers=0~decode=host/rep{k}") for k in (1, 2)]
+    for repeat, run in enumerate(runs, start=1):
+        write_run(run, spec=make_spec(repeat=repeat))
+    device, results = Path("results/loading/cpu/records.json"), Path("results/loading/results.csv")
+    Path("runs").write_text("\n".join(map(str, runs)))
+    parse_logs(Path("runs"), DeviceFacts(), "x", device)
+    Path("list").write_text("\n".join(f"{run}/record.json" for run in runs))
+    folder = results.parent
+    collect_results(Path("list"), collect_settings(), results, folder / "x", folder / "cells.csv")
+    assert remove_damaged(Path("results")) == []
+    results.write_text(results.read_text()[:-20])
+    assert remove_damaged(Path("results")) == [results]
+    assert not results.exists()
+    assert "results.csv changed after it was written" in capsys.readouterr().err
+    record = runs[1] / "record.json"
+    record.write_text(record.read_text().replace('"invalid"', '"ok"'))
+    assert remove_damaged(Path("results")) == [record, device]
+    assert (folder / "cells.csv").exists()
+    assert (runs[0] / "record.json").exists()
+
+
+def test_files_of_earlier_versions_are_kept(tmp_path):
+    (tmp_path / "results.csv").write_text("study\na\n")
+    assert remove_damaged(tmp_path) == []
 
 
 def test_levels_of_several_kinds_become_text(tmp_path):

@@ -15,14 +15,14 @@ from feedrate.results.expression import (
 )
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
-from feedrate.results.tables import Row, read_csv, write_csv
+from feedrate.results.tables import Row, read_csv, write_result
 
 NO_DATA = "no data here"
 
 
 def check_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
     """Check the claims against results.csv; `out` is claims.csv."""
-    write_csv(out, CLAIMS, claim_rows(read_csv(results, RUNS), settings))
+    write_result(out, CLAIMS, claim_rows(read_csv(results, RUNS), settings))
 
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:

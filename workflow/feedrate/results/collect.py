@@ -13,7 +13,7 @@ from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import Record
 from feedrate.results.schema import VALUES
 from feedrate.results.settings import CollectSettings, DeviceFacts
-from feedrate.results.tables import Row, write_csv, write_parquet
+from feedrate.results.tables import Row, write_parquet, write_result
 from feedrate.results.verdicts import recommend
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
@@ -28,9 +28,9 @@ def collect_results(
     """
     rows = run_rows(records_list.read_text(encoding="utf-8").splitlines(), settings)
     columns = for_studies(RUNS, settings.studies)
-    write_csv(out_csv, columns, rows)
+    write_result(out_csv, columns, rows)
     write_parquet(out_parquet, columns, rows)
-    write_csv(cells, for_studies(CELLS, settings.studies), cell_rows(rows, settings))
+    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(rows, settings))
 
 
 def run_rows(records: Iterable[str], settings: CollectSettings) -> list[Row]:

@@ -9,7 +9,7 @@ from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.settings import FitSettings, PublishedStudy
-from feedrate.results.tables import Row, read_csv, write_csv
+from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
 HOST_FACTOR = 1.5
@@ -47,7 +47,7 @@ class Series(NamedTuple):
 def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:
     """Fit the loader model to the published rates and to ours; `out` is fit.csv."""
     rows = fit_rows(read_csv(cells, CELLS), settings)
-    write_csv(out, for_studies(FIT, settings.studies), rows)
+    write_result(out, for_studies(FIT, settings.studies), rows)
 
 
 def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:

@@ -12,7 +12,7 @@ from feedrate.config.study import Factor
 from feedrate.config.values import Level, Name, Strict
 from feedrate.core.errors import ExpectedError
 from feedrate.results.columns import QUALITY, for_studies
-from feedrate.results.tables import Row, write_csv
+from feedrate.results.tables import Row, write_result
 
 QUALITY_SCHEMA = 1
 
@@ -109,4 +109,4 @@ def quality_rows(settings: QualitySettings) -> Iterator[Row]:
 def collect_quality(settings: QualitySettings, out: Path) -> None:
     """Collect the scores of a study's models into one table; `out` is quality.csv."""
     columns = for_studies(QUALITY, {settings.study: settings})
-    write_csv(out, columns, quality_rows(settings))
+    write_result(out, columns, quality_rows(settings))

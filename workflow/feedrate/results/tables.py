@@ -2,13 +2,15 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.values import level_text, parse_level
-from feedrate.core.errors import ExpectedError
+from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
+from feedrate.core.paths import RECORD_NAME, RECORDS
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 
 Row = dict[str, Any]
@@ -27,6 +29,11 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
         values = (row.get(column.name) for column in columns)
         writer.writerow(["" if value is None else level_text(value) for value in values])
     write_text(path, stream.getvalue())
+
+
+def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a result file as CSV, and beside it the digest by which `remove_damaged` knows it."""
+    write_csv(path, columns, rows)
     write_text(_digest_of(path), digest_file(path))
 
 
@@ -46,10 +53,38 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
             raise TableError(f"{path}, line {reader.line_num}: {error}") from None
 
 
-def damaged(files: Iterable[Path]) -> list[Path]:
-    """The result files that are not as `write_csv` left them."""
-    noted = [(file, _digest_of(file)) for file in files if file.is_file()]
-    return [f for f, note in noted if note.is_file() and note.read_text() != digest_file(f)]
+def remove_damaged(results: Path) -> list[Path]:
+    """Remove derived files that changed after they were written, so that the workflow makes them
+    again from the raw logs; return them.
+
+    These are result files and records. Files of earlier versions have no digest and are kept.
+    """
+    tables = [*results.glob("*.csv"), *results.glob("*/*.csv")]
+    removed = [table for table in tables if _has_changed(table, _noted_digest(table))]
+    for noted in results.glob(f"*/*/{Path(RECORDS).name}"):
+        records = {Path(run) / RECORD_NAME: digest for run, digest in _read_digests(noted).items()}
+        changed = [record for record, digest in records.items() if _has_changed(record, digest)]
+        removed += [*changed, noted] if changed else []
+    for file in removed:
+        tell("feedrate", f"{file} changed after it was written and is made again")
+        file.unlink(missing_ok=True)
+    return removed
+
+
+def _has_changed(file: Path, digest: str) -> bool:
+    return digest != "" and (not file.is_file() or digest_file(file) != digest)
+
+
+def _noted_digest(table: Path) -> str:
+    note = _digest_of(table)
+    return note.read_text(encoding="utf-8") if note.is_file() else ""
+
+
+def _read_digests(noted: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(noted.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
@@ -109,6 +144,6 @@ def merge_results(
     """Merge the files of all studies, each kind into a file of its name in the folder `out`."""
     for files, columns in ((runs, RUNS), (cells, CELLS), (claims, CLAIMS), (fit, FIT)):
         merged, rows = merge(files, columns)
-        write_csv(out / files[0].name, merged, rows)
+        write_result(out / files[0].name, merged, rows)
         if columns is RUNS:
             write_parquet(out / files[0].with_suffix(".parquet").name, merged, rows)
