@@ -125,7 +125,7 @@ def test_the_published_table_is_explained_within_two_percent(post, device, tc_ms
 
 def test_the_published_table_says_more_than_its_headline(post):
     row = of_post(post, "gaudi2")[0]
-    assert "From 1 worker a rank on, gaudi2 looks compute-bound" in row["reading"]
+    assert "From 1 worker per rank on, gaudi2 looks compute-bound" in row["reading"]
     assert "two constants explain the 3 rates within 1.4%" in row["reading"]
     for words in ("2.75 ms on gaudi2", "10.2 ms on h100", "compares hosts", "2.64 there, 2.21"):
         assert words in row["across_devices"]
@@ -237,7 +237,7 @@ def test_what_the_model_cannot_explain_is_said(tmp_path):
 def test_two_rates_are_exact_by_construction(tmp_path):
     cells, _ = cells_of(tmp_path, [10.0, 15.0])
     rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
-    assert "exact by construction" in rows[0]["reading"]
+    assert "fit two rates exactly" in rows[0]["reading"]
 
 
 def test_cells_without_data_are_left_out(tmp_path):

@@ -11,7 +11,6 @@ from feedrate.results.expression import (
     Ratio,
     cell_levels,
     parse,
-    parse_cell,
 )
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
@@ -68,7 +67,7 @@ class _Claims:
 
     def rows(self) -> Iterator[Row]:
         for claim in self._study.claims:
-            ratio = (parse if claim.fits is None else parse_cell)(claim.expression)
+            ratio = parse(claim.expression, fits=claim.fits is not None)
             devices = self._study.measured
             for one in [ratio.on(d) for d in devices] if ratio.any_device else [ratio]:
                 for each in self._within(one):
