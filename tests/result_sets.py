@@ -8,7 +8,7 @@ from feedrate.core.paths import RECORD, RESULTS
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.record import Record, write_record
 from feedrate.results.schema import Provenance
-from feedrate.results.tables import write_table
+from feedrate.results.tables import write_csv
 
 COLUMNS = with_factors(RUNS, {"workers": [1]})
 BEFORE, AFTER = 1, 8
@@ -50,7 +50,7 @@ def write_set(
     """Write the runs of cells as the results in `folder`; with `packages` also their records, with
     what else of `Provenance` is told. Returns the folder."""
     rows = [row for cell in cells for row in cell]
-    write_table(folder / "results.csv", COLUMNS, rows)
+    write_csv(folder / "results.csv", COLUMNS, rows)
     for row in rows if packages is not None else ():
         write_record(
             folder / Path(row["record"]).relative_to(RESULTS),

@@ -15,7 +15,9 @@ import msgspec
 import warm
 from feedrate.config.spec import RunSpec, Software
 from feedrate.core import variables
-from feedrate.results.record import Record, read_record
+from feedrate.results.assemble import current_record
+from feedrate.results.record import Record
+from feedrate.results.settings import DeviceFacts
 from tiny_spec import tiny_spec
 
 HERE = Path(__file__).resolve().parent
@@ -120,24 +122,13 @@ class Job:
         return json.loads((self.out / "trainer" / name).read_text())
 
     def record(self) -> Record:
-        """The record, made by parse_log's program."""
+        """The record, made as parse_logs makes it."""
         return parse_log(self.out)
 
 
 def parse_log(run: Path) -> Record:
     """The record of a run's folder."""
-    record = run / "record.json"
-    command = [
-        sys.executable,
-        "-m",
-        "feedrate.results.assemble",
-        "--run",
-        str(run),
-        "--out",
-        str(record),
-    ]
-    subprocess.run([*command, "--device", repr({"model_pattern": PATTERN})], check=True)
-    return read_record(record)
+    return current_record(run, DeviceFacts(model_pattern=PATTERN))[0]
 
 
 def failed_checks(record: Record) -> dict[str, str]:

@@ -7,6 +7,7 @@ from feedrate.core import paths, plugins
 from feedrate.flow import configuration, driver
 from feedrate.flow.runs import signed
 from feedrate.flow.view import PlanView
+from feedrate.results import tables
 
 ROOT = Path(workflow.basedir)
 with configuration.workflow_errors():
@@ -21,7 +22,8 @@ SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
 DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
 
 if workflow.is_main_process and not workflow.output_settings.dryrun:
-    driver.hold()
+    if driver.hold():
+        tables.remove_damaged(Path(paths.RESULTS))
 driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
 
 

@@ -16,7 +16,7 @@ rule parse_logs:
         parse=lambda wc: VIEW.parsing(wc.device),
         runs=lambda wc: VIEW.run_list(wc.study, wc.device),
     shell:
-        "python -m feedrate.results.assemble --runs-list {params.runs:q} "
+        "python -m feedrate parse-logs --runs-list {params.runs:q} "
         "--device {params.parse[settings]:q} --parser {params.parse[source]} --out {output:q} "
         "2> >(tee {log:q} >&2)"
 
@@ -38,7 +38,7 @@ rule collect_results:
         collect=lambda wc: VIEW.collecting(wc.study),
         arguments=lambda wc: VIEW.collect_arguments(wc.study),
     shell:
-        "python -m feedrate.results.collect @{params.arguments:q} --out-csv {output.runs:q} "
+        "python -m feedrate collect-results @{params.arguments:q} --out-csv {output.runs:q} "
         "--out-parquet {output.parquet:q} --cells {output.cells:q} 2> >(tee {log:q} >&2)"
 
 
@@ -56,7 +56,7 @@ rule check_claims:
     params:
         claims=lambda wc: VIEW.claims(wc.study),
     shell:
-        "python -m feedrate.results.claims --results {input:q} "
+        "python -m feedrate check-claims --results {input:q} "
         "--settings {params.claims[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -74,7 +74,7 @@ rule fit_loader_model:
     params:
         fit=lambda wc: VIEW.fit(wc.study),
     shell:
-        "python -m feedrate.results.loader_model --cells {input:q} "
+        "python -m feedrate fit-loader-model --cells {input:q} "
         "--settings {params.fit[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 
@@ -99,5 +99,5 @@ rule merge_results:
     params:
         merge=VIEW.merging(),
     shell:
-        "python -m feedrate.results.tables --runs {input.runs:q} --cells {input.cells:q} "
+        "python -m feedrate merge-results --runs {input.runs:q} --cells {input.cells:q} "
         "--claims {input.claims:q} --fit {input.fit:q} --out results 2> >(tee {log:q} >&2)"

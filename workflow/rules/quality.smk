@@ -50,5 +50,5 @@ rule collect_quality:
         collect=lambda wc: VIEW.scored.collecting(wc.study),
         arguments=lambda wc: VIEW.quality_arguments(wc.study),
     shell:
-        "python -m feedrate.results.quality @{params.arguments:q} --out {output:q} "
+        "python -m feedrate collect-quality @{params.arguments:q} --out {output:q} "
         "2> >(tee {log:q} >&2)"

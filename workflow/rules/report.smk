@@ -87,5 +87,5 @@ rule confirm_results:
     conda:
         "../../envs/report.yaml"
     shell:
-        "python -m feedrate.results.confirm --results {input.results:q} "
+        "python -m feedrate confirm-results --results {input.results:q} "
         "--quality {input.quality:q} --out {output:q} 2> >(tee {log:q} >&2)"

@@ -7,7 +7,7 @@ import pytest
 
 from feedrate import __main__ as entry
 from feedrate.results.columns import COMPARISON
-from feedrate.results.tables import read_table
+from feedrate.results.tables import read_csv
 from result_sets import AFTER, PACKAGES, runs, write_set
 
 
@@ -40,7 +40,7 @@ def test_what_changed_is_printed_and_is_no_failure(root, capsys):
 
 def test_the_rows_are_written(root):
     assert compare("before", "results", "--out", "kept/changes.csv") == 0
-    slow, same = read_table(root / "kept/changes.csv", COMPARISON)
+    slow, same = read_csv(root / "kept/changes.csv", COMPARISON)
     assert (slow["workers"], slow["change"]) == (0, "slower")
     assert slow["ratio"] == pytest.approx(70.5 / 100.5)
     assert (same["workers"], same["change"], same["ratio"]) == (1, "no difference", 1.0)

@@ -15,19 +15,17 @@ PROGRAMS = {
     "fetch-dataset": ("--name", "x", *NO_MAPPING),
     "fetch-winoground": ("--name", "x", *NO_MAPPING),
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
-    "results.assemble": ("--run", ABSENT, "--device", "["),
+    "parse-logs": ("--runs-list", ABSENT, "--device", "[", "--parser", "x"),
     "jobs.score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
     "push-model": (
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
     ),
     "write-card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
-    "results.claims": ("--results", ABSENT, *NO_MAPPING),
-    "results.confirm": ("--results", ABSENT),
-    "results.loader_model": ("--cells", ABSENT, *NO_MAPPING),
-    "results.tables": (
-        *("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),
-    ),
-    "results.quality": NO_MAPPING,
+    "check-claims": ("--results", ABSENT, *NO_MAPPING),
+    "confirm-results": ("--results", ABSENT),
+    "fit-loader-model": ("--cells", ABSENT, *NO_MAPPING),
+    "merge-results": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),
+    "collect-quality": NO_MAPPING,
     "store-dataset": ("--data", ABSENT, *NO_MAPPING),
     "tune-device": ("--spec", "[", "--data", ABSENT),
     "predict-published": ("--published", "["),
@@ -51,17 +49,16 @@ def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, 
 
 
 def test_collecting_says_it_too(tmp_path, capsys):
-    from feedrate.results.collect import main
-
     (tmp_path / "records").write_text("")
     out = str(tmp_path / "x")
     arguments = ["--records-list", str(tmp_path / "records"), "--settings", "["]
-    assert main([*arguments, "--out-csv", out, "--out-parquet", out, "--cells", out]) == 1
+    arguments += ["--out-csv", out, "--out-parquet", out, "--cells", out]
+    assert jobs.run("collect-results", arguments) == 1
     assert own_words(capsys.readouterr().err).startswith("--settings")
 
 
 def test_the_end_of_a_list_is_told_by_its_first_line(capsys):
-    assert fail("feedrate.results.confirm", "1 run failed:\n  x rep 1: it broke") == 1
+    assert fail("feedrate confirm-results", "1 run failed:\n  x rep 1: it broke") == 1
     assert own_words(capsys.readouterr().err) == "1 run failed"
 
 

@@ -20,7 +20,7 @@ from feedrate.report.params import OverviewSettings, PageSettings
 from feedrate.results import columns
 from feedrate.results.record import Record
 from feedrate.results.schema import Provenance
-from feedrate.results.tables import write_table
+from feedrate.results.tables import write_csv
 
 STUDY = "loading"
 RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
@@ -480,7 +480,7 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         (paths.QUALITY_CSV, columns.QUALITY, scores),
     ):
         files.append(root / paths.of_all_studies(path))
-        write_table(files[-1], columns.with_factors(kinds, factors), rows)
+        write_csv(files[-1], columns.with_factors(kinds, factors), rows)
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

@@ -17,7 +17,7 @@ from feedrate.config.study import Table
 from feedrate.report.rows import Inputs
 from feedrate.report.tables import training
 from feedrate.results.columns import FIT, with_factors
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -130,14 +130,14 @@ def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
 
 def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
     path = inputs.path("fit.csv")
-    rows = read_table(path, FIT)
+    rows = read_csv(path, FIT)
     other = [
         row | {"series": "decode = device", "tc_s": 0.02, "reading": "It is another one."}
         for row in rows
         if row["device"] == "h100"
     ]
     alone = [row | {"series": "decode = host"} if row["device"] == "h100" else row for row in rows]
-    write_table(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), alone + other)
+    write_csv(path, with_factors(FIT, {"workers": [1], "decode": ["host"]}), alone + other)
     page = table(project, inputs, "fit")
     first, second = page.split("H100 (decode = host), published")[1].split(
         "H100 (decode = device), published 2023-08, Tc 20.0 ms"

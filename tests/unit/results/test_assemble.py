@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedrate.cli.jobs import run as run_job
 from feedrate.config.devices import Peak
+from feedrate.core.errors import LogError
 from feedrate.logs.text import MAX_CHARS, one_line
-from feedrate.results.assemble import build_record, main
+from feedrate.results.assemble import build_record, current_record
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
 from run_folder import make_outcome, make_spec, rank_events, write_run
@@ -180,19 +182,14 @@ def test_without_the_event_the_trainers_files_are_read(tmp_path):
     assert build_record(run, DEVICE).trainer.loss == 0.25
 
 
-def test_the_command_writes_a_record_that_reads_back(tmp_path, capsys):
+def test_a_record_reads_back_and_is_the_same_every_time(tmp_path):
     run = write_run(tmp_path / "run")
-    device = (
-        "{'label': 'H100', 'kind': 'cuda', 'model_pattern': '.*H100.*', 'peaks': [], "
-        "'price_usd_per_hour': None}"
-    )
-    arguments = ["--run", str(run), "--device", device, "--out", str(run / "record.json")]
-    assert main(arguments) == 0
+    made, _ = current_record(run, DEVICE)
     first = (run / "record.json").read_bytes()
-    record = read_record(run / "record.json")
-    assert record.status == "ok"
-    assert record.spec == make_spec()
-    assert main(arguments) == 0
+    assert read_record(run / "record.json") == made
+    assert made.spec == make_spec()
+    (run / "record.json").unlink()
+    assert current_record(run, DEVICE) == (made, True)
     assert (run / "record.json").read_bytes() == first
     assert json.loads(first)["schema_version"] == 1
 
@@ -200,26 +197,25 @@ def test_the_command_writes_a_record_that_reads_back(tmp_path, capsys):
 @pytest.mark.parametrize("device", ["{'peaks': 3}", "not a mapping"])
 def test_a_wrong_device_is_one_sentence(tmp_path, capsys, device):
     run = write_run(tmp_path)
-    out = tmp_path / "record.json"
-    assert main(["--run", str(run), "--device", device, "--out", str(out)]) == 1
+    (tmp_path / "runs").write_text(str(run))
+    given = ["--runs-list", str(tmp_path / "runs"), "--device", device, "--parser", "x"]
+    assert run_job("parse-logs", [*given, "--out", str(tmp_path / "parsed.json")]) == 1
     assert "--device" in capsys.readouterr().err
-    assert not out.exists()
+    assert not (run / "record.json").exists()
 
 
-def test_a_folder_without_a_spec_is_one_sentence(tmp_path, capsys):
-    out = tmp_path / "record.json"
-    assert main(["--run", str(tmp_path), "--device", "{}", "--out", str(out)]) == 1
-    assert "spec.json: no such file" in capsys.readouterr().err
+def test_a_folder_without_a_spec_is_one_sentence(tmp_path):
+    with pytest.raises(LogError, match=r"spec\.json: no such file"):
+        build_record(tmp_path, DEVICE)
     (tmp_path / "spec.json").write_text("{}")
-    assert main(["--run", str(tmp_path), "--device", "{}", "--out", str(out)]) == 1
-    assert "not the spec of a run" in capsys.readouterr().err
+    with pytest.raises(LogError, match="not the spec of a run"):
+        build_record(tmp_path, DEVICE)
 
 
 def test_state_of_the_machine_that_json_cannot_hold_becomes_null(tmp_path):
     outcome = make_outcome(machine_before={"load_1min": float("nan"), "cpu_mhz": [1.0]})
     run = write_run(tmp_path, outcome=outcome)
-    arguments = ["--run", str(run), "--device", "{}", "--out", str(run / "record.json")]
-    assert main(arguments) == 0
+    current_record(run, DEVICE)
     machine = read_record(run / "record.json").provenance.machine_before
     assert machine == {"load_1min": None, "cpu_mhz": [1.0]}
 

@@ -9,13 +9,14 @@ from record_builder import (
 )
 from record_builder import write_records as write
 
+from feedrate.cli.jobs import run
 from feedrate.config.study import Claim
-from feedrate.results.claims import agrees, claim_rows, main, recompute
+from feedrate.results.claims import agrees, claim_rows, recompute
 from feedrate.results.collect import run_rows
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
 from feedrate.results.settings import ClaimSettings
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 
 PRINTED = [
     (1.28, "gaudi2[workers=2] / h100[workers=2]"),
@@ -158,22 +159,22 @@ def test_a_printed_ratio_that_does_not_follow_is_told(tmp_path):
 def test_the_command_reads_results_and_writes_claims(tmp_path):
     settings = collect_settings()
     runs = run_rows(write(tmp_path, [*runs_of(0, [10.0]), *runs_of(2, [20.0])]), settings)
-    write_table(tmp_path / "results.csv", for_studies(RUNS, settings.studies), runs)
+    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.studies), runs)
     claims = ClaimSettings(studies={"loading": claim_study(claim("cpu[workers=2] / cpu"))})
     arguments = [
         "--results", str(tmp_path / "results.csv"),
         "--settings", as_literal(claims),
         "--out", str(tmp_path / "claims.csv"),
     ]  # fmt: skip
-    assert main(arguments) == 0
-    (row,) = read_table(tmp_path / "claims.csv", CLAIMS)
+    assert run("check-claims", arguments) == 0
+    (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     assert list(row) == [column.name for column in CLAIMS]
 
 
 def test_a_missing_file_is_one_sentence(tmp_path, capsys):
     arguments = ["--results", "none.csv", "--settings", "{'studies': {}}", "--out", "x.csv"]
-    assert main(arguments) == 1
+    assert run("check-claims", arguments) == 1
     assert "none.csv" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 import csv
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,14 +15,15 @@ from record_builder import (
     write_records,
 )
 
+from feedrate.cli.jobs import run as run_job
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Factor, Thresholds
-from feedrate.results.assemble import current_record
-from feedrate.results.collect import cell_rows, main, run_rows
+from feedrate.results.assemble import current_record, parse_logs
+from feedrate.results.collect import cell_rows, collect_results, run_rows
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
-from feedrate.results.tables import damaged, read_table, write_table
+from feedrate.results.tables import read_csv, remove_damaged, write_csv
 from run_folder import write_run
 
 
@@ -311,9 +313,9 @@ def command(tmp_path, records, settings=None):
 
 def test_the_command_writes_three_files_that_agree(tmp_path):
     records = write_records(tmp_path, [*runs_of(0, [10.0, 10.5]), *runs_of(2, [20.0])])
-    assert main(command(tmp_path, records)) == 0
+    assert run_job("collect-results", command(tmp_path, records)) == 0
     settings = collect_settings()
-    rows = read_table(tmp_path / "out/results.csv", RUNS)
+    rows = read_csv(tmp_path / "out/results.csv", RUNS)
     table = pq.read_table(tmp_path / "out/results.parquet")
     assert table.column_names == [c.name for c in for_studies(RUNS, settings.studies)]
     assert table.column_names == list(rows[0])
@@ -321,14 +323,14 @@ def test_the_command_writes_three_files_that_agree(tmp_path):
         assert row == {k: ("" if v is None and row[k] == "" else v) for k, v in other.items()}
     field = table.schema.field("samples_per_s")
     assert field.metadata[b"unit"] == b"samples/s"
-    cells = read_table(tmp_path / "out/cells.csv", CELLS)
+    cells = read_csv(tmp_path / "out/cells.csv", CELLS)
     assert [c["samples_per_s"] for c in cells] == [10.25, None, 20.0]
 
 
 def test_arguments_may_come_from_a_file(tmp_path):
     arguments = command(tmp_path, write_records(tmp_path, runs_of(0, [10.0])))
     (tmp_path / "arguments").write_text("\n".join(arguments))
-    assert main([f"@{tmp_path / 'arguments'}"]) == 0
+    assert run_job("collect-results", [f"@{tmp_path / 'arguments'}"]) == 0
     assert (tmp_path / "out/results.parquet").exists()
 
 
@@ -339,9 +341,9 @@ def test_a_record_that_is_damaged_or_missing_is_made_again_from_its_logs(tmp_pat
     device = DeviceFacts()
     record, _ = current_record(run, device)
     (run / "record.json").write_text(content) if content else (run / "record.json").unlink()
-    assert main(command(tmp_path, [str(run / "record.json")])) == 0
+    assert run_job("collect-results", command(tmp_path, [str(run / "record.json")])) == 0
     assert read_record(run / "record.json") == record
-    row = read_table(tmp_path / "out/results.csv", RUNS)[0]
+    row = read_csv(tmp_path / "out/results.csv", RUNS)[0]
     assert row["status"] == record.status
     assert row["cause"] == record.cause
 
@@ -350,8 +352,8 @@ def test_logs_that_changed_after_their_record_make_the_run_invalid(tmp_path):
     run = write_run(tmp_path / "cpu/workers=0~decode=host/rep1", spec=make_spec())
     current_record(run, DeviceFacts())
     (run / "train.log").write_text("something else\n")
-    assert main(command(tmp_path, [str(run / "record.json")])) == 0
-    row = read_table(tmp_path / "out/results.csv", RUNS)[0]
+    assert run_job("collect-results", command(tmp_path, [str(run / "record.json")])) == 0
+    row = read_csv(tmp_path / "out/results.csv", RUNS)[0]
     assert row["status"] == "invalid"
     assert "logs_unchanged" in row["failed_checks"].split(";")
 
@@ -359,21 +361,38 @@ def test_logs_that_changed_after_their_record_make_the_run_invalid(tmp_path):
 def test_a_run_without_logs_costs_the_others_nothing(tmp_path):
     records = write_records(tmp_path, runs_of(0, [10.0]))
     records.append(str(tmp_path / "loading/cpu/workers=1~decode=host/rep2/record.json"))
-    assert main(command(tmp_path, records)) == 0
-    rows = read_table(tmp_path / "out/results.csv", RUNS)
+    assert run_job("collect-results", command(tmp_path, records)) == 0
+    rows = read_csv(tmp_path / "out/results.csv", RUNS)
     assert [(row["status"], row["repeat"]) for row in rows[:2]] == [("ok", 1), ("failed", 2)]
     assert "spec.json: no such file" in rows[1]["cause"]
 
 
-def test_a_result_file_that_was_changed_is_damaged(tmp_path):
-    assert main(command(tmp_path, write_records(tmp_path, runs_of(0, [10.0])))) == 0
-    files = [tmp_path / "out/results.csv", tmp_path / "out/cells.csv", tmp_path / "out/none.csv"]
-    assert damaged(files) == []
-    whole = files[0].read_text()
-    files[0].write_text(whole[: len(whole) // 2])
-    assert damaged(files) == files[:1]
-    files[0].write_text(whole)
-    assert damaged(files) == []
+def test_derived_files_that_changed_are_removed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runs = [Path(f"results/loading/cpu/workers=0~decode=host/rep{k}") for k in (1, 2)]
+    for repeat, run in enumerate(runs, start=1):
+        write_run(run, spec=make_spec(repeat=repeat))
+    device, results = Path("results/loading/cpu/records.json"), Path("results/loading/results.csv")
+    Path("runs").write_text("\n".join(map(str, runs)))
+    parse_logs(Path("runs"), DeviceFacts(), "x", device)
+    Path("list").write_text("\n".join(f"{run}/record.json" for run in runs))
+    folder = results.parent
+    collect_results(Path("list"), collect_settings(), results, folder / "x", folder / "cells.csv")
+    assert remove_damaged(Path("results")) == []
+    results.write_text(results.read_text()[:-20])
+    assert remove_damaged(Path("results")) == [results]
+    assert not results.exists()
+    assert "results.csv changed after it was written" in capsys.readouterr().err
+    record = runs[1] / "record.json"
+    record.write_text(record.read_text().replace('"invalid"', '"ok"'))
+    assert remove_damaged(Path("results")) == [record, device]
+    assert (folder / "cells.csv").exists()
+    assert (runs[0] / "record.json").exists()
+
+
+def test_files_of_earlier_versions_are_kept(tmp_path):
+    (tmp_path / "results.csv").write_text("study\na\n")
+    assert remove_damaged(tmp_path) == []
 
 
 def test_levels_of_several_kinds_become_text(tmp_path):
@@ -385,7 +404,7 @@ def test_levels_of_several_kinds_become_text(tmp_path):
     )
     settings = collect_settings(studies={"loading": study}, unsupported=[])
     records = write_records(tmp_path, runs_of(0, [10.0]))
-    assert main(command(tmp_path, records, settings)) == 0
+    assert run_job("collect-results", command(tmp_path, records, settings)) == 0
     row = pq.read_table(tmp_path / "out/results.parquet").to_pylist()[0]
     assert row["workers"] == "0"
 
@@ -396,8 +415,8 @@ def test_rows_survive_the_round_trip(tmp_path):
     )
     columns = for_studies(CELLS, settings.studies)
     cells = cell_rows(rows, settings)
-    write_table(tmp_path / "cells.csv", columns, cells)
-    back = read_table(tmp_path / "cells.csv", columns)
+    write_csv(tmp_path / "cells.csv", columns, cells)
+    back = read_csv(tmp_path / "cells.csv", columns)
     assert back == [
         {
             c.name: "" if c.kind == "text" and row.get(c.name) is None else row.get(c.name)
@@ -412,7 +431,7 @@ def test_rows_survive_the_round_trip(tmp_path):
 def test_a_table_with_a_wrong_field_names_file_and_line(tmp_path):
     (tmp_path / "x.csv").write_text("study,repeat\na,one\n")
     with pytest.raises(ValueError, match=r"x.csv, line 2"):
-        read_table(tmp_path / "x.csv", RUNS)
+        read_csv(tmp_path / "x.csv", RUNS)
 
 
 def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from feedrate.config.study import Thresholds
 from feedrate.results.columns import COMPARISON
 from feedrate.results.comparison import Results, compare, comparison_columns, read_results, slowed
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 from result_sets import AFTER, runs, write_set
 
 LINES = Thresholds()
@@ -219,8 +219,8 @@ def test_rows_come_back_from_csv(tmp_path):
     )
     columns = comparison_columns(rows)
     assert [c.name for c in columns][:4] == ["study", "device", "cell", "workers"]
-    write_table(tmp_path / "changes.csv", columns, rows)
-    read = read_table(tmp_path / "changes.csv", COMPARISON)
+    write_csv(tmp_path / "changes.csv", columns, rows)
+    read = read_csv(tmp_path / "changes.csv", COMPARISON)
     names = [column.name for column in columns]
     assert read == [{name: row.get(name) for name in names} for row in rows]
     assert [row["workers"] for row in read] == [0, 1, 2, 4]

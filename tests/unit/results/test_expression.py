@@ -12,7 +12,7 @@ from feedrate.results.expression import (
     ExpressionError,
     Ratio,
     cell_levels,
-    check_claims,
+    check_expressions,
     parse,
 )
 
@@ -104,8 +104,8 @@ DEVICES = ["gaudi2", "h100"]
 
 
 def test_a_good_claim_passes():
-    check_claims("s", study("gaudi2[workers=2,decode=device] / h100[workers=1]"), DEVICES)
-    check_claims("s", study("* / *", published=None, at_least=1.0), DEVICES)
+    check_expressions("s", study("gaudi2[workers=2,decode=device] / h100[workers=1]"), DEVICES)
+    check_expressions("s", study("* / *", published=None, at_least=1.0), DEVICES)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_good_claim_passes():
 )
 def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expression, told):
     with pytest.raises(ConfigError) as caught:
-        check_claims("loading", study(expression), DEVICES)
+        check_expressions("loading", study(expression), DEVICES)
     message = str(caught.value)
     assert message.startswith("config/studies/loading.yaml: claims.c.expression: ")
     assert told in message
@@ -128,7 +128,7 @@ def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expre
 
 def test_a_claim_needs_something_to_be_held_against():
     with pytest.raises(ConfigError, match="it needs `published`, `at_least` or `fits`"):
-        check_claims("loading", study("gaudi2 / h100", published=None), DEVICES)
+        check_expressions("loading", study("gaudi2 / h100", published=None), DEVICES)
 
 
 def test_checking_claims_loads_nothing_heavy():

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from feedrate.cli import jobs
 from feedrate.config.plan import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
 from feedrate.report import overview, render
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
-from feedrate.results import assemble, claims, collect, loader_model, quality, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests/golden"
@@ -29,6 +29,7 @@ PAGES = sorted(str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("tables/*.html")
 PROSE = {"cause", "why", "recommendation", "reading", "across_devices", "statement", "note"}
 PROSE |= {"detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
+FILES = ("results.csv", "cells.csv", "results.parquet")
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
@@ -42,31 +43,33 @@ def view_of(root: Path) -> PlanView:
 
 
 def make_results(root: Path) -> PlanView:
-    """All result files and pages below `root`, from its run folders, by the programs of the rules.
-    The working directory is `root`."""
+    """All result files below `root`, from its run folders, by the jobs of the rules. The working
+    directory is `root`."""
     view = view_of(root)
+
+    def run(job: str, *words: str) -> None:
+        assert jobs.run(job, words) == 0
+
     device = repr(view.parsing("cpu")["settings"])
     for study in STUDIES:
         folder = f"results/{study}"
-        given = ["--runs-list", view.run_list(study, "cpu"), "--device", device]
-        assert assemble.main([*given, "--out", f"{folder}/parsed.json"]) == 0
-        outs = ["--out-csv", f"{folder}/results.csv", "--out-parquet", f"{folder}/results.parquet"]
-        given = [f"@{view.collect_arguments(study)}", "--cells", f"{folder}/cells.csv"]
-        assert collect.main([*given, *outs]) == 0
-        for program, source, name, settings in (
-            (claims, ["--results", f"{folder}/results.csv"], "claims", view.claims(study)),
-            (loader_model, ["--cells", f"{folder}/cells.csv"], "fit", view.fit(study)),
-        ):
-            given = [*source, "--settings", repr(settings["settings"])]
-            assert program.main([*given, "--out", f"{folder}/{name}.csv"]) == 0
-    given = [f"@{view.quality_arguments(STUDIES[1])}"]
-    assert quality.main([*given, "--out", f"results/{STUDIES[1]}/quality.csv"]) == 0
+        runs, cells, parquet = (f"{folder}/{name}" for name in FILES[:3])
+        given = ("--runs-list", view.run_list(study, "cpu"), "--device", device)
+        run("parse-logs", *given, "--parser", "x", "--out", f"{folder}/parsed.json")
+        given = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
+        run("collect-results", f"@{view.collect_arguments(study)}", *given)
+        settings = ("--settings", repr(view.claims(study)["settings"]))
+        run("check-claims", "--results", runs, *settings, "--out", f"{folder}/claims.csv")
+        settings = ("--settings", repr(view.fit(study)["settings"]))
+        run("fit-loader-model", "--cells", cells, *settings, "--out", f"{folder}/fit.csv")
+    out = f"results/{STUDIES[1]}/quality.csv"
+    run("collect-quality", f"@{view.quality_arguments(STUDIES[1])}", "--out", out)
     merged = [
         word
         for option, name in zip(("runs", "cells", "claims", "fit"), merge_names(), strict=True)
         for word in (f"--{option}", *(f"results/{study}/{name}.csv" for study in STUDIES))
     ]
-    assert tables.main([*merged, "--out", "results"]) == 0
+    run("merge-results", *merged, "--out", "results")
     return view
 
 

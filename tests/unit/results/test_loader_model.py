@@ -16,15 +16,16 @@ from record_builder import (
     write_records,
 )
 
+from feedrate.cli.jobs import run
 from feedrate.config.plan import load_project
 from feedrate.config.reading import read_yaml
 from feedrate.config.study import Factor
 from feedrate.results.collect import cell_rows, run_rows
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Point, bound, fit, predict
-from feedrate.results.loader_model import fit_rows, main
+from feedrate.results.loader_model import fit_rows
 from feedrate.results.settings import FitSettings, fit_settings
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 
 
 @settings(max_examples=60, deadline=None)
@@ -124,7 +125,7 @@ def test_the_published_table_is_explained_within_two_percent(post, device, tc_ms
 
 def test_the_published_table_says_more_than_its_headline(post):
     row = of_post(post, "gaudi2")[0]
-    assert "From 1 worker a rank on, gaudi2 looks compute-bound" in row["reading"]
+    assert "From 1 worker per rank on, gaudi2 looks compute-bound" in row["reading"]
     assert "two constants explain the 3 rates within 1.4%" in row["reading"]
     for words in ("2.75 ms on gaudi2", "10.2 ms on h100", "compares hosts", "2.64 there, 2.21"):
         assert words in row["across_devices"]
@@ -236,7 +237,7 @@ def test_what_the_model_cannot_explain_is_said(tmp_path):
 def test_two_rates_are_exact_by_construction(tmp_path):
     cells, _ = cells_of(tmp_path, [10.0, 15.0])
     rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
-    assert "exact by construction" in rows[0]["reading"]
+    assert "fit two rates exactly" in rows[0]["reading"]
 
 
 def test_cells_without_data_are_left_out(tmp_path):
@@ -252,14 +253,14 @@ def test_cells_without_data_are_left_out(tmp_path):
 
 def test_the_command_reads_cells_and_writes_the_fit(tmp_path):
     cells, settings = cells_of(tmp_path, [14.0, 20.0, 20.4])
-    write_table(tmp_path / "cells.csv", for_studies(CELLS, settings.studies), cells)
+    write_csv(tmp_path / "cells.csv", for_studies(CELLS, settings.studies), cells)
     arguments = [
         "--cells", str(tmp_path / "cells.csv"),
         "--settings", as_literal(FitSettings(studies={"loading": published_study()})),
         "--out", str(tmp_path / "fit.csv"),
     ]  # fmt: skip
-    assert main(arguments) == 0
-    rows = read_table(tmp_path / "fit.csv", FIT)
+    assert run("fit-loader-model", arguments) == 0
+    rows = read_csv(tmp_path / "fit.csv", FIT)
     assert len(rows) == 9 + 3
     assert {r["workers"] for r in rows} == {0, 1, 2}
     assert all(r["residual"] is not None for r in rows)
@@ -315,5 +316,11 @@ def test_devices_that_decode_by_their_studys_own_settings_are_known():
 
 
 def test_wrong_settings_are_one_sentence(tmp_path, capsys):
-    assert main(["--cells", "x.csv", "--settings", "{'studies': 1}", "--out", "y.csv"]) == 1
+    assert (
+        run(
+            "fit-loader-model",
+            ["--cells", "x.csv", "--settings", "{'studies': 1}", "--out", "y.csv"],
+        )
+        == 1
+    )
     assert "--settings: studies" in capsys.readouterr().err

@@ -1,9 +1,8 @@
 import pyarrow.parquet as pq
 
+from feedrate.cli.jobs import run
 from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, with_factors
-from feedrate.results.confirm import main as confirm
-from feedrate.results.tables import main as merge
-from feedrate.results.tables import read_table, write_table
+from feedrate.results.tables import read_csv, write_csv
 
 FILES = {"runs": ("results", RUNS), "cells": ("cells", CELLS), "claims": ("claims", CLAIMS)}
 FILES["fit"] = ("fit", FIT)
@@ -13,7 +12,7 @@ def write_study(folder, study, factors, **levels):
     row = {"study": study, "device": "cpu", "cell": "x", "repeat": 1, "status": "ok", "cause": ""}
     for name, columns in FILES.values():
         columns = with_factors(columns, factors)
-        write_table(folder / study / f"{name}.csv", columns, [row | levels])
+        write_csv(folder / study / f"{name}.csv", columns, [row | levels])
 
 
 def arguments(folder, *studies):
@@ -28,8 +27,8 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
     write_study(
         tmp_path, "b", {"size": ["large"], "workers": ["many"]}, size="large", workers="many"
     )
-    assert merge(arguments(tmp_path, "a", "b")) == 0
-    rows = read_table(tmp_path / "results.csv", RUNS)
+    assert run("merge-results", arguments(tmp_path, "a", "b")) == 0
+    rows = read_csv(tmp_path / "results.csv", RUNS)
     assert [(r["study"], r["workers"], r["size"]) for r in rows] == [
         ("a", 2, None),
         ("b", "many", "large"),
@@ -43,12 +42,12 @@ def test_studies_with_other_factors_stand_in_one_table(tmp_path):
 
 def test_one_study_alone_is_its_own_table(tmp_path):
     write_study(tmp_path, "a", {"workers": [1]}, workers=2)
-    assert merge(arguments(tmp_path, "a")) == 0
+    assert run("merge-results", arguments(tmp_path, "a")) == 0
     assert (tmp_path / "cells.csv").read_text() == (tmp_path / "a/cells.csv").read_text()
 
 
 def test_a_missing_file_is_one_sentence(tmp_path, capsys):
-    assert merge(arguments(tmp_path, "nowhere")) == 1
+    assert run("merge-results", arguments(tmp_path, "nowhere")) == 1
     assert "nowhere" in capsys.readouterr().err
 
 
@@ -57,17 +56,17 @@ def results(folder, *statuses):
         {"study": "a", "device": "cpu", "cell": "x", "repeat": k, "status": s, "cause": "Why."}
         for k, s in enumerate(statuses, start=1)
     ]
-    write_table(folder / "results.csv", with_factors(RUNS, {}), rows)
+    write_csv(folder / "results.csv", with_factors(RUNS, {}), rows)
     return ["--results", str(folder / "results.csv"), "--out", str(folder / "confirmed.txt")]
 
 
 def test_results_are_confirmed_where_nothing_failed(tmp_path):
-    assert confirm(results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
+    assert run("confirm-results", results(tmp_path, "ok", "out_of_memory", "unsupported")) == 0
     assert (tmp_path / "confirmed.txt").read_text() == "2 runs, none failed\n"
 
 
 def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
-    assert confirm(results(tmp_path, "ok", "failed", "invalid", "unsupported")) == 1
+    assert run("confirm-results", results(tmp_path, "ok", "failed", "invalid", "unsupported")) == 1
     told = capsys.readouterr().err
     assert "2 of 3 runs did not end well" in told
     assert "a cpu x rep 2: failed: Why." in told
@@ -77,18 +76,18 @@ def test_failed_and_invalid_runs_are_listed(tmp_path, capsys):
 
 def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
     where = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1}
-    write_table(
+    write_csv(
         tmp_path / "quality.csv",
         with_factors(QUALITY, {}),
         [{**where, "status": "failed", "cause": "Why."}],
     )
     scored = ["--quality", str(tmp_path / "quality.csv")]
-    assert confirm([*results(tmp_path, "ok"), *scored]) == 1
+    assert run("confirm-results", [*results(tmp_path, "ok"), *scored]) == 1
     told = capsys.readouterr().err
     assert told.startswith(
-        "feedrate.results.confirm: 1 model could not be scored; the report shows"
+        "feedrate confirm-results: 1 model could not be scored; the report shows"
     )
     assert "a cpu x rep 1: scoring failed: Why." in told
-    assert confirm([*results(tmp_path, "failed"), *scored]) == 1
+    assert run("confirm-results", [*results(tmp_path, "failed"), *scored]) == 1
     said = "1 of 1 runs did not end well and 1 model could not be scored;"
-    assert capsys.readouterr().err.startswith(f"feedrate.results.confirm: {said}")
+    assert capsys.readouterr().err.startswith(f"feedrate confirm-results: {said}")

@@ -5,8 +5,9 @@ import json
 import msgspec
 import pytest
 
+from feedrate.cli.jobs import run as run_job
 from feedrate.core.files import digest_file
-from feedrate.results.assemble import UNCHANGED, current_record, main, parse_logs
+from feedrate.results.assemble import UNCHANGED, current_record, update_records
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
 from run_folder import make_outcome, make_spec, write_run
@@ -21,29 +22,29 @@ def make_run(root, repeat=1):
 @pytest.fixture
 def runs(tmp_path):
     made = [make_run(tmp_path, repeat) for repeat in (1, 2)]
-    assert parse_logs(made, DEVICE, "reader 1") == made
+    assert update_records(made, DEVICE, "reader 1") == made
     return made
 
 
 def test_nothing_is_parsed_twice(runs):
     before = [(run / "record.json").stat().st_mtime_ns for run in runs]
-    assert parse_logs(runs, DEVICE, "reader 1") == []
+    assert update_records(runs, DEVICE, "reader 1") == []
     assert [(run / "record.json").stat().st_mtime_ns for run in runs] == before
 
 
 def test_another_parser_or_another_device_parses_all(runs):
-    assert parse_logs(runs, DEVICE, "reader 2") == runs
-    assert parse_logs(runs, DeviceFacts(power_w=600), "reader 2") == runs
+    assert update_records(runs, DEVICE, "reader 2") == runs
+    assert update_records(runs, DeviceFacts(power_w=600), "reader 2") == runs
 
 
 def test_a_new_run_is_parsed_alone(runs, tmp_path):
     third = make_run(tmp_path, 3)
-    assert parse_logs([*runs, third], DEVICE, "reader 1") == [third]
+    assert update_records([*runs, third], DEVICE, "reader 1") == [third]
 
 
 def test_a_run_that_was_made_again_is_parsed_alone(runs):
     write_run(runs[1], spec=make_spec(repeat=2), outcome=make_outcome(attempt=3))
-    assert parse_logs(runs, DEVICE, "reader 1") == [runs[1]]
+    assert update_records(runs, DEVICE, "reader 1") == [runs[1]]
     assert read_record(runs[1] / "record.json").provenance.attempt == 3
 
 
@@ -52,7 +53,7 @@ def test_a_damaged_record_is_made_again(runs, damage):
     record = runs[0] / "record.json"
     whole = record.read_bytes()
     record.unlink() if damage is None else record.write_bytes(damage)
-    assert parse_logs(runs, DEVICE, "reader 1") == [runs[0]]
+    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
     assert record.read_bytes() == whole
 
 
@@ -61,21 +62,21 @@ def test_logs_that_changed_after_their_record_are_reported(runs, name):
     file, record = runs[0] / name, runs[0] / "record.json"
     logs, first = file.read_bytes(), read_record(record)
     file.write_bytes(logs.replace(b"0.5", b"0.1") + b"\n")
-    assert parse_logs(runs, DEVICE, "reader 1") == [runs[0]]
+    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
     found = read_record(record)
     assert found.status == "invalid"
     assert found.cause.startswith(f"{name} changed after the record was made")
     assert [c.name for c in found.checks if not c.passed] == [UNCHANGED]
     assert found.measurement == first.measurement
-    assert parse_logs(runs, DEVICE, "reader 2") == [runs[1]], "changed logs are no evidence"
+    assert update_records(runs, DEVICE, "reader 2") == [runs[1]], "changed logs are no evidence"
     file.write_bytes(logs)
-    assert parse_logs([runs[0]], DEVICE, "reader 1") == [runs[0]]
+    assert update_records([runs[0]], DEVICE, "reader 1") == [runs[0]]
     assert read_record(record) == first
 
 
 def test_logs_that_are_missing_are_reported(runs):
     (runs[0] / "events.rank1.jsonl").unlink()
-    parse_logs(runs, DEVICE, "reader 1")
+    update_records(runs, DEVICE, "reader 1")
     assert "events.rank1.jsonl changed" in read_record(runs[0] / "record.json").cause
 
 
@@ -89,7 +90,7 @@ def test_a_record_of_an_earlier_version_counts_until_it_is_parsed(runs):
     old = {k: v for k, v in json.loads(path.read_text()).items() if k != "made_from"}
     path.write_text(json.dumps(old))
     assert current_record(runs[0], DEVICE)[1] is False
-    assert parse_logs(runs, DEVICE, "reader 1") == [runs[0]]
+    assert update_records(runs, DEVICE, "reader 1") == [runs[0]]
 
 
 def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
@@ -99,8 +100,8 @@ def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
     listed.write_text("".join(f"{run}\n" for run in [bad, *runs]))
     device = repr(msgspec.to_builtins(DEVICE))
     arguments = ["--runs-list", str(listed), "--device", device, "--parser", "reader 1"]
-    assert main([*arguments, "--out", str(marker)]) == 0
-    assert "1 of 3 runs were parsed" in capsys.readouterr().out
+    assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
+    assert "parsed 1 of 3 runs" in capsys.readouterr().out
     found = read_record(bad / "record.json")
     assert (found.study, found.device, found.repeat) == ("loading", "gpu", 3)
     assert (found.cell, found.levels) == ("workers=1", {"workers": 1})
@@ -109,11 +110,11 @@ def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
     assert json.loads(marker.read_text()) == {
         str(run): digest_file(run / "record.json") for run in [bad, *runs]
     }
-    assert main([*arguments, "--out", str(marker)]) == 0
-    assert "0 of 3 runs were parsed" in capsys.readouterr().out
+    assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
+    assert "parsed 0 of 3 runs" in capsys.readouterr().out
 
 
 def test_a_list_that_is_missing_is_one_sentence(tmp_path, capsys):
-    arguments = ["--runs-list", str(tmp_path / "none"), "--device", "{}"]
-    assert main([*arguments, "--out", str(tmp_path / "marker")]) == 1
+    arguments = ["--runs-list", str(tmp_path / "none"), "--device", "{}", "--parser", "x"]
+    assert run_job("parse-logs", [*arguments, "--out", str(tmp_path / "marker")]) == 1
     assert "none: no such file" in capsys.readouterr().err

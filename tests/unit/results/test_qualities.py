@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from feedrate.cli.jobs import run
 from feedrate.results.columns import QUALITY
-from feedrate.results.quality import main
-from feedrate.results.tables import read_table
+from feedrate.results.tables import read_csv
 
 SCORE = {
     "moment": "after",
@@ -54,8 +54,8 @@ def test_a_row_for_each_score_and_one_for_a_run_without(tmp_path):
         quality(tmp_path, "b", status="no_model", cause="The run ended in failed: so."),
     )
     out = tmp_path / "quality.csv"
-    assert main(["--settings", settings(*files), "--out", str(out)]) == 0
-    after, before, absent = read_table(out, QUALITY)
+    assert run("collect-quality", ["--settings", settings(*files), "--out", str(out)]) == 0
+    after, before, absent = read_csv(out, QUALITY)
     assert (after["value"], after["low"], after["chance"], after["n"]) == (0.5, 0.4, 0.2, 60)
     assert (after["workers"], after["repeat"], after["job_s"]) == (0, 1, 9.5)
     assert (before["moment"], before["value"]) == ("before", None)
@@ -66,8 +66,8 @@ def test_a_row_for_each_score_and_one_for_a_run_without(tmp_path):
 def test_settings_come_from_a_file_too(tmp_path):
     given = tmp_path / "given"
     given.write_text(f"--settings\n{settings(quality(tmp_path, 'a', scores=[SCORE]))}")
-    assert main([f"@{given}", "--out", str(tmp_path / "quality.csv")]) == 0
-    assert len(read_table(tmp_path / "quality.csv", QUALITY)) == 1
+    assert run("collect-quality", [f"@{given}", "--out", str(tmp_path / "quality.csv")]) == 0
+    assert len(read_csv(tmp_path / "quality.csv", QUALITY)) == 1
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,12 @@ def test_settings_come_from_a_file_too(tmp_path):
 def test_another_file_is_one_sentence(text, said, tmp_path, capsys):
     file = tmp_path / "a.json"
     file.write_text(text)
-    assert main(["--settings", settings(str(file)), "--out", str(tmp_path / "q.csv")]) == 1
+    assert (
+        run(
+            "collect-quality", ["--settings", settings(str(file)), "--out", str(tmp_path / "q.csv")]
+        )
+        == 1
+    )
     error = capsys.readouterr().err
     assert str(file) in error
     assert said in error

@@ -31,16 +31,19 @@ from feedrate.config.reading import read_yaml
 from feedrate.config.plan import load_project
 from feedrate.flow.view import PlanView
 from feedrate.report.rows import CellRow, RunRow
-from feedrate.results.assemble import parse_logs
-from feedrate.results.collect import collect
+from feedrate.results.assemble import update_records
+from feedrate.cli.jobs import run as run_job
 from feedrate.results.schema import VALUES
 from feedrate.results.settings import DeviceFacts
 
 root, run = Path.cwd(), Path(sys.argv[1])
-parse_logs([run], DeviceFacts(), "new")
+update_records([run], DeviceFacts(), "new")
 view = PlanView(load_project(root, read_yaml(root / "config/config.yaml")), root)
 settings = view.collecting("bridgetower-dataloading")["settings"] | {"unsupported": []}
-collect([str(run / "record.json")], settings, "runs.csv", "runs.parquet", "cells.csv")
+Path("list").write_text(str(run / "record.json"))
+given = ["--records-list", "list", "--settings", repr(settings), "--cells", "cells.csv"]
+given += ["--out-csv", "runs.csv", "--out-parquet", "runs.parquet"]
+assert run_job("collect-results", given) == 0
 field = pq.read_schema("runs.parquet").field("step_time_range_s")
 print(json.dumps({
     "record": json.loads((run / "record.json").read_text())["measurement"]["step_time_range_s"],

@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the comparison; return the exit code."""
     from feedrate.results import comparison
-    from feedrate.results.tables import write_table
+    from feedrate.results.tables import write_csv
 
     lines = Thresholds(noise_share=options.noise)
     try:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if options.out:
             if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
                 raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
-            write_table(options.out, comparison.comparison_columns(rows), rows)
+            write_csv(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
         raise UsageError(f"{error}") from None
     show(rows, before, after, comparison.moved_between(before, after), lines)

@@ -40,27 +40,29 @@ class Driver:
         return f"process {self.pid} on {self.host} since {clock}"
 
 
-def hold() -> None:
+def hold() -> bool:
     """Mark this process as the driver for as long as it lives; the kernel forgets it at its death.
 
     Called while the Snakefile is parsed. Where another process holds the mark, or may hold it on
-    another host, nothing happens: Snakemake's own lock then refuses the second driver.
+    another host, nothing happens: Snakemake's own lock then refuses the second driver. Returns
+    whether this process is the driver.
     """
     global _held
     if _held is not None:
-        return
+        return True
     with contextlib.suppress(OSError):
         LOCK.parent.mkdir(exist_ok=True)
         stream = LOCK.open("a+", encoding="utf-8")
         if not _take(stream) or unseen_driver():
             stream.close()
-            return
+            return False
         stream.truncate(0)
         stream.write(
             json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})
         )
         stream.flush()
         _held = stream
+    return _held is not None
 
 
 def tell_jobs(workflow: Any) -> None:

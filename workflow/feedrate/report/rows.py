@@ -13,7 +13,7 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.jobs.events import Step, read_events
 from feedrate.results import columns
-from feedrate.results.tables import read_table
+from feedrate.results.tables import read_csv
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class Inputs:
         try:
             return [
                 msgspec.convert({k: v for k, v in row.items() if v is not None}, kind)
-                for row in read_table(path, _COLUMNS[name])
+                for row in read_csv(path, _COLUMNS[name])
                 if row.get("study") == study
             ]
         except (OSError, ValueError, msgspec.ValidationError) as error:

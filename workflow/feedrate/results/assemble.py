@@ -4,9 +4,7 @@ A record names what it was made from. It is made again where it is missing or da
 was done again, and where the parser or the facts about the device have changed.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert_text
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import BETWEEN_LEVELS, parse_levels
-from feedrate.core.errors import LogError, fail
+from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.core.paths import (
     ANY_EVENTS,
@@ -52,11 +48,22 @@ UNCHANGED = "logs_unchanged"
 """The check that a run fails whose logs changed after its record was made from them."""
 
 
-def parse_logs(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
-    """Bring the records of `runs` up to date; return the runs whose record was written.
+def parse_logs(runs_list: Path, device: DeviceFacts, parser: str, out: Path) -> None:
+    """Bring the records of the runs in `runs_list` up to date, one run folder per line.
 
-    `parser` is the digest of the code that reads logs. A run that breaks the parser gets a record
-    with status `failed` and the reason. Raises OSError where a record cannot be written.
+    `parser` is the digest of the code that reads logs. `out` gets the digest of every record.
+    """
+    runs = [Path(line) for line in runs_list.read_text(encoding="utf-8").splitlines()]
+    written = update_records(runs, device, parser)
+    print(f"parsed {len(written)} of {len(runs)} runs")
+    write_json(out, {str(run): digest_file(run / RECORD_NAME) for run in runs})
+
+
+def update_records(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
+    """Bring records up to date; return the runs whose record was written.
+
+    A run that breaks the parser gets a record with status `failed` and the reason. Raises OSError
+    where a record cannot be written.
     """
     made = MadeFrom(parser=parser, device=digest_value(msgspec.to_builtins(device)))
     return [run for run in runs if current_record(run, device, made)[1]]
@@ -249,36 +256,3 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
     if isinstance(known.get("command"), list):
         known["command"] = " ".join(known["command"])
     return Provenance(**known)
-
-
-def read_list(name: str) -> list[str]:
-    """The lines of a file, or of standard input for `-`."""
-    text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line.strip()]
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """0 where the records are up to date, whatever became of the runs; 1 where one cannot be."""
-    parser = argparse.ArgumentParser(prog="feedrate.results.assemble", description=__doc__)
-    parser.add_argument("--run", type=Path, help="folder of one run; --out is then its record")
-    parser.add_argument("--runs-list", help="file with a run's folder a line; - for stdin")
-    parser.add_argument("--device", required=True, help="its registry entry, a Python literal")
-    parser.add_argument("--parser", default="", help="digest of the code that reads logs")
-    parser.add_argument("--out", type=Path, required=True, help="written last: digests of records")
-    options = parser.parse_args(arguments)
-    try:
-        device = convert_text(options.device, DeviceFacts, "--device")
-        if options.run:
-            write_record(options.out, build_record(options.run, device))
-            return 0
-        runs = [Path(line) for line in read_list(options.runs_list)]
-        parsed = parse_logs(runs, device, options.parser)
-        print(f"{len(parsed)} of {len(runs)} runs were parsed")
-        write_json(options.out, {str(run): digest_file(run / RECORD_NAME) for run in runs})
-    except (ConfigError, LogError, OSError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

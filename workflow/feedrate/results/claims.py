@@ -1,29 +1,27 @@
 """Every claim of the studies, checked against the published numbers and against ours."""
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert_text
 from feedrate.config.study import Claim
 from feedrate.config.values import level_text
-from feedrate.core.errors import fail
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.expression import (
     CellRef,
-    ExpressionError,
     Ratio,
     cell_levels,
     parse,
-    parse_cell,
 )
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
-from feedrate.results.tables import Row, read_table, write_table
+from feedrate.results.tables import Row, read_csv, write_result
 
 NO_DATA = "no data here"
+
+
+def check_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
+    """Check the claims against results.csv; `out` is claims.csv."""
+    write_result(out, CLAIMS, claim_rows(read_csv(results, RUNS), settings))
 
 
 def claim_rows(runs: Sequence[Row], settings: ClaimSettings) -> list[Row]:
@@ -69,7 +67,7 @@ class _Claims:
 
     def rows(self) -> Iterator[Row]:
         for claim in self._study.claims:
-            ratio = (parse if claim.fits is None else parse_cell)(claim.expression)
+            ratio = parse(claim.expression, fits=claim.fits is not None)
             devices = self._study.measured
             for one in [ratio.on(d) for d in devices] if ratio.any_device else [ratio]:
                 for each in self._within(one):
@@ -190,22 +188,3 @@ def _published(ref: CellRef, study: ClaimStudy, edition: str, metric: str) -> fl
 
 def _headline_edition(study: ClaimStudy) -> str:
     return ";".join(dict.fromkeys(row.edition for row in study.published if row.headline))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """0 where claims.csv was written; 1 and one sentence where it was not."""
-    parser = argparse.ArgumentParser(prog="feedrate.results.claims", description=__doc__)
-    parser.add_argument("--results", type=Path, required=True, help="results.csv")
-    parser.add_argument("--settings", required=True, help="claim_settings, a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="the claims.csv to write")
-    options = parser.parse_args(arguments)
-    try:
-        settings = convert_text(options.settings, ClaimSettings, "--settings")
-        write_table(options.out, CLAIMS, claim_rows(read_table(options.results, RUNS), settings))
-    except (ConfigError, ExpressionError, OSError, ValueError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

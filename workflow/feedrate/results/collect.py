@@ -1,47 +1,36 @@
 """All records of a study into results.csv, results.parquet and cells.csv."""
 
-import argparse
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
-from feedrate.config.reading import convert, convert_text
 from feedrate.config.spec import RunSpec
-from feedrate.core.errors import fail
-from feedrate.results.assemble import current_record, read_list
+from feedrate.results.assemble import current_record
 from feedrate.results.cells import combine
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import Record
 from feedrate.results.schema import VALUES
 from feedrate.results.settings import CollectSettings, DeviceFacts
-from feedrate.results.tables import Row, write_parquet, write_table
+from feedrate.results.tables import Row, write_parquet, write_result
 from feedrate.results.verdicts import recommend
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 
 
-def collect(
-    records: Iterable[str],
-    settings: Mapping[str, Any],
-    results_csv: str,
-    results_parquet: str,
-    cells_csv: str,
+def collect_results(
+    records_list: Path, settings: CollectSettings, out_csv: Path, out_parquet: Path, cells: Path
 ) -> None:
-    """Write the three result files from the record files at `records`.
+    """Collect a study's records into tables of its runs and cells.
 
-    `settings` is what `feedrate.results.settings.collect_settings` gives. A record that is missing
-    or damaged is made again from its logs. Raises ConfigError before anything is written.
+    `records_list` has one path per line. A missing or damaged record is made again from its logs.
     """
-    checked = convert(dict(settings), CollectSettings, "--settings")
-    rows = run_rows(records, checked)
-    columns, cell_columns = (for_studies(kind, checked.studies) for kind in (RUNS, CELLS))
-    cells = cell_rows(rows, checked)
-    write_table(Path(results_csv), columns, rows)
-    write_parquet(Path(results_parquet), columns, rows)
-    write_table(Path(cells_csv), cell_columns, cells)
+    rows = run_rows(records_list.read_text(encoding="utf-8").splitlines(), settings)
+    columns = for_studies(RUNS, settings.studies)
+    write_result(out_csv, columns, rows)
+    write_parquet(out_parquet, columns, rows)
+    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(rows, settings))
 
 
 def run_rows(records: Iterable[str], settings: CollectSettings) -> list[Row]:
@@ -138,37 +127,3 @@ def unsupported_row(cell: Unsupported) -> Row:
         "cause": f"{cell.device} lacks the capability {cell.lacks}.",
         **cell.levels,
     }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """0 where the three files were written; 1 and one sentence where they were not.
-
-    Option values may come from a file with `@FILE`, one argument a line: 10,000 records are more
-    than a command line holds.
-    """
-    parser = argparse.ArgumentParser(
-        prog="feedrate.results.collect", description=__doc__, fromfile_prefix_chars="@"
-    )
-    parser.add_argument(
-        "--records-list", required=True, help="file with a record's path a line; - for stdin"
-    )
-    parser.add_argument("--settings", required=True, help="collect_settings, a Python literal")
-    parser.add_argument("--out-csv", required=True)
-    parser.add_argument("--out-parquet", required=True)
-    parser.add_argument("--cells", required=True)
-    options = parser.parse_args(arguments)
-    try:
-        collect(
-            read_list(options.records_list),
-            convert_text(options.settings, dict[str, Any], "--settings"),
-            options.out_csv,
-            options.out_parquet,
-            options.cells,
-        )
-    except (ConfigError, OSError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

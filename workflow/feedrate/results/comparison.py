@@ -13,7 +13,7 @@ from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.cells import STATUSES, Key, cause_of, rates_of, status_of
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
 from feedrate.results.statistics import median, ratio_interval
-from feedrate.results.tables import Row, read_table
+from feedrate.results.tables import Row, read_csv
 
 Software = dict[str, str]
 """Version by name: of the driver, Python, the platform and each package."""
@@ -67,7 +67,7 @@ def read_results(place: Path) -> Results:
     ValueError, each with a sentence, where there is none or it is not one.
     """
     path = _results_csv(place)
-    rows = read_table(path, RUNS)
+    rows = read_csv(path, RUNS)
     if not rows:
         raise ValueError(f"{path}: there are no runs in it")
     if lacking := [name for name in NEEDED if name not in rows[0]]:

@@ -3,9 +3,9 @@
     expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
-`*` is each device that was measured; a factor that is not named stands at the study's baseline.
-White space may stand anywhere between the parts. The Snakefile checks claims at every parse:
-nothing here is heavy.
+`*` is each device that was measured; a factor that is not named is at the study's baseline.
+White space is allowed between the parts. The Snakefile checks claims at every parse: nothing here
+is heavy.
 """
 
 import difflib
@@ -16,13 +16,14 @@ from typing import NamedTuple, NoReturn
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Study
 from feedrate.config.values import Level, level_text, parse_level
+from feedrate.core.errors import ExpectedError
 
 ANY = "*"
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")
 
 
-class ExpressionError(ValueError):
-    """An expression that is not of the language; the message says where and what was expected."""
+class ExpressionError(ExpectedError):
+    """A wrong expression; the message says where, and what was expected."""
 
 
 class CellRef(NamedTuple):
@@ -47,7 +48,7 @@ class Ratio(NamedTuple):
 
     @property
     def any_device(self) -> bool:
-        """Whether it stands for one ratio on each device."""
+        """Whether it is one ratio for each device."""
         return ANY in (self.numerator.device, self.denominator.device)
 
     def on(self, device: str) -> "Ratio":
@@ -70,22 +71,16 @@ class Ratio(NamedTuple):
         return list(dict.fromkeys(cell.device for cell in self))
 
 
-def parse(text: str) -> Ratio:
-    """Read an expression. Raises ExpressionError."""
+def parse(text: str, *, fits: bool = False) -> Ratio:
+    """Read an expression; of a claim that says `fits`, one cell, as a ratio to itself. Raises
+    ExpressionError."""
     reader = _Reader(text)
-    numerator = reader.cell()
-    reader.symbol("/")
-    denominator = reader.cell()
+    numerator = denominator = reader.cell()
+    if not fits:
+        reader.symbol("/")
+        denominator = reader.cell()
     reader.end()
     return Ratio(numerator, denominator)
-
-
-def parse_cell(text: str) -> Ratio:
-    """Read a cell alone, as a ratio over itself. Raises ExpressionError."""
-    reader = _Reader(text)
-    cell = reader.cell()
-    reader.end()
-    return Ratio(cell, cell)
 
 
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:
@@ -99,15 +94,15 @@ def as_level(text: str) -> str:
     return level_text(parse_level(text))
 
 
-def check_claims(name: str, study: Study, devices: Collection[str]) -> None:
-    """Hold every claim of a study against its factors, levels and the device registry.
+def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
+    """Check every claim of a study against its factors, levels and the device registry.
 
     Raises ConfigError naming file, claim, and what is allowed, for the first that is wrong.
     """
     for claim in study.claims:
         origin = f"config/studies/{name}.yaml: claims.{claim.id}"
         try:
-            ratio = parse(claim.expression) if claim.fits is None else parse_cell(claim.expression)
+            ratio = parse(claim.expression, fits=claim.fits is not None)
         except ExpressionError as error:
             raise ConfigError(f"{origin}.expression: {claim.expression!r}: {error}") from None
         for ref in ratio:
@@ -135,7 +130,7 @@ def _known(origin: str, what: str, value: str, allowed: list[str]) -> None:
 
 
 class _Reader:
-    """A recursive-descent reader: one method a rule of the grammar."""
+    """A recursive-descent reader with one method per rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text

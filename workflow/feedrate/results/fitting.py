@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 Bound = Literal["serial", "compute", "loader"]
 
 _SPAN = 1e4
-"""Td / Tc is looked for from 1 / _SPAN to _SPAN."""
+"""Td / Tc is searched for from 1 / _SPAN to _SPAN."""
 _COARSE = 100
 """Steps of the grid between two kinks."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -47,7 +47,7 @@ def predict(workers: int, tc_s: float, td_s: float) -> float:
 
 
 def bound(workers: int, tc_s: float, td_s: float) -> Bound:
-    """Which term decides."""
+    """The term that decides."""
     if workers == 0:
         return "serial"
     return "compute" if tc_s >= td_s / workers else "loader"
@@ -56,8 +56,8 @@ def bound(workers: int, tc_s: float, td_s: float) -> Bound:
 def fit(points: Sequence[Point]) -> Fit | None:
     """The constants with the least squares of relative errors (of log rates).
 
-    None unless there is a rate without workers and one with: else Tc and Td cannot be told apart.
-    Only their ratio is searched for; the best Tc for a ratio is a mean.
+    None unless there is a rate without workers and one with workers, which Tc and Td need to be
+    separable. Only their ratio is searched for; the best Tc for a ratio is a mean.
     """
     with_workers = {point.workers > 0 for point in points}
     if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
@@ -90,10 +90,10 @@ def fit(points: Sequence[Point]) -> Fit | None:
 
 
 def _minimum(function: Callable[[float], float], edges: Sequence[float]) -> float:
-    """Where `function`, which is smooth between `edges`, is least from the first to the last."""
+    """Where `function`, smooth between `edges`, is least from the first edge to the last."""
     found = [x for low, high in pairwise(edges) for x in _minima(function, low, high)]
-    # Where workers make things slower, both ends of the range explain that equally badly: the
-    # rounding lets the first win, on which loading costs nothing.
+    # Where workers make things slower, both ends of the range explain that equally badly. Because
+    # of the rounding the first one wins, where loading costs nothing.
     return min(found, key=lambda x: round(function(x), 9))
 
 
@@ -126,17 +126,15 @@ def _r2(observed: Sequence[float], predicted: Sequence[float]) -> float | None:
     return 1 - rest / total if total > 1e-12 * mean**2 else None
 
 
-# A model of throughput over the count of devices: computing, then one all-reduce a step.
-# step(n) = c + a (n - 1) / n a = 2 bytes / bandwidth
-# A ring all-reduce sends 2 (n - 1) / n times the gradients' bytes over each device's link
-# (Patarasuk and Yuan 2009). `c` is a step of one device. Both are measured, not fitted: the
-# model alone, and the exchange alone. Loading, exchange that hides behind computing, slower
-# links between hosts and stragglers are not in it: its error on the measured counts tells how
-# far it holds.
-
-
 class Scaling(NamedTuple):
-    """The constants, s."""
+    """A model of a step's time on n devices: computing, then one all-reduce (constants in s).
+
+    step(n) = c + a (n - 1) / n, with a = 2 bytes / bandwidth: a ring all-reduce sends 2 (n - 1) / n
+    times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both constants are
+    measured, not fitted: the model alone, and the exchange alone. Loading, exchange that overlaps
+    with computing, slower links between hosts and stragglers are not in the model; its error on the
+    measured counts shows how far it holds.
+    """
 
     compute_s: float
     exchange_s: float
@@ -147,6 +145,6 @@ class Scaling(NamedTuple):
 
 
 def scaling(count: int, compute_s: float, exchange_s: float) -> Scaling:
-    """From what was measured on `count` devices, two or more: a step's computing with nothing
-    exchanged, and its exchange with nothing computed, s."""
+    """From a measurement on `count` devices (at least two): the computing of a step without
+    exchange, and its exchange without computing, s."""
     return Scaling(compute_s, exchange_s * count / (count - 1))

@@ -1,31 +1,25 @@
-"""`python -m feedrate.results.loader_model`: what a two-constant model makes of the rates."""
+"""The fit of a loader model with two constants to published rates and to ours."""
 
-import argparse
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert_text
 from feedrate.config.values import cell_name, level_text
-from feedrate.core.errors import fail
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
 from feedrate.results.settings import FitSettings, PublishedStudy
-from feedrate.results.tables import Row, read_table, write_table
+from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
 HOST_FACTOR = 1.5
 """From this ratio of Td between devices on, the column without workers compares hosts."""
-
 POOR_FIT = 0.10
-"""From this largest residual on, a fit is said to leave something out."""
+"""A fit whose largest residual is above this leaves something out."""
 
 
 class Series(NamedTuple):
-    """The cells of one device that differ in nothing but their workers."""
+    """The cells of one device that differ only in their workers."""
 
     study: str
     origin: str
@@ -34,7 +28,7 @@ class Series(NamedTuple):
     workers_factor: str
     cells: list[Row]
     apart: str = ""
-    """What tells it from the other series of its device that can be fitted, in words."""
+    """What distinguishes it from the other fitted series of its device, in words."""
 
     def called(self, labels: Mapping[str, str]) -> str:
         """Its name for people: `CPU`, or `CPU (decode = device)` where the device has several."""
@@ -42,39 +36,37 @@ class Series(NamedTuple):
         return f"{label} ({self.apart})" if self.apart else label
 
     def points(self) -> list[Point]:
-        """Rates of one device, since the ranks work side by side."""
+        """Rates of one device, since the ranks work in parallel."""
         return [
             Point(cell[self.workers_factor], cell["samples_per_s"] / self.world_size)
             for cell in self.cells
         ]
 
 
+def fit_loader_model(cells: Path, settings: FitSettings, out: Path) -> None:
+    """Fit the loader model to the published rates and to ours; `out` is fit.csv."""
+    rows = fit_rows(read_csv(cells, CELLS), settings)
+    write_result(out, for_studies(FIT, settings.studies), rows)
+
+
 def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
     """The rows of fit.csv; `cells` are the rows of cells.csv."""
     rows: list[Row] = []
     for name, study in settings.studies.items():
-        factor = study.workers_factor
-        if factor is None:
+        if study.workers_factor is None:
             continue
-        for series_of_origin in (
-            _published(name, study, factor),
-            _ours(name, study, factor, cells),
-        ):
-            fitted = [(s, f) for s in series_of_origin if (f := fit(s.points()))]
-            fitted = [(_set_apart(s, fitted, study), f) for s, f in fitted]
-            across = across_devices(
-                [(s.called(settings.labels), f) for s, f in fitted if _plain(s, study)]
-            )
-            rows += [
-                row | {"across_devices": across}
-                for s, f in fitted
-                for row in _rows(s, f, s.called(settings.labels))
-            ]
+        for origins in (_published(study), _ours(name, study, cells)):
+            series = list(_series(name, study, study.workers_factor, origins))
+            fitted = [(s, f) for s in series if (f := fit(s.points()))]
+            named = [(_set_apart(s, fitted, study), f) for s, f in fitted]
+            called = [(s, f, s.called(settings.labels)) for s, f in named]
+            across = across_devices([(name, f) for s, f, name in called if _plain(s, study)])
+            rows += [row | {"across_devices": across} for each in called for row in _rows(*each)]
     return rows
 
 
 def across_devices(fits: Sequence[tuple[str, Fit]]) -> str:
-    """What the fits of several devices say together, in a sentence; empty for fewer than two."""
+    """A sentence that compares the fits of several devices; empty for fewer than two."""
     if len(fits) < 2:
         return ""
     low, high = (pick(fitted.td_s for _, fitted in fits) for pick in (min, max))
@@ -87,12 +79,12 @@ def across_devices(fits: Sequence[tuple[str, Fit]]) -> str:
     alone = slow[1].tc_s / fast[1].tc_s
     return (
         f"{text}: that column compares hosts as much as devices ({fast[0]} / {slow[0]} is "
-        f"{serial:.2f} there, {alone:.2f} with loading out of the way)."
+        f"{serial:.2f} there, {alone:.2f} without the time for loading)."
     )
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
-    """What one fit says of its device, in words."""
+    """The meaning of one fit, in words."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
@@ -100,7 +92,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
     else:
         can, takes = free / fitted.td_s, 1 / fitted.tc_s
         limit = (
-            f"From {free} worker{'s' * (free != 1)} a rank on, {device} looks compute-bound: "
+            f"From {free} worker{'s' * (free != 1)} per rank on, {device} looks compute-bound: "
             f"{_rate(can)} samples/s could be loaded for a device that takes {_rate(takes)}"
         )
     return (
@@ -111,42 +103,48 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
 
 def _quality(fitted: Fit, rates: int) -> str:
     if rates == 2:
-        return "two constants through two rates are exact by construction"
+        return "two constants fit two rates exactly"
     text = f"two constants explain the {rates} rates within {fitted.max_error:.1%}"
     if fitted.max_error <= POOR_FIT:
         return text
     return f"{text}, so they leave something out, such as cores that workers and model share"
 
 
-def _rows(series: Series, fitted: Fit, called: str) -> Iterable[Row]:
+def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
     points, ranks = series.points(), series.world_size
-    tc_measured, td_measured = _ceilings(series)
-    text = reading(called, fitted, points)
+    tc_s, td_s = _ceilings(series)
+    common = {
+        "study": series.study,
+        "origin": series.origin,
+        "device": series.device,
+        "series": series.apart,
+        "world_size": ranks,
+        "tc_s": fitted.tc_s,
+        "td_s": fitted.td_s,
+        "r2": fitted.r2,
+        "max_error": fitted.max_error,
+        "tc_measured_s": tc_s,
+        "td_measured_s": td_s,
+        "reading": reading(called, fitted, points),
+    }
     for cell, point, predicted, residual in zip(
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
     ):
-        from_ceilings = _from_ceilings(cell, point.workers, tc_measured, td_measured, ranks)
-        rate = cell["samples_per_s"]
-        yield cell | {
-            "study": series.study,
-            "origin": series.origin,
-            "device": series.device,
-            "series": series.apart,
-            "loader_workers": point.workers,
-            "world_size": ranks,
-            "predicted": predicted * ranks,
-            "residual": residual,
-            "tc_s": fitted.tc_s,
-            "td_s": fitted.td_s,
-            "r2": fitted.r2,
-            "max_error": fitted.max_error,
-            "bound": bound(point.workers, fitted.tc_s, fitted.td_s),
-            "tc_measured_s": tc_measured,
-            "td_measured_s": td_measured,
-            "predicted_from_ceilings": from_ceilings,
-            "ceiling_residual": None if from_ceilings is None else from_ceilings / rate - 1,
-            "reading": text,
-        }
+        unfitted = _from_ceilings(cell, point.workers, tc_s, td_s, ranks)
+        yield (
+            cell
+            | common
+            | {
+                "loader_workers": point.workers,
+                "predicted": predicted * ranks,
+                "residual": residual,
+                "bound": bound(point.workers, fitted.tc_s, fitted.td_s),
+                "predicted_from_ceilings": unfitted,
+                "ceiling_residual": None
+                if unfitted is None
+                else unfitted / cell["samples_per_s"] - 1,
+            }
+        )
 
 
 def _ceilings(series: Series) -> tuple[float | None, float | None]:
@@ -155,16 +153,14 @@ def _ceilings(series: Series) -> tuple[float | None, float | None]:
     models = [series.world_size / rate for rate in rates if rate]
     serial = next((c for c in series.cells if c[series.workers_factor] == 0), {})
     loader = serial.get("loader_samples_per_s")
-    return (
-        median(models) if models else None,
-        series.world_size / loader if loader else None,
-    )
+    tc_s = median(models) if models else None
+    return tc_s, series.world_size / loader if loader else None
 
 
 def _from_ceilings(
     cell: Row, workers: int, tc_s: float | None, td_s: float | None, count: int
 ) -> float | None:
-    """A prediction that is fitted to nothing: the model with the ceilings that were measured."""
+    """A prediction without a fit: the model with the ceilings that were measured."""
     if tc_s is None:
         return None
     if workers == 0:
@@ -173,52 +169,50 @@ def _from_ceilings(
     return min(count / tc_s, loader) if loader else None
 
 
-def _published(name: str, study: PublishedStudy, factor: str) -> list[Series]:
-    """Headline rows; a row that names no level at all is of no cell, and cells that decode on the
+Origins = dict[tuple[str, str, int], list[Row]]
+"""Cells by origin, device and world size."""
+
+
+def _published(study: PublishedStudy) -> Origins:
+    """Headline rows. A row that names no level belongs to no cell, and cells that decode on the
     device have no workers for the model to count."""
-    rows: dict[tuple[str, str, int], list[Row]] = {}
+    found: Origins = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
             levels = {f: (study.baseline | row.levels)[f] for f in study.factors}
-            if study.decodes_on_device(row.device, levels):
-                continue
-            cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
-            rows.setdefault((f"published {row.edition}", row.device, row.count), []).append(cell)
-    return [
-        Series(name, origin, device, count, factor, group)
-        for (origin, device, count), cells in rows.items()
-        for group in _groups(cells, study, factor)
-    ]
+            if not study.decodes_on_device(row.device, levels):
+                cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
+                key = (f"published {row.edition}", row.device, row.count)
+                found.setdefault(key, []).append(cell)
+    return found
 
 
-def _ours(name: str, study: PublishedStudy, factor: str, cells: Iterable[Row]) -> list[Series]:
-    rows: dict[tuple[str, int], list[Row]] = {}
+def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
     kept = ("cell", "samples_per_s", "loader_samples_per_s", "model_samples_per_s", *study.factors)
+    found: Origins = {}
     for cell in cells:
         loads = cell["study"] == name and cell["status"] == "ok"
         if loads and not study.decodes_on_device(cell["device"], cell):
-            key = (cell["device"], cell["world_size"] or 1)
-            rows.setdefault(key, []).append({column: cell[column] for column in kept})
-    return [
-        Series(name, HERE, device, count, factor, group)
-        for (device, count), group_rows in rows.items()
-        for group in _groups(group_rows, study, factor)
-    ]
+            key = (HERE, cell["device"], cell["world_size"] or 1)
+            found.setdefault(key, []).append({column: cell[column] for column in kept})
+    return found
 
 
-def _groups(cells: Iterable[Row], study: PublishedStudy, factor: str) -> list[list[Row]]:
-    """Cells that differ in nothing but their workers, together."""
-    groups: dict[str, list[Row]] = {}
-    for cell in cells:
-        others = cell_name({f: cell[f] for f in study.factors if f != factor})
-        groups.setdefault(others, []).append(cell)
-    return [sorted(group, key=lambda cell: cell[factor]) for group in groups.values()]
+def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> Iterator[Series]:
+    """One for all cells that differ only in their workers."""
+    for key, cells in origins.items():
+        groups: dict[str, list[Row]] = {}
+        for cell in cells:
+            others = cell_name({f: cell[f] for f in study.factors if f != factor})
+            groups.setdefault(others, []).append(cell)
+        for group in groups.values():
+            yield Series(name, *key, factor, sorted(group, key=lambda cell: cell[factor]))
 
 
 def _set_apart(
     series: Series, fitted: Iterable[tuple[Series, Fit]], study: PublishedStudy
 ) -> Series:
-    """`series`, told from the others of its device and origin that are fitted too."""
+    """`series`, with what distinguishes it from the others of its device and origin."""
     alike = [s for s, _ in fitted if (s.origin, s.device) == (series.origin, series.device)]
     words = [
         f"{f} = {level_text(series.cells[0][f])}"
@@ -232,7 +226,7 @@ def _set_apart(
 
 
 def _plain(series: Series, study: PublishedStudy) -> bool:
-    """Whether the other factors stand at the baseline, where devices can be compared."""
+    """Whether the other factors are at the baseline, where devices can be compared."""
     first = series.cells[0]
     return all(
         first[f] == level for f, level in study.baseline.items() if f != series.workers_factor
@@ -246,25 +240,3 @@ def _rate(samples_per_s: float) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """0 where fit.csv was written; 1, and one sentence, where it was not."""
-    parser = argparse.ArgumentParser(
-        prog="feedrate.results.loader_model", description="Fit of the loader model."
-    )
-    parser.add_argument("--cells", type=Path, required=True, help="cells.csv")
-    parser.add_argument("--settings", required=True, help="fit_settings, a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="the fit.csv to write")
-    options = parser.parse_args(arguments)
-    try:
-        settings = convert_text(options.settings, FitSettings, "--settings")
-        rows = fit_rows(read_table(options.cells, CELLS), settings)
-        write_table(options.out, for_studies(FIT, settings.studies), rows)
-    except (ConfigError, OSError, ValueError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,6 @@
 """What a run's model scores before and after training: quality.json, and all of a study in a
 table."""
 
-import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,13 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert_text
 from feedrate.config.study import Factor
 from feedrate.config.values import Level, Name, Strict
-from feedrate.core.errors import ExpectedError, fail
+from feedrate.core.errors import ExpectedError
 from feedrate.results.columns import QUALITY, for_studies
-from feedrate.results.tables import Row, write_table
+from feedrate.results.tables import Row, write_result
 
 QUALITY_SCHEMA = 1
 
@@ -110,22 +106,7 @@ def quality_rows(settings: QualitySettings) -> Iterator[Row]:
         yield from (common | score for score in msgspec.to_builtins(quality.scores) or [{}])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """0 where the file was written; 1 and one sentence where it was not."""
-    parser = argparse.ArgumentParser(
-        prog="feedrate.results.quality", description=__doc__, fromfile_prefix_chars="@"
-    )
-    parser.add_argument("--settings", required=True, help="QualitySettings, a Python literal")
-    parser.add_argument("--out", type=Path, required=True, help="quality.csv")
-    options = parser.parse_args(arguments)
-    try:
-        settings = convert_text(options.settings, QualitySettings, "--settings")
-        columns = for_studies(QUALITY, {settings.study: settings})
-        write_table(options.out, columns, quality_rows(settings))
-    except (ConfigError, QualityError, OSError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def collect_quality(settings: QualitySettings, out: Path) -> None:
+    """Collect the scores of a study's models into one table; `out` is quality.csv."""
+    columns = for_studies(QUALITY, {settings.study: settings})
+    write_result(out, columns, quality_rows(settings))

@@ -1,11 +1,11 @@
-"""What the steps after the runs need of the configuration, and nothing else of it.
+"""The part of the configuration that each step after the runs needs.
 
 Each rule gets one plain dict, so that it runs again when, and only when, something it uses has
 changed. The Snakefile imports this module at every parse: nothing here is heavy.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from feedrate.config.devices import Device, Peak
 from feedrate.config.plan import Plan, Project, Unsupported, study_settings
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Strict, level_text
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
@@ -22,7 +24,7 @@ DECODE = "loader.decode"
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the checks need of a device; further keys of its registry entry are passed over."""
+    """The part of a device's registry entry that the checks need; other keys are ignored."""
 
     model_pattern: str | None = None
     peaks: list[Peak] = []
@@ -48,7 +50,7 @@ class CollectStudy(StudyFacts, kw_only=True):
     within: list[Name] = []
 
     def baseline_of(self, cell: Mapping[str, Any]) -> dict[str, Level]:
-        """The baseline that a cell is held to, in the order of the factors, which names it."""
+        """The baseline that a cell is compared with, in the order of the factors."""
         return {
             name: cell[name] if name in self.within else self.baseline[name]
             for name in self.factors
@@ -56,7 +58,7 @@ class CollectStudy(StudyFacts, kw_only=True):
 
 
 class CollectSettings(Strict, kw_only=True):
-    """`--settings` of feedrate.results.collect."""
+    """`--settings` of collect-results."""
 
     studies: dict[Name, CollectStudy]
     memory_gib: dict[Name, Positive | None]
@@ -87,8 +89,8 @@ class PublishedStudy(StudyFacts, kw_only=True):
     """Devices that decode themselves, where no factor says otherwise."""
 
     def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
-        """Whether the device decodes in the cell with these levels. Then threads load beside the
-        model, one at least, and there is no cell without workers."""
+        """Whether the device decodes in the cell with these levels. Then at least one thread loads
+        in parallel with the model, and there is no cell without workers."""
         found = device in self.decoding
         for name, factor in self.factors.items():
             level = levels[name]
@@ -111,13 +113,13 @@ class ClaimStudy(PublishedStudy, kw_only=True):
 
 
 class ClaimSettings(Strict, kw_only=True):
-    """`--settings` of feedrate.results.claims."""
+    """`--settings` of check-claims."""
 
     studies: dict[Name, ClaimStudy]
 
 
 class FitSettings(Strict, kw_only=True):
-    """`--settings` of feedrate.results.loader_model."""
+    """`--settings` of fit-loader-model."""
 
     studies: dict[Name, PublishedStudy]
     labels: dict[Name, str] = {}
@@ -125,49 +127,31 @@ class FitSettings(Strict, kw_only=True):
 
 
 def parse_settings(device: Device) -> dict[str, Any]:
-    """`--device` of feedrate.results.assemble: a price or label is not part of it."""
-    return msgspec.to_builtins(_facts(device))
-
-
-def _facts(device: Device) -> DeviceFacts:
-    return DeviceFacts(
-        model_pattern=device.model_pattern, peaks=device.peaks, power_w=device.power_w
-    )
+    """`--device` of parse-logs: a price or label is not part of it."""
+    return msgspec.to_builtins(_subset(DeviceFacts, device))
 
 
 def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
-    """`--settings` of feedrate.results.collect."""
-    studies = {
-        name: CollectStudy(
-            factors=study.factors,
-            baseline=study.baseline,
-            thresholds=study.thresholds,
-            within=study.within,
-        )
-        for name, study in project.studies.items()
-    }
+    """`--settings` of collect-results."""
     devices = {name: project.devices[name] for name in project.config.devices}
-    return msgspec.to_builtins(
-        CollectSettings(
-            studies=studies,
-            memory_gib={name: device.memory_gib for name, device in devices.items()},
-            price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
-            unsupported=plan.unsupported,
-            devices={name: _facts(device) for name, device in devices.items()},
-        )
+    settings = CollectSettings(
+        studies={name: _subset(CollectStudy, study) for name, study in project.studies.items()},
+        memory_gib={name: device.memory_gib for name, device in devices.items()},
+        price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
+        unsupported=plan.unsupported,
+        devices={name: _subset(DeviceFacts, device) for name, device in devices.items()},
     )
+    return msgspec.to_builtins(settings)
 
 
 def claim_settings(project: Project) -> dict[str, Any]:
-    """`--settings` of feedrate.results.claims."""
+    """`--settings` of check-claims."""
     studies = {
-        name: ClaimStudy(
-            factors=study.factors,
-            baseline=study.baseline,
+        name: _subset(
+            ClaimStudy,
+            study,
             published=_published(project, name),
             source=study.source.title,
-            claims=study.claims,
-            within=study.within,
             measured=project.config.devices,
             confidence=study.thresholds.confidence,
             tolerance=study.thresholds.claim_tolerance,
@@ -178,11 +162,11 @@ def claim_settings(project: Project) -> dict[str, Any]:
 
 
 def fit_settings(project: Project) -> dict[str, Any]:
-    """`--settings` of feedrate.results.loader_model."""
+    """`--settings` of fit-loader-model."""
     studies = {
-        name: PublishedStudy(
-            factors=study.factors,
-            baseline=study.baseline,
+        name: _subset(
+            PublishedStudy,
+            study,
             published=_published(project, name),
             decoding=[
                 device
@@ -197,14 +181,17 @@ def fit_settings(project: Project) -> dict[str, Any]:
 
 
 def prediction_settings(project: Project) -> dict[str, Any]:
-    """`--published` of feedrate.cli.predictions: fit_settings of what has rates by workers."""
+    """`--published` of predict-published: fit_settings of the studies with rates by workers."""
     settings = msgspec.convert(fit_settings(project), FitSettings)
     told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
     return msgspec.to_builtins(FitSettings(studies=told, labels=settings.labels))
 
 
 def _published(project: Project, study: str) -> list[PublishedFacts]:
-    return [
-        PublishedFacts(**{name: getattr(row, name) for name in PublishedFacts.__struct_fields__})
-        for row in project.published[study]
-    ]
+    return [_subset(PublishedFacts, row) for row in project.published[study]]
+
+
+def _subset(kind: type[T], whole: msgspec.Struct, /, **others: Any) -> T:
+    """A `kind` with fields of the same name from `whole`; `others` take precedence."""
+    names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
+    return kind(**{name: getattr(whole, name) for name in names} | others)

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 4_000
-"""Drawn where there are too many to take all."""
+"""Random resamples where there are too many to take all."""
 _EXACT_UP_TO = 5
-"""With so many values all n^n resamples (3,125 at 5) are taken and nothing is drawn."""
+"""Up to so many values, all n^n resamples (3,125 at 5) are taken and none is random."""
 _SEED = 20
 
 Array = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A median (or ratio of medians) and its interval; None where one value alone gives none."""
+    """A median (or ratio of medians) and its interval; None where there is one value only."""
 
     value: float
     low: float | None
@@ -42,7 +42,7 @@ def ratio_interval(
 ) -> Estimate:
     """Ratio of the medians of two sets of independent positive values, with its interval.
 
-    Both sets are resampled apart. None for the ends unless both have two values at least.
+    The sets are resampled independently. The ends are None unless both have two values.
     """
     above, above_weights = _bootstrap_medians(numerator)
     below, below_weights = _bootstrap_medians(denominator)
@@ -61,7 +61,7 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """Median of the values that are known; None where none is."""
+    """Median of the known values; None where there are none."""
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None
 
@@ -93,8 +93,8 @@ def _estimate(
     shares = np.cumsum(weights[order])
     tail = (1 - confidence) / 2
     last = len(shares) - 1
-    # Smallest outcome that at least `tail` of the resamples do not exceed, and its mirror image;
-    # the margin forgives the last digits of a sum of weights.
+    # The smallest outcome that at least `tail` of the resamples do not exceed, and its mirror
+    # image. The margin allows for rounding in the sum of weights.
     low = min(int(np.searchsorted(shares, tail + 1e-12)), last)
     high = min(int(np.searchsorted(shares, 1 - tail - 1e-12)), last)
     return Estimate(value, float(outcomes[order][low]), float(outcomes[order][high]))

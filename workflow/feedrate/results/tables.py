@@ -1,23 +1,26 @@
 """Result files: CSV with typed rows, Parquet, and the files of all studies merged into one."""
 
-import argparse
 import csv
 import io
-import sys
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.values import level_text, parse_level
-from feedrate.core.errors import fail
+from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
+from feedrate.core.paths import RECORD_NAME, RECORDS
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 
 Row = dict[str, Any]
-MERGED = {"runs": RUNS, "cells": CELLS, "claims": CLAIMS, "fit": FIT}
 
 
-def write_table(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+class TableError(ExpectedError, ValueError):
+    """A damaged result file; the message names the file and the line."""
+
+
+def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as CSV, atomically; None is an empty field, a flag is true or false."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -26,13 +29,18 @@ def write_table(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[st
         values = (row.get(column.name) for column in columns)
         writer.writerow(["" if value is None else level_text(value) for value in values])
     write_text(path, stream.getvalue())
+
+
+def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a result file as CSV, and beside it the digest by which `remove_damaged` knows it."""
+    write_csv(path, columns, rows)
     write_text(_digest_of(path), digest_file(path))
 
 
-def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
-    """Read what `write_table` wrote; a column that is not in `columns` is a factor's level.
+def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
+    """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level.
 
-    Raises ValueError, naming file and line, for a line with too few or too many fields and for a
+    Raises TableError for a line with too few or too many fields and for a
     field that is not of its column's kind.
     """
     kinds = {column.name: column.kind for column in columns}
@@ -42,13 +50,41 @@ def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
             names = next(reader, [])
             return [_typed(names, fields, kinds) for fields in reader if fields]
         except (ValueError, csv.Error) as error:
-            raise ValueError(f"{path}, line {reader.line_num}: {error}") from None
+            raise TableError(f"{path}, line {reader.line_num}: {error}") from None
 
 
-def damaged(files: Iterable[Path]) -> list[Path]:
-    """The result files that are not as `write_table` left them."""
-    noted = [(file, _digest_of(file)) for file in files if file.is_file()]
-    return [f for f, note in noted if note.is_file() and note.read_text() != digest_file(f)]
+def remove_damaged(results: Path) -> list[Path]:
+    """Remove derived files that changed after they were written, so that the workflow makes them
+    again from the raw logs; return them.
+
+    These are result files and records. Files of earlier versions have no digest and are kept.
+    """
+    tables = [*results.glob("*.csv"), *results.glob("*/*.csv")]
+    removed = [table for table in tables if _has_changed(table, _noted_digest(table))]
+    for noted in results.glob(f"*/*/{Path(RECORDS).name}"):
+        records = {Path(run) / RECORD_NAME: digest for run, digest in _read_digests(noted).items()}
+        changed = [record for record, digest in records.items() if _has_changed(record, digest)]
+        removed += [*changed, noted] if changed else []
+    for file in removed:
+        tell("feedrate", f"{file} changed after it was written and is made again")
+        file.unlink(missing_ok=True)
+    return removed
+
+
+def _has_changed(file: Path, digest: str) -> bool:
+    return digest != "" and (not file.is_file() or digest_file(file) != digest)
+
+
+def _noted_digest(table: Path) -> str:
+    note = _digest_of(table)
+    return note.read_text(encoding="utf-8") if note.is_file() else ""
+
+
+def _read_digests(noted: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(noted.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
@@ -69,7 +105,7 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
 
 def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
     """The rows of all `files`, and their columns with the factors of all of them."""
-    rows = [row for file in files for row in read_table(file, columns)]
+    rows = [row for file in files for row in read_csv(file, columns)]
     known = {column.name for column in columns}
     levels: dict[str, list[Any]] = {}
     for row in rows:
@@ -102,25 +138,12 @@ def _parse(text: str, kind: str | None) -> Any:
     return text == "true" if kind == "flag" else text
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Merge the studies' files; 0 where all were written, 1 and one sentence where not."""
-    parser = argparse.ArgumentParser(prog="feedrate.results.tables", description=__doc__)
-    for name in MERGED:
-        parser.add_argument(f"--{name}", nargs="+", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the merged files")
-    options = parser.parse_args(arguments)
-    try:
-        for name, columns in MERGED.items():
-            files = getattr(options, name)
-            merged, rows = merge(files, columns)
-            write_table(options.out / files[0].name, merged, rows)
-            if name == "runs":
-                out = options.out / files[0].with_suffix(".parquet").name
-                write_parquet(out, merged, rows)
-    except (OSError, ValueError) as error:
-        return fail(parser.prog, error)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def merge_results(
+    runs: list[Path], cells: list[Path], claims: list[Path], fit: list[Path], out: Path
+) -> None:
+    """Merge the files of all studies, each kind into a file of its name in the folder `out`."""
+    for files, columns in ((runs, RUNS), (cells, CELLS), (claims, CLAIMS), (fit, FIT)):
+        merged, rows = merge(files, columns)
+        write_result(out / files[0].name, merged, rows)
+        if columns is RUNS:
+            write_parquet(out / files[0].with_suffix(".parquet").name, merged, rows)
