@@ -167,7 +167,7 @@ def test_a_job_that_is_not_tried_ends_in_an_outcome_that_says_why(tiny_prepared,
     outcome = outcome_of(less, "out_of_memory", made=made)
     (tried / "outcome.json").write_text(json.dumps(outcome))
     out = tmp_path / spec.cell / "rep1"
-    job = Job(spec, tiny_prepared, out, **ENVIRONMENT)
+    job = Job(spec, tiny_prepared, out, cold=True, **ENVIRONMENT)
     code, output = job.wait()
     assert code == 0, output
     outcome = json.loads((out / "outcome.json").read_text())
