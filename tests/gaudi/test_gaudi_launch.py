@@ -1,7 +1,7 @@
 """Eight cards by mpirun, as optimum-habana's own launcher does it; and two ranks for real."""
 
 import pytest
-from gaudi_software import PYTHON, failed_checks, make_spec, run_inside
+from gaudi_software import PYTHON, failed_checks, in_warm_processes, make_spec, run_inside
 
 from feedrate.devices import launch
 from feedrate.devices.launchers import mpirun
@@ -36,7 +36,7 @@ def cpus(sockets: int, cores: int) -> list[Cpu]:
 def test_mpirun_is_called_as_the_library_calls_it(theirs, host, monkeypatch):
     sockets, cores, ranks = host
     monkeypatch.setattr(mpirun, "read_topology", lambda _cpus: cpus(sockets, cores))
-    spec = make_spec(count=ranks, launcher="mpirun")
+    spec = in_warm_processes(make_spec(count=ranks, launcher="mpirun"))
     assert launch.launch_command(spec, MODULE) == [*theirs[host]["command"], "-m", *MODULE]
 
 

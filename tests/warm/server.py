@@ -25,7 +25,7 @@ READ_AT_IMPORT = (
     *("HF_", "TRANSFORMERS_", "DATASETS_", "ACCELERATE_", "TORCH_", "TORCHDYNAMO_"),
     *("TORCHINDUCTOR_", "PYTORCH_", "MPL"),
     *("KMP_", "MKL_", "GOMP_", "OPENBLAS_", "OMP_PROC_BIND", "OMP_PLACES", "MALLOC_", "LD_"),
-    *("CUDA_", "HABANA_", "FEEDRATE_STANDIN_"),
+    *("CUDA_", "HABANA_", "FEEDRATE_STANDIN_", "OMPI_"),
     *("PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_"),
 )
 """Prefixes of variables that Python or a library reads at start-up. A program whose value differs
