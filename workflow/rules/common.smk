@@ -30,7 +30,9 @@ driver.equip_jobs(Path(workflow.basedir) / "workflow", PROJECT)
 def check_files():
     """Before the first job, and in a dry-run: the files that the configuration names exist."""
     with configuration.workflow_errors():
-        configuration.check_files(PROJECT, VIEW.plan, LAYERS, here=driver.call().is_local)
+        configuration.check_files(
+            PROJECT, VIEW.plan, LAYERS, here=driver.call().is_local
+        )
 
 
 wildcard_constraints:

@@ -8,8 +8,8 @@ for device, entry in VIEW.devices():
         name:
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
-            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
             **VIEW.inputs.of_training(device),
+            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
         output:
             # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),
