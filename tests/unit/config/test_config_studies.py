@@ -7,7 +7,7 @@ import pytest
 
 from feedrate.config.plan import load_project, make_plan
 from feedrate.config.reading import read_yaml
-from feedrate.results.expression import check_claims
+from feedrate.results.expression import check_expressions
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
@@ -36,7 +36,7 @@ def test_no_planned_run_is_refused_by_its_device(study):
 def test_claims_tables_and_figures_stand_on_what_is_there(study):
     project = project_of(study)
     entry = project.studies[study]
-    check_claims(study, entry, project.devices)
+    check_expressions(study, entry, project.devices)
     cells = math.prod(len(factor.levels) for factor in entry.factors.values())
     assert entry.claims or cells == 1, "there is nothing to compare"
     assert entry.tables

@@ -22,7 +22,7 @@ from feedrate.devices import detect
 from feedrate.devices.software import interpreter
 from feedrate.models.build import ModelError
 from feedrate.models.checkpoint import find_checkpoint, local_folder
-from feedrate.results.expression import check_claims
+from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")
 PROFILES = Path("profiles")
@@ -120,7 +120,7 @@ def load(root: Path, layers: Layers) -> Project:
     project = load_project(root, layers.values, detect.machine, layers.origin)
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
     for name, study in project.studies.items():
-        check_claims(name, study, project.devices)
+        check_expressions(name, study, project.devices)
         found = Findings(f"config/studies/{name}.yaml")
         for part, pages in (("tables", study.tables), ("figures", study.figures)):
             for key, page in numbered(f"{part}[{{}}].caption", pages):
