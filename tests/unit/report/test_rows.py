@@ -52,8 +52,8 @@ def test_a_wrong_field_is_named(tmp_path):
 def test_pages_are_found_by_the_end_of_their_path(tmp_path):
     one, other = tmp_path / "results/a/tables/t.html", tmp_path / "results/b/tables/t.html"
     inputs = Inputs([one, other, tmp_path / "c.rst"])
-    assert inputs.page("results/a/tables/t.html") == one
-    assert inputs.page("results/b/tables/t.html") == other
+    assert inputs.path("results/a/tables/t.html") == one
+    assert inputs.path("results/b/tables/t.html") == other
     assert inputs.with_suffix(".rst") == [tmp_path / "c.rst"]
     with pytest.raises(ConfigError, match=r"results/c/tables/t\.html is needed"):
-        inputs.page("results/c/tables/t.html")
+        inputs.path("results/c/tables/t.html")

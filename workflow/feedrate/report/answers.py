@@ -51,7 +51,9 @@ def answer(
     if study.task == "inference":
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
-        return _only_setting(study, good[0])
+        rate, verdict = text.rate(good[0].samples_per_s), VERDICTS.get(good[0].verdict, "")
+        detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
+        return Answer(f"{label}: training throughput is {rate}.", detail)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good))
 
 
@@ -81,14 +83,6 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
         for cell in cells
     )
     return "; ".join(rates) + "."
-
-
-def _only_setting(study: StudySettings, cell: CellRow) -> Answer:
-    levels = text.levels_text(cell.levels)
-    return Answer(
-        f"{study.label(cell.device)}: training throughput is {text.rate(cell.samples_per_s)}.",
-        f"{levels} is the only setting. {VERDICTS.get(cell.verdict, '')}".strip(),
-    )
 
 
 def _no_answer(cells: Sequence[CellRow], device: str) -> str:

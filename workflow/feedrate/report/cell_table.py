@@ -39,21 +39,17 @@ def cell_table(
         mine = [cell for cell in cells if cell.device == device]
         rows.append(group_row(study.label(device) + (headings or {}).get(device, ""), width))
         for cell in mine:
-            if cell.status != "unsupported":
+            name = text.values_text(cell.levels)
+            if cell.samples_per_s is not None:
                 use = "use" * (recommend and cell.recommended)
-                rows.append(_row(cell, columns.values(), use))
+                rows.append(row([name, *(field(cell) for field in columns.values())], use))
+            elif cell.status != "unsupported":
+                reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
+                rows.append(wide_row(name, reason, width))
         rows += _unsupported_rows(mine, width)
         if not mine:
             rows.append(wide_row("all", word(text.STATUS_WORDS["absent"]), width))
     return table([study.factor_labels, *columns], rows, class_)
-
-
-def _row(cell: CellRow, fields: Collection[Field], class_: str) -> Markup:
-    name = text.values_text(cell.levels)
-    if cell.samples_per_s is None:
-        why = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-        return wide_row(name, why, 1 + len(fields))
-    return row([name, *(field(cell) for field in fields)], class_)
 
 
 def _unsupported_rows(cells: Iterable[CellRow], width: int) -> list[Markup]:

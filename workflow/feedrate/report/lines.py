@@ -250,15 +250,11 @@ def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str)
 
 def repeat_rates(runs: Iterable[RunRow], point: Point) -> list[float]:
     """The throughput of every valid run of a cell, samples/s."""
-    cell = point.row
-    return [
-        run.samples_per_s
-        for run in runs
-        if cell
-        and (run.device, run.cell) == (cell.device, cell.cell)
-        and run.status == "ok"
-        and run.samples_per_s
-    ]
+    if point.row is None:
+        return []
+    key = point.row.device, point.row.cell, "ok"
+    mine = (run for run in runs if (run.device, run.cell, run.status) == key)
+    return [run.samples_per_s for run in mine if run.samples_per_s]
 
 
 def ladder_lines(

@@ -30,9 +30,8 @@ STYLE = """
 .feedrate code::before,.feedrate code::after{content:none}
 .feedrate small{display:block;font-size:.88em;line-height:1.35;color:var(--soft);font-weight:400}
 .feedrate .kicker{margin:0;color:var(--soft);font-size:.9rem}
-.feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;
- border-left:6px solid var(--blue);
- background:#eef5fa}
+.feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;background:#eef5fa;
+ border-left:6px solid var(--blue)}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
 .feedrate .bad{border-left-color:var(--red);background:#fbf1ea}

@@ -74,7 +74,7 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
 def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
     """The question, the answer for each device, the findings and the leading figure."""
     cells = inputs.cells(study.study)
-    scores = inputs.scores(study.study) if inputs.has("quality.csv") else []
+    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
     answers = [answer(study, cells, device, scores) for device in study.measured]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
@@ -165,4 +165,4 @@ def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -
 
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
-    return inputs.page(pattern.format(study=study.study, table=item.name, figure=item.name))
+    return inputs.path(pattern.format(study=study.study, table=item.name, figure=item.name))

@@ -1,9 +1,8 @@
 """Result files as typed rows, and the steps of single runs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -87,7 +86,7 @@ class ClaimRow(Row, frozen=True, kw_only=True):
 
 @with_columns(columns.FIT)
 class FitRow(CellOf, frozen=True, kw_only=True):
-    """A row of fit.csv: a cell, and what the loader model predicts for it."""
+    """A row of fit.csv: a cell and the loader model's prediction for it."""
 
     origin: str
     series: str = ""
@@ -95,11 +94,11 @@ class FitRow(CellOf, frozen=True, kw_only=True):
 
     @property
     def fit(self) -> tuple[str, str, str]:
-        """What the cells of one fit have in common."""
+        """The key that the cells of one fit share."""
         return self.origin, self.device, self.series
 
     def called(self, label: str) -> str:
-        """The fit's name for people, of its device's `label`."""
+        """The fit's display name, from its device's `label`."""
         return f"{label} ({self.series})" if self.series else label
 
 
@@ -122,39 +121,32 @@ _COLUMNS = {
 
 
 class Inputs:
-    """The files that a page is made from, found by their names."""
+    """The files that a page is made from, found by the ends of their paths."""
 
     def __init__(self, files: Iterable[Path | str]) -> None:
-        self._all = [Path(file) for file in files]
-        self._files = {file.name: file for file in self._all}
+        self._files = [Path(file) for file in files]
 
-    def path(self, name: str) -> Path:
-        """The file with this name. Raises ConfigError where it was not given."""
-        if name not in self._files:
-            given = ", ".join(self._files) or "none"
-            raise ConfigError(f"{name} is needed, but is not among the input files ({given})")
-        return self._files[name]
+    def find(self, end: str) -> Path | None:
+        """The first file whose path ends in `end`, such as `cells.csv` or `tables/cells.html`."""
+        parts = Path(end).parts
+        return next((file for file in self._files if file.parts[-len(parts) :] == parts), None)
 
-    def page(self, path: str) -> Path:
-        """The file whose path ends so (tables of two studies may bear one name).
-
-        Raises ConfigError where it was not given.
-        """
-        wanted = Path(path).parts
-        for file in self._all:
-            if file.parts[-len(wanted) :] == wanted:
-                return file
-        raise ConfigError(f"{path} is needed, but is not among the input files")
+    def path(self, end: str) -> Path:
+        """The same. Raises ConfigError where it was not given."""
+        if found := self.find(end):
+            return found
+        given = ", ".join(file.name for file in self.with_suffix(Path(end).suffix)) or "none"
+        raise ConfigError(f"{end} is needed, but is not among the input files ({given})")
 
     def with_suffix(self, suffix: str) -> list[Path]:
         """The files with this suffix."""
-        return [file for file in self._all if file.suffix == suffix]
+        return [file for file in self._files if file.suffix == suffix]
 
     def rows(
         self, name: str, kind: type[AnyRow], study: str, file: Path | None = None
     ) -> list[AnyRow]:
-        """The rows of one study, of the file with this name or of `file`. Raises ConfigError for a
-        file that does not fit."""
+        """The rows of one study, from the file with this name or from `file`. Raises ConfigError
+        for an invalid file."""
         path = file or self.path(name)
         try:
             return [
@@ -174,32 +166,24 @@ class Inputs:
         return self.rows("results.csv", RunRow, study)
 
     def scores(self, study: str) -> list[QualityRow]:
-        """What the models of a study's runs score; of the files of several studies its own."""
-        own = [file for file in self._all if file.parts[-2:] == (study, "quality.csv")]
-        return self.rows("quality.csv", QualityRow, study, own[0] if own else None)
-
-    def has(self, name: str) -> bool:
-        """Whether a file with this name was given."""
-        return name in self._files
+        """The scores of the models of a study, which may be one of several files."""
+        own = self.find(f"{study}/quality.csv")
+        return self.rows("quality.csv", QualityRow, study, own)
 
 
-# Per-step measurements of the runs, from their events.
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The steps of one run, as rank 0 saw them."""
+class Trace(NamedTuple):
+    """The steps of one run, as rank 0 measured them."""
 
     run: RunRow
     steps: list[Step]
 
 
 def traces(inputs: Inputs, study: str) -> list[Trace]:
-    """The runs that left steps, in the order of results.csv; a broken events file has none."""
+    """The runs with steps, in the order of results.csv; broken events files are skipped."""
     found = []
     for run in inputs.runs(study):
-        events = Path(run.record).with_name(Path(paths.EVENTS).name) if run.record else None
         try:
+            events = Path(run.record).with_name(paths.EVENTS_NAME) if run.record else None
             steps = read_events(events, 0).steps if events else []
         except (OSError, LogError):
             continue

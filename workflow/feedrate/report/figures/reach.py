@@ -29,7 +29,34 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     A missing mark is a setting that could not be trained.
     """
     factor = settings.factor
-    label = settings.factor_label(factor)
+    cells = inputs.cells(settings.study)
+    fitting = {
+        device: [line for line in ladder_lines(settings, cells, factor, device) if line.valid]
+        for device in settings.measured
+    }
+    panels = [
+        (f"{settings.label(device)}: {title}", unit, lines, height)
+        for device, lines in fitting.items()
+        for title, unit, height in _measures(settings)
+        if lines
+    ]
+    if not panels:
+        none = f"No {settings.factor_label(factor)} fits, so there is nothing to draw."
+        return canvas.statement(none)
+    figure, all_axes = canvas.new(0.5 + 2.2 * len(panels), len(panels))
+    for axes, (title, unit, lines, height) in zip(all_axes, panels, strict=True):
+        axes.set_title(title)
+        axes.set_ylabel(unit)
+        _marks(axes, lines, height)
+    handles, names = all_axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, ncols=min(4, len(names)), loc="outside upper left", frameon=False)
+    canvas.note(figure, _statements(settings))
+    return figure
+
+
+def _measures(settings: PageSettings) -> list[tuple[str, str, Height]]:
+    """The title, the unit and the value of each panel."""
+    factor, label = settings.factor, settings.factor_label(settings.factor)
     smallest = settings.factors[factor].levels[0]
 
     def at_smallest(line: Line) -> float | None:
@@ -42,28 +69,11 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         level = line.valid[-1].levels[factor]
         return float(level) if isinstance(level, int | float) else None
 
-    cells = inputs.cells(settings.study)
-    panels: list[tuple[str, str, list[Line], Height]] = []
-    for device in settings.measured:
-        mine = [line for line in ladder_lines(settings, cells, factor, device) if line.valid]
-        if mine:
-            name = settings.label(device)
-            panels += [
-                (f"{name}: {label} {smallest}", "samples/s", mine, at_smallest),
-                (f"{name}: the largest {label} that fits", "samples/s", mine, at_largest),
-                (f"{name}: that {label}", label, mine, largest),
-            ]
-    if not panels:
-        return canvas.statement(f"No {label} fits, so there is nothing to draw.")
-    figure, all_axes = canvas.new(0.5 + 2.2 * len(panels), len(panels))
-    for axes, (title, unit, mine, height) in zip(all_axes, panels, strict=True):
-        axes.set_title(title)
-        axes.set_ylabel(unit)
-        _marks(axes, mine, height)
-    handles, names = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, ncols=min(4, len(names)), loc="outside upper left", frameon=False)
-    canvas.note(figure, _statements(settings))
-    return figure
+    return [
+        (f"{label} {smallest}", "samples/s", at_smallest),
+        (f"the largest {label} that fits", "samples/s", at_largest),
+        (f"that {label}", label, largest),
+    ]
 
 
 def _marks(axes: Axes, mine: Sequence[Line], height: Height) -> None:
