@@ -1,6 +1,6 @@
 """The columns of the result files: name, kind, unit and meaning, also for docs/results.md."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
@@ -26,20 +26,13 @@ class Column(NamedTuple):
     description: str
 
 
-def _text(name: str, description: str) -> Column:
-    return Column(name, "text", "", description)
+def _of(kind: Kind) -> Callable[..., Column]:
+    """Makes columns of a kind from name, unit (omitted where there is none) and description."""
+    return lambda name, *rest: Column(name, kind, *("", *rest)[-2:])
 
 
-def _integer(name: str, unit: str, description: str) -> Column:
-    return Column(name, "integer", unit, description)
-
-
-def _number(name: str, unit: str, description: str) -> Column:
-    return Column(name, "number", unit, description)
-
-
-def _flag(name: str, description: str) -> Column:
-    return Column(name, "flag", "", description)
+_text, _integer = _of("text"), _of("integer")
+_number, _flag = _of("number"), _of("flag")
 
 
 def _of_runs(first: str, last: str) -> Iterator[Column]:
@@ -67,7 +60,7 @@ _CELL = (
 
 RUNS = (
     *_CELL,
-    _integer("repeat", "", "Which repeat of the cell, from 1."),
+    _integer("repeat", "Which repeat of the cell, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
     _text("cause", "Why the status is not ok; of an ok run, what went wrong after its results."),
     _text("task", "training, or inference: then a step is a forward pass."),
@@ -75,17 +68,17 @@ RUNS = (
     *_of_runs("trainer_samples_per_s", "pixel_psnr_db"),
     *_of_runs("loss_first", "loss_end"),
     _integer("batch_size", "samples", "Per device and micro-step."),
-    _integer("gradient_accumulation", "", "Micro-steps per optimizer step."),
-    _integer("world_size", "", "Devices in the job, and so ranks."),
-    _integer("nodes", "", "Hosts that share the ranks evenly."),
-    _integer("loader_workers", "", "Loader processes a rank, whatever sets them."),
+    _integer("gradient_accumulation", "Micro-steps per optimizer step."),
+    _integer("world_size", "Devices in the job, and so ranks."),
+    _integer("nodes", "Hosts that share the ranks evenly."),
+    _integer("loader_workers", "Loader processes a rank, whatever sets them."),
     _flag("decodes_on_device", "Whether the device decodes; then a thread at least loads beside."),
     _flag("oversubscribed", "Whether a host's ranks have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's last, smaller batch is trained on."),
     _text("precision", "fp32, bf16, fp16, fp8, bf16_full or fp16_full."),
     *_of_runs("steps", "paused_s"),
     _text("model", "Model and size, as `bridgetower-tiny`."),
-    _integer("model_parameters", "", "Parameters of the model as built."),
+    _integer("model_parameters", "Parameters of the model as built."),
     _number("flops_per_sample", "FLOP", "Forward and backward (inference: forward), 2 a MAC."),
     *_of_runs("cores_granted", "host"),
     _text("library", "Library of the Trainer, with version."),
@@ -100,11 +93,11 @@ CELLS = (
     _text("status", "ok where at least one run is; else what its runs ended in, or unsupported."),
     _text("cause", "Of the first run with that status; of ok cells why a run does not count."),
     _text("task", "training, or inference: then a step is a forward pass."),
-    _integer("runs", "", "Runs that ended in a record."),
-    _integer("ok_runs", "", "Runs that count; all medians are over these."),
-    _integer("out_of_memory_runs", "", "Runs that ran out of memory."),
-    _integer("failed_runs", "", "Runs that failed."),
-    _integer("invalid_runs", "", "Runs whose numbers a check rejected."),
+    _integer("runs", "Runs that ended in a record."),
+    _integer("ok_runs", "Runs that count; all medians are over these."),
+    _integer("out_of_memory_runs", "Runs that ran out of memory."),
+    _integer("failed_runs", "Runs that failed."),
+    _integer("invalid_runs", "Runs whose numbers a check rejected."),
     *_of_cells("samples_per_s", "samples_per_s"),
     _number("ci_low", "samples/s", "Lower end of the bootstrap interval of that median."),
     _number("ci_high", "samples/s", "Upper end of it."),
@@ -113,17 +106,17 @@ CELLS = (
     *_of_cells("step_time_median_s", "power_w"),
     _number("usd_per_million_samples", "USD", "At the device's price_usd_per_hour, if it has one."),
     *_of_cells("mfu", "loss_end"),
-    _number("loss_shift", "", "loss_end over the baseline cell's: mean over common repeats."),
-    _number("loss_seeds", "", "What seeds alone do to loss_end: a range of repeats."),
+    _number("loss_shift", "loss_end over the baseline cell's: mean over common repeats."),
+    _number("loss_seeds", "What seeds alone do to loss_end: a range of repeats."),
     _flag("loss_departs", "Whether the shift exceeds loss_seeds: the setting learns differently."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
-    _integer("world_size", "", "Devices in the job."),
-    _integer("nodes", "", "Hosts that share the ranks evenly."),
+    _integer("world_size", "Devices in the job."),
+    _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("batch_size", "samples", "Per device and micro-step."),
     *_of_cells("cores_granted", "cores_granted"),
-    _number("speedup", "", "Over the study's baseline cell on the same device."),
-    _number("speedup_ci_low", "", "Lower end of the bootstrap interval of that ratio."),
-    _number("speedup_ci_high", "", "Upper end of it."),
+    _number("speedup", "Over the study's baseline cell on the same device."),
+    _number("speedup_ci_low", "Lower end of the bootstrap interval of that ratio."),
+    _number("speedup_ci_high", "Upper end of it."),
     _text(
         "verdict",
         "input-bound, compute-bound, memory-pressed, communication-bound, mixed or undecided.",
@@ -141,12 +134,12 @@ CLAIMS = (
     _text("edition", "State of the source that the published numbers are from."),
     _text("statement", "The claim in words."),
     _text("expression", "The ratio of cells that it stands for."),
-    _number("published_value", "", "The ratio that the source prints."),
-    _number("recomputed_from_published", "", "The same ratio of the source's own table."),
+    _number("published_value", "The ratio that the source prints."),
+    _number("recomputed_from_published", "The same ratio of the source's own table."),
     _text("published_verdict", "consistent or not: whether the two agree as far as printed."),
-    _number("measured", "", "The ratio of our medians."),
-    _number("ci_low", "", "Lower end of its bootstrap interval."),
-    _number("ci_high", "", "Upper end of it."),
+    _number("measured", "The ratio of our medians."),
+    _number("ci_low", "Lower end of its bootstrap interval."),
+    _number("ci_high", "Upper end of it."),
     _text("verdict", "holds, does not, or no data here."),
     _text("why", "The verdict's reason in a sentence."),
 )
@@ -156,14 +149,14 @@ FIT = (
     _text("origin", "Where the rates are from: `here`, or `published` and the edition."),
     *_CELL[1:],
     _text("series", "What tells the device's fits apart: cells of one share Tc and Td."),
-    _integer("loader_workers", "", "Loader processes a rank in this cell."),
-    _integer("world_size", "", "Devices in the job."),
+    _integer("loader_workers", "Loader processes a rank in this cell."),
+    _integer("world_size", "Devices in the job."),
     _number("samples_per_s", "samples/s", "Rate of the job that the model is fitted to."),
     _number("predicted", "samples/s", "What the fitted model says for it."),
     _number("residual", "share", "predicted / samples_per_s - 1."),
     _number("tc_s", "s", "Tc, fitted: the device's time for one sample, per device."),
     _number("td_s", "s", "Td, fitted: one worker's time to load one sample."),
-    _number("r2", "", "Share of the variance between the fit's cells that it explains."),
+    _number("r2", "Share of the variance between the fit's cells that it explains."),
     _number("max_error", "share", "Largest residual of the fit, without its sign."),
     _text("bound", "Which term is the smaller in this cell: serial, compute or loader."),
     _number("tc_measured_s", "s", "The model alone, per sample and device (median of its cells)."),
@@ -176,18 +169,18 @@ FIT = (
 
 QUALITY = (
     *_CELL,
-    _integer("repeat", "", "Which repeat of the cell, from 1."),
+    _integer("repeat", "Which repeat of the cell, from 1."),
     _text("status", "ok; failed: the model was not scored; no_model: the run left none."),
     _text("cause", "Why it was not."),
     _text("moment", "before or after training."),
     _text("on", "validation, test or winoground."),
     _text("metric", "contrastive_loss, matching_accuracy, text_to_image_recall_at_1 and so on."),
     _text("head", "What scored a pair, where a model has several heads."),
-    _number("value", "", "The metric: a mean over n; empty where there is none."),
-    _number("low", "", "Lower end of its bootstrap interval, 95%."),
-    _number("high", "", "Upper end of it."),
-    _integer("n", "", "What it is a mean over."),
-    _number("chance", "", "What chance gives."),
+    _number("value", "The metric: a mean over n; empty where there is none."),
+    _number("low", "Lower end of its bootstrap interval, 95%."),
+    _number("high", "Upper end of it."),
+    _integer("n", "What it is a mean over."),
+    _number("chance", "What chance gives."),
     _number("seconds", "s", "What it took, with all that was scored in the same passes."),
     _text("note", "Why there is no value, or how it was taken."),
     _number("job_s", "s", "The whole scoring of the run, set-up included."),
@@ -202,14 +195,14 @@ COMPARISON = (
     _text("why", "The reason of that word in a sentence, or the cause of a cell that is not ok."),
     _text("status_before", "As in cells.csv; empty where the cell is not in OLD."),
     _text("status_after", "As in cells.csv; empty where the cell is not in NEW."),
-    _integer("ok_runs_before", "", "Runs of OLD that count."),
-    _integer("ok_runs_after", "", "Runs of NEW that count."),
-    _integer("same_runs", "", "Runs of NEW that OLD has too: they were not made again."),
+    _integer("ok_runs_before", "Runs of OLD that count."),
+    _integer("ok_runs_after", "Runs of NEW that count."),
+    _integer("same_runs", "Runs of NEW that OLD has too: they were not made again."),
     _number("samples_per_s_before", "samples/s", "Median over the ok runs of OLD."),
     _number("samples_per_s_after", "samples/s", "Median over the ok runs of NEW."),
-    _number("ratio", "", "samples_per_s_after over samples_per_s_before: below 1 is slower."),
-    _number("ratio_ci_low", "", "Lower end of the bootstrap interval of that ratio."),
-    _number("ratio_ci_high", "", "Upper end of it."),
+    _number("ratio", "samples_per_s_after over samples_per_s_before: below 1 is slower."),
+    _number("ratio_ci_low", "Lower end of the bootstrap interval of that ratio."),
+    _number("ratio_ci_high", "Upper end of it."),
     _text("differs", "What of spec, data, code, machine and commit is another, by `;`."),
     _text("software", "Versions that differ, as `torch 2.8.0 to 2.9.0`, by `;`."),
 )

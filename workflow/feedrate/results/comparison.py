@@ -1,11 +1,10 @@
 """Two sets of results, cell by cell: what became slower or faster, and what else differs."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from feedrate.config.study import Thresholds
 from feedrate.config.values import BETWEEN_LEVELS, parse_levels
@@ -188,20 +187,6 @@ def _fault(row: Row) -> str:
     return ""
 
 
-class _Provenance(msgspec.Struct):
-    started_at: str = ""
-    driver: str = ""
-    python: str = ""
-    platform: str = ""
-    packages: Software = {}
-
-
-class _Record(msgspec.Struct):
-    """The part of a record that is read here, so that records of other versions can be read too."""
-
-    provenance: _Provenance
-
-
 def _software(run: Row, results_csv: Path) -> Software | None:
     """The software of a run, from its record beside `results_csv`; None where that is not there.
 
@@ -214,14 +199,14 @@ def _software(run: Row, results_csv: Path) -> Software | None:
     # results.csv of all studies lies in the folder of results, that of a study one below.
     for folder in (results_csv.parent, results_csv.absolute().parent.parent):
         try:
-            text = (folder / path.relative_to(RESULTS)).read_bytes()
-            found = msgspec.json.decode(text, type=_Record).provenance
-        except (OSError, ValueError):
+            # Not as a `Record`: records of other versions can be read too.
+            found = json.loads((folder / path.relative_to(RESULTS)).read_bytes())["provenance"]
+            if found.get("started_at") == run.get("started_at"):
+                packages: Software = found.get("packages", {})
+                below = {name: found.get(name.lower()) for name in BELOW}
+                return packages and {n: v for n, v in below.items() if v} | packages
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
-        if found.started_at == run.get("started_at"):
-            below = {name: getattr(found, name.lower()) for name in BELOW}
-            known = {name: version for name, version in below.items() if version}
-            return known | found.packages if found.packages else {}
     return None
 
 

@@ -26,11 +26,7 @@ def measure(
         return None
     first = windows[0]
     inside = [_steps_in(events.steps, first) for events in ranks.values()]
-    combined: dict[str, Any] = {
-        value.field: OVER_RANKS[value.ranks]([getattr(w, value.field) for w in windows])
-        for value in VALUES.values()
-        if value.ranks
-    }
+    combined = _over_ranks(windows)
     samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     waits = [step.data_wait_s for steps in inside for step in steps]
@@ -54,6 +50,12 @@ def measure(
         **_losses([loss for loss in losses_of(ranks) if math.isfinite(loss)]),
         **_utilisation(flops_per_sample(ranks), samples, wall_s, spec, peaks),
     )
+
+
+def _over_ranks(windows: Sequence[Window]) -> dict[str, Any]:
+    """The values that the `window` events hold, combined as the schema says."""
+    values = [value for value in VALUES.values() if value.ranks]
+    return {v.field: OVER_RANKS[v.ranks]([getattr(w, v.field) for w in windows]) for v in values}
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
