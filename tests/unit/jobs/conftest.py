@@ -9,7 +9,6 @@ import pytest
 from training_jobs import Job
 
 from feedrate.config.spec import RunSpec
-from feedrate.devices.base import prepare_process
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
 
@@ -41,7 +40,7 @@ def start(tiny_prepared, tmp_path):
 
 @pytest.fixture
 def infer(tiny_prepared: Path, tmp_path: Path) -> Callable[..., inference_jobs.Events]:
-    """Run one rank of a spec, or of one with these settings, as the worker does; its events."""
+    """Run one rank of a spec, or of one with these settings; its events."""
     from feedrate.jobs.infer import run_job
     from feedrate.jobs.job_setup import Options
 
@@ -49,7 +48,6 @@ def infer(tiny_prepared: Path, tmp_path: Path) -> Callable[..., inference_jobs.E
         run = tmp_path / "run"
         run.mkdir(exist_ok=True)
         made = spec or inference_jobs.make_spec(**settings)
-        prepare_process(made, run)
         run_job(made, tiny_prepared, run, EventLog(run, 0), Placement(2, [0]), Options())
         return inference_jobs.read_events(run / "events.jsonl")
 

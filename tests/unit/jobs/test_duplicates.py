@@ -169,7 +169,7 @@ def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text)
     lost.parent.joinpath("lost.json").write_text(text)
     assert main(arguments(make_spec())) == 1
     stderr = capsys.readouterr().err
-    assert "is no JSON object of causes" in stderr
+    assert "is not a JSON object of causes" in stderr
     assert stderr.count("\n") == 1
 
 

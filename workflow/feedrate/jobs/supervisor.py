@@ -300,7 +300,7 @@ def read_cause(file: str, out: Path) -> str:
         found = {Path(path).resolve(): str(cause) for path, cause in causes.items()}
     except (OSError, ValueError, AttributeError) as error:
         raise ConfigError(
-            f"{variables.LOST}: {file} is no JSON object of causes ({error})"
+            f"{variables.LOST}: {file} is not a JSON object of causes ({error})"
         ) from None
     outcome = out / OUTCOME_NAME
     if outcome.resolve() not in found:
