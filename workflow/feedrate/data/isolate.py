@@ -125,10 +125,10 @@ def _serve(task: Callable[[Any], Any], connection: Connection) -> None:
         while True:
             item = connection.recv()
             try:
-                answer = task(item), None
-            except Exception as error:
-                answer = None, error
-            connection.send(answer)
+                result, error = task(item), None
+            except Exception as raised:
+                result, error = None, raised
+            connection.send((result, error))
 
 
 def _limit_memory() -> None:
