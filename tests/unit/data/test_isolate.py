@@ -58,7 +58,7 @@ def test_each_of_many_crashes_loses_its_own_item():
 
 @pytest.mark.parametrize(("item", "error"), [("fault", KeyError), ("timeout", TimeoutError)])
 def test_an_exception_of_the_task_is_raised(item, error):
-    with pytest.raises(error, match="fault|file server"):
+    with pytest.raises(error, match=r"fault|file server"):
         run_isolated(work, [1, item, 2], workers=1, timeout_s=60)
 
 

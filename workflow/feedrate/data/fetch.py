@@ -2,9 +2,6 @@
 
 Writes raw/rows.parquet, raw/images/ (a folder source's images stay where they are) and, last,
 raw/index.json. The folder raw/ is replaced as a whole or not at all.
-
-A source is one module in sources/, named as the tag `source` of its settings, with
-`fetch(name, settings, raw)`: it may write files under `raw` and returns Fetched.
 """
 
 from collections.abc import Sequence
