@@ -74,7 +74,7 @@ def test_a_missing_or_foreign_manifest_is_told(tmp_path):
     with pytest.raises(DataError, match="has not been prepared"):
         check_prepared(tmp_path)
     (tmp_path / "manifest.json").write_text('{"schema": 1}')
-    with pytest.raises(DataError, match="not a manifest of this version"):
+    with pytest.raises(DataError, match="not of this version"):
         read_manifest(tmp_path / "manifest.json")
 
 

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.data.rows import count_splits, share_out, split_named
+from feedrate.data.prepare import count_splits, share_out
+from feedrate.data.rows import split_named
 
 GROUPS = st.lists(st.text(max_size=5), max_size=60)
 SHARES = st.floats(0, 1)

@@ -9,7 +9,8 @@ import pytest
 
 from feedrate.config.settings import ModelSettings
 from feedrate.core import paths
-from feedrate.data.manifest import DataError, check_fetched
+from feedrate.data.checkpoint import check_fetched
+from feedrate.data.manifest import DataError
 from feedrate.models.build import ModelError
 from feedrate.models.checkpoint import find_checkpoint
 

@@ -196,7 +196,7 @@ def test_a_refusal_of_the_hub_is_one_sentence(fetch, status, code, says):
     [
         ({"config": "matchings"}, "matchings"),
         ({"columns": {"caption": "joke"}}, "columns.caption: split train of"),
-        ({"columns": {"caption": "votes", "image": "votes"}}, "no column of images"),
+        ({"columns": {"caption": "votes", "image": "votes"}}, "not a column of images"),
         ({"columns": {}}, "columns.caption: missing"),
         ({"columns": {"caption": "votes", "origin": "votes"}}, "columns.origin"),
     ],

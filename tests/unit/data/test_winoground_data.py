@@ -214,7 +214,7 @@ def test_a_bomb_is_refused_by_its_header(place):
     [
         ({"caption_1": "  "}, "example 1: a caption is empty"),
         ({"caption_0": None}, "example 1: a caption is empty"),
-        ({"id": 0}, "example 1: its id 0 is no number, or stands twice"),
+        ({"id": 0}, "example 1: its id 0 is not a number, or occurs twice"),
         ({"image_0": None}, "row 2: no image, or one that is too large"),
     ],
 )

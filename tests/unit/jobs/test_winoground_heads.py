@@ -228,7 +228,7 @@ def test_pictures_that_were_changed_are_told(examples, tiny_prepared, tmp_path):
     image = copy / read_winoground(copy / "examples.json").examples[2].image_1
     image.write_bytes(image.read_bytes() + b"!")
     chosen = settings(name="clip")
-    with pytest.raises(DataError, match="is not as it was fetched: delete the folder"):
+    with pytest.raises(DataError, match="has other contents than recorded: delete the folder"):
         winoground_quality(copy / "examples.json", made(chosen, tiny_prepared), chosen, CPU)
 
 

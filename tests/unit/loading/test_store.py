@@ -118,7 +118,7 @@ def test_a_missing_a_foreign_and_a_cut_store_are_refused(own, tokenizer, tmp_pat
     with pytest.raises(DataError, match="is not as its index says"):
         Store(folder, "train")
     (folder / INDEX).write_text('{"version": 9}')
-    with pytest.raises(DataError, match="not a store of this version"):
+    with pytest.raises(DataError, match="not of this version"):
         read_index(folder)
 
 

@@ -19,7 +19,7 @@ from feedrate.core.errors import ExpectedError, explain_os_error, fail
 JOBS = {
     "fetch-dataset": "data.fetch:fetch_dataset",
     "fetch-winoground": "data.fetch_winoground:fetch_set",
-    "fetch-checkpoint": "data.fetch_checkpoint:fetch_checkpoint",
+    "fetch-checkpoint": "data.checkpoint:fetch_checkpoint",
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",
     "parse-logs": "results.assemble:parse_logs",

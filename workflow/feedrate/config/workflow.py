@@ -1,7 +1,7 @@
 """config/config.yaml: which studies, on which devices, with which data."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import Meta
@@ -90,7 +90,26 @@ class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
     max_bad_share: BadShare = 0.05
 
 
-Dataset = Generated | Folder | Hub
+def _declared() -> list[type[msgspec.Struct]]:
+    """The settings of the sources that declare `SETTINGS`: by key, the name of its type, its
+    description and, if the key may be left out, its default."""
+    types = {kind.__name__: kind for kind in (str, int, float, bool)}
+    found = []
+    for name, keys in plugins.declared("feedrate.data.sources", "SETTINGS").items():
+        fields: list[Any] = [
+            (key, Annotated[types[kind], about(text)], *default)
+            for key, (kind, text, *default) in keys.items()
+        ]
+        fields.append(("max_bad_share", BadShare, 0.05))
+        options: Any = {"tag_field": "source", "tag": name, "kw_only": True}
+        found.append(msgspec.defstruct(name, fields, bases=(Strict,), **options))
+    return found
+
+
+if TYPE_CHECKING:
+    Dataset = Generated | Folder | Hub
+else:
+    Dataset = Union[Generated, Folder, Hub, *_declared()]
 
 
 class WorkflowConfig(Strict, kw_only=True):

@@ -1,28 +1,23 @@
-"""Fetch a dataset's images and rows.
+"""Fetch a dataset: its source provides rows and images, which are listed with checksums.
 
 Writes raw/rows.parquet, raw/images/ (a folder source's images stay where they are) and, last,
 raw/index.json. The folder raw/ is replaced as a whole or not at all.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.workflow import Dataset, Folder, Generated, Hub
-from feedrate.core.files import digest_file, replaced_folder
-from feedrate.data.manifest import (
-    ROWS,
-    DataError,
-    Fetched,
-    LeftOut,
-    RawFile,
-    RawIndex,
-    write_index,
-)
+import msgspec
+
+from feedrate.config.workflow import Dataset
+from feedrate.core import plugins
+from feedrate.core.files import digest_file, replaced_folder, write_json
+from feedrate.data.manifest import ROWS, DataError, Fetched, LeftOut, RawFile, RawIndex
 from feedrate.data.rows import make_table, write_table
 from feedrate.data.tables import plain_text
 
+SOURCES = "feedrate.data.sources"
 _NO_CAPTION = "no caption"
 _SHOWN = 3
 
@@ -38,58 +33,34 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
 def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
     """Fetch a dataset into the folder of `out`, which is raw/index.json.
 
-    Raises ConfigError or DataError in one sentence where it cannot be had.
+    Raises ConfigError or DataError, one sentence, if the dataset cannot be fetched.
     """
+    source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
-        fetched = _fetch(name, settings, raw)
+        fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
         rows, without_caption = _with_captions(fetched.rows)
-        if isinstance(settings, Folder) and settings.limit_per_image is not None:
-            rows = best_ranked(rows, settings.limit_per_image)
+        limit = getattr(settings, "limit_per_image", None)
+        if limit is not None:
+            rows = best_ranked(rows, limit)
         left_out = fetched.left_out + without_caption
         if not rows:
-            raise DataError(_nothing(name, left_out))
-        write_table(raw / ROWS, make_table(rows, ("split", "image", "origin")))
+            first = "; ".join(f"{entry.path}: {entry.reason}" for entry in left_out[:_SHOWN])
+            reasons = f" ({first}, …)" if first else ""
+            raise DataError(f"dataset {name}: no row can be used{reasons}")
+        table = raw / ROWS
+        write_table(table, make_table(rows, ("split", "image", "origin")))
         used = {row["image"] for row in rows}
         index = RawIndex(
             dataset=name,
-            source=str(settings.__struct_config__.tag),
+            source=source,
             root=fetched.root,
             revision=fetched.revision,
-            rows=_describe(raw, ROWS),
+            rows=RawFile(path=ROWS, size=table.stat().st_size, sha256=digest_file(table)),
             files=[file for file in fetched.files if file.path in used],
             left_out=left_out,
         )
-        write_index(raw / out.name, index)
+        write_json(raw / out.name, msgspec.to_builtins(index))
     return index
-
-
-def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows of each image, those of the best (smallest) rank, else the first.
-
-    The order of the rows stays; a rank that is no number comes last.
-    """
-    by_image: dict[str, list[int]] = {}
-    for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
-        by_image.setdefault(rows[position]["image"], []).append(position)
-    kept = {position for positions in by_image.values() for position in positions[:limit]}
-    return [row for position, row in enumerate(rows) if position in kept]
-
-
-def _fetch(name: str, settings: Dataset, raw: Path) -> Fetched:
-    """What the dataset's source gives; the sources' imports are heavy, so only one is loaded."""
-    match settings:
-        case Generated():
-            from feedrate.data.sources.generated import fetch_generated
-
-            return fetch_generated(settings, raw, workers=len(os.sched_getaffinity(0)))
-        case Folder():
-            from feedrate.data.sources.folder import fetch_folder
-
-            return fetch_folder(name, settings)
-        case Hub():
-            from feedrate.data.sources.hub import fetch_hub
-
-            return fetch_hub(name, settings, raw)
 
 
 def _with_captions(
@@ -107,19 +78,21 @@ def _with_captions(
     return kept, left_out
 
 
+def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+    """At most `limit` rows of each image, those with the smallest rank; without ranks, the first.
+
+    The order of the rows stays. A rank that is not a number comes last.
+    """
+    by_image: dict[str, list[int]] = {}
+    for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
+        by_image.setdefault(rows[position]["image"], []).append(position)
+    kept = {position for positions in by_image.values() for position in positions[:limit]}
+    return [row for position, row in enumerate(rows) if position in kept]
+
+
 def _rank(row: dict[str, Any]) -> float:
     try:
         rank = float(row.get("rank", 0))
     except (TypeError, ValueError):
         return float("inf")
     return rank if rank == rank else float("inf")  # NaN has no order
-
-
-def _describe(folder: Path, name: str) -> RawFile:
-    path = folder / name
-    return RawFile(path=name, size=path.stat().st_size, sha256=digest_file(path))
-
-
-def _nothing(name: str, left_out: Sequence[LeftOut]) -> str:
-    first = "; ".join(f"{entry.path}: {entry.reason}" for entry in left_out[:_SHOWN])
-    return f"dataset {name}: no row can be used{f' ({first}, …)' if first else ''}"

@@ -1,4 +1,4 @@
-"""Fetch Winoground, or draw its stand-in.
+"""Fetch Winoground, or draw generated examples in its place.
 
 Writes images/ (every image is verified and becomes a plain JPEG file) and, last, examples.json with
 a checksum for each. The folder is replaced as a whole or not at all.
@@ -18,12 +18,12 @@ from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import replaced_folder, write_json
 from feedrate.data.drawing import Scene, draw_files, invent
+from feedrate.data.hub import download
+from feedrate.data.image_files import EmbeddedImages, ListedFiles
 from feedrate.data.manifest import DataError, Fetched
 from feedrate.data.shapes import FIGURES
-from feedrate.data.sources.hub import download
-from feedrate.data.sources.listed import EmbeddedImages, ListedFiles
 from feedrate.data.tables import (
-    EXAMPLE_COLUMNS,
+    check_example_columns,
     check_examples,
     example_tables,
     plain_text,
@@ -32,12 +32,11 @@ from feedrate.data.tables import (
 from feedrate.data.verify import Rejected, Stored, verify_images
 from feedrate.data.winoground import Example, Winoground
 
-# Examples of Winoground: drawn here, of a table on this machine, or of the hub.
-
-IMAGES = ("image_0", "image_1")
+_IMAGES = ("image_0", "image_1")
+_TEXTS = ("caption_0", "caption_1", "tag", "secondary_tag", "collapsed_tag")
 
 _FIRST_CONTEST = 2_000_000
-"""Drawn examples have the scenes from this contest number on, which no dataset has."""
+"""Generated examples have the scenes from this contest number on, which no dataset has."""
 _SIDES = (
     "the {a} is on the left and the {b} is on the right",
     "on the left there is the {a} and on the right there is the {b}",
@@ -46,6 +45,67 @@ _MIDDLE = (
     "the {a} looks on and the {b} is in the middle",
     "the {b} is in the middle beside the {a}",
 )
+
+
+def fetch_set(name: str, settings: Examples, out: Path) -> None:
+    """Fetch the Winoground set `name` of config.yaml into the folder of `out`, which is
+    examples.json."""
+    found = fetch_winoground(name, settings, out, workers=len(os.sched_getaffinity(0)))
+    print(f"fetched Winoground ({name}): {len(found.examples)} examples")
+
+
+def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> Winoground:
+    """Fetch the examples into the folder of `out`, which is examples.json.
+
+    One unusable picture or caption is an error, because a score over fewer examples could not be
+    compared with any other. Raises ConfigError or DataError, one sentence.
+    """
+    with replaced_folder(out.parent) as folder:
+        raw = folder / "raw"
+        raw.mkdir()
+        match settings:
+            case GeneratedExamples():
+                fetched = _drawn(settings, raw, workers)
+            case LocalExamples():
+                fetched = _local(name, settings, raw)
+            case HubExamples():
+                fetched = _of_hub(settings, raw)
+        stored = verify_images(raw, fetched.files, folder, workers)
+        shutil.rmtree(raw)
+        found = Winoground(
+            name=name,
+            source=str(settings.__struct_config__.tag),
+            origin=settings.name if isinstance(settings, HubExamples) else None,
+            revision=fetched.revision,
+            examples=_examples(f"winoground_sets.{name}", fetched.rows, stored),
+            sha256={e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)},
+        )
+        write_json(folder / out.name, msgspec.to_builtins(found))
+    return found
+
+
+def _drawn(settings: GeneratedExamples, raw: Path, workers: int) -> Fetched:
+    """Draw all examples into raw/images with `workers` processes."""
+    (raw / "images").mkdir()
+    scenes: dict[str, Scene] = {}
+    rows: list[dict[str, Any]] = []
+    for number in range(settings.examples):
+        pair = invent_pair(settings.seed, number)
+        images = [f"images/{number:04d}-{which}.jpg" for which in (0, 1)]
+        scenes |= zip(images, pair.scenes, strict=True)
+        rows.append(
+            {
+                "id": number,
+                **dict(zip(_IMAGES, images, strict=True)),
+                "caption_0": pair.captions[0],
+                "caption_1": pair.captions[1],
+                "tag": pair.tag,
+                "num_main_preds": 1,
+                "collapsed_tag": "Object",
+            }
+        )
+    files = draw_files(scenes, settings.seed, raw, workers)
+    return Fetched(rows=rows, files=files, left_out=[])
 
 
 class Pair(NamedTuple):
@@ -57,7 +117,7 @@ class Pair(NamedTuple):
 
 
 def invent_pair(seed: int, number: int) -> Pair:
-    """Drawn example `number` (from 0): two scenes that differ in who stands where.
+    """Generated example `number` (from 0): two scenes that differ only in who stands where.
 
     In even examples the figure and the thing exchange sides, in odd ones two figures their places.
     """
@@ -77,63 +137,27 @@ def invent_pair(seed: int, number: int) -> Pair:
     return Pair(scenes, (template.format(a=a, b=b), template.format(a=b, b=a)), tag)
 
 
-def drawn(settings: GeneratedExamples, raw: Path, workers: int) -> Fetched:
-    """Draw all examples into raw/images with `workers` processes."""
-    (raw / "images").mkdir()
-    scenes: dict[str, Scene] = {}
-    rows: list[dict[str, Any]] = []
-    for number in range(settings.examples):
-        pair = invent_pair(settings.seed, number)
-        images = [f"images/{number:04d}-{which}.jpg" for which in (0, 1)]
-        scenes |= zip(images, pair.scenes, strict=True)
-        rows.append(
-            {
-                "id": number,
-                **dict(zip(IMAGES, images, strict=True)),
-                "caption_0": pair.captions[0],
-                "caption_1": pair.captions[1],
-                "tag": pair.tag,
-                "num_main_preds": 1,
-                "collapsed_tag": "Object",
-            }
-        )
-    files = draw_files(scenes, settings.seed, raw, workers)
-    return Fetched(rows=rows, files=files, left_out=[])
-
-
-def local(name: str, settings: LocalExamples, raw: Path) -> Fetched:
-    """Read a table of this machine; images in its cells are written into raw/images.
-
-    Raises ConfigError for a wrong path, and DataError for a table or an image that cannot be used.
-    """
+def _local(name: str, settings: LocalExamples, raw: Path) -> Fetched:
+    """Read the user's tables. Raises ConfigError for a wrong path, DataError for a bad image."""
     found = Findings("")
     tables = check_examples(found, f"winoground_sets.{name}", settings)
     raise_all(found)
     return _of_tables(tables, raw)
 
 
-def of_hub(settings: HubExamples, raw: Path) -> Fetched:
-    """Download the hub's Parquet files. Raises DataError, in a sentence, where it refuses."""
+def _of_hub(settings: HubExamples, raw: Path) -> Fetched:
+    """Download the hub's Parquet files. Raises DataError if the hub refuses."""
     what = f"dataset {settings.name}"
+    advice = "set `winoground` to the generated one, a local copy or null"
     folder = download(
-        what,
-        settings.name,
-        settings.revision,
-        ["*.parquet"],
-        "set `winoground` to the generated one, a local copy or null",
-        repo_type="dataset",
+        what, settings.name, settings.revision, ["*.parquet"], advice, repo_type="dataset"
     )
     tables = example_tables(folder)
     if not tables:
         raise DataError(f"{what} at {settings.revision} has no Parquet file: take another revision")
-    fetched = _of_tables(tables, raw)
-    return Fetched(
-        rows=fetched.rows,
-        files=fetched.files,
-        left_out=[],
-        root=fetched.root,
-        revision=folder.name,
-    )
+    for table in tables:
+        check_example_columns(table)
+    return msgspec.structs.replace(_of_tables(tables, raw), revision=folder.name)
 
 
 def _of_tables(tables: list[Path], raw: Path) -> Fetched:
@@ -141,117 +165,61 @@ def _of_tables(tables: list[Path], raw: Path) -> Fetched:
     images = EmbeddedImages(raw)
     rows: list[dict[str, Any]] = []
     for path in tables:
-        table = read_table(path)
-        missing = [name for name in EXAMPLE_COLUMNS if name not in table.columns]
-        if missing:
-            raise DataError(
-                f"{path}: not Winoground's columns: {', '.join(missing)} missing; "
-                f"it has: {', '.join(map(str, table.columns))}"
-            )
-        beside = ListedFiles(path.parent.resolve())
-        for number, row in enumerate(table.rows, start=1):
+        listed = ListedFiles(path.parent.resolve())
+        for number, row in enumerate(read_table(path).rows, start=1):
             where = f"{path}, row {number}"
-            rows.append(row | {name: _image(row[name], images, beside, where) for name in IMAGES})
+            rows.append(row | {key: _image(row[key], images, listed, where) for key in _IMAGES})
     return Fetched(rows=rows, files=images.written(), left_out=[])
 
 
-def _image(value: Any, images: EmbeddedImages, beside: ListedFiles, where: str) -> str:
-    """The path under raw/ of an image that stands in a cell, or whose file the cell names."""
+def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) -> str:
+    """Write the image that a cell contains, or whose file it names; return its path under raw/.
+
+    The hub's names of files lack `images/` and `.png`. Raises DataError if there is no such image.
+    """
     if isinstance(value, dict) and value.get("bytes") is None:
         value = value.get("path")
     if isinstance(value, str):
-        value = {"bytes": None, "path": str(_beside(value, beside, where))}
-    written = images.write(value, beside) if isinstance(value, dict) else None
+        candidates = (value, f"images/{value}", f"{value}.png", f"images/{value}.png")
+        found = next((file for name in candidates if (file := listed.find(name))), None)
+        if found is None:
+            reason = next(lost.reason for lost in listed.lost() if lost.path == value)
+            raise DataError(f"{where}: image {value!r}: {reason}")
+        value = {"bytes": None, "path": str(listed.root / found)}
+    written = images.write(value, listed) if isinstance(value, dict) else None
     if written is None:
         raise DataError(f"{where}: no image, or one that is too large")
     return written
 
 
-def _beside(named: str, beside: ListedFiles, where: str) -> Path:
-    """The file of a name, beside its table or in images/ there; the hub's names lack their ending.
-
-    Raises DataError where there is none, or it lies outside the table's folder.
-    """
-    for candidate in (named, f"images/{named}", f"{named}.png", f"images/{named}.png"):
-        found = beside.find(candidate)
-        if found is not None:
-            return beside.root / found
-    reason = next(lost.reason for lost in beside.lost() if lost.path == named)
-    raise DataError(f"{where}: image {named!r}: {reason}")
-
-
-_TEXTS = ("caption_0", "caption_1", "tag", "secondary_tag", "collapsed_tag")
-
-
-def fetch_winoground(name: str, settings: Examples, out: Path, workers: int) -> Winoground:
-    """Bring the examples into the folder of `out`, which is examples.json.
-
-    All examples count: a picture or a caption that cannot be used stops it, as a score over fewer
-    could be compared with no other. Raises ConfigError or DataError in one sentence.
-    """
-    with replaced_folder(out.parent) as folder:
-        raw = folder / "raw"
-        raw.mkdir()
-        fetched = _fetch(name, settings, raw, workers)
-        stored = verify_images(raw, fetched.files, folder, workers)
-        shutil.rmtree(raw)
-        found = Winoground(
-            name=name,
-            source=str(settings.__struct_config__.tag),
-            origin=settings.name if isinstance(settings, HubExamples) else None,
-            revision=fetched.revision,
-            examples=_examples(name, fetched.rows, stored),
-            sha256={e.path: e.sha256 for e in stored.values() if isinstance(e, Stored)},
-        )
-        write_json(folder / out.name, msgspec.to_builtins(found))
-    return found
-
-
-def fetch_set(name: str, settings: Examples, out: Path) -> None:
-    """Fetch the Winoground set `name` of config.yaml into the folder of `out`, which is
-    examples.json."""
-    found = fetch_winoground(name, settings, out, workers=len(os.sched_getaffinity(0)))
-    print(f"fetched Winoground ({name}): {len(found.examples)} examples")
-
-
-def _fetch(name: str, settings: Examples, raw: Path, workers: int) -> Fetched:
-    match settings:
-        case GeneratedExamples():
-            return drawn(settings, raw, workers)
-        case LocalExamples():
-            return local(name, settings, raw)
-        case HubExamples():
-            return of_hub(settings, raw)
-
-
 def _examples(
-    name: str, rows: Sequence[dict[str, Any]], stored: dict[str, Stored | Rejected]
+    key: str, rows: Sequence[dict[str, Any]], stored: dict[str, Stored | Rejected]
 ) -> list[Example]:
-    """The rows with their verified images. Raises DataError for the first that is of no use."""
+    """The rows with their verified images. Raises DataError for the first unusable row."""
     examples: dict[int, Example] = {}
     for number, row in enumerate(rows):
-        where = f"winoground_sets.{name}: example {number}"
-        texts = {key: plain_text(row.get(key)).strip() for key in _TEXTS}
+        where = f"{key}: example {number}"
+        texts = {name: plain_text(row.get(name)).strip() for name in _TEXTS}
         if not (texts["caption_0"] and texts["caption_1"]):
             raise DataError(f"{where}: a caption is empty")
         identity = _number(row.get("id", number))
         if identity is None or identity in examples:
-            raise DataError(f"{where}: its id {row['id']!r} is no number, or stands twice")
+            raise DataError(f"{where}: its id {row['id']!r} is not a number, or occurs twice")
         images = {}
-        for key in IMAGES:
-            image = stored[row[key]]
+        for name in _IMAGES:
+            image = stored[row[name]]
             if isinstance(image, Rejected):
-                raise DataError(f"{where}: {key}: {image.reason}")
-            images[key] = image.path
+                raise DataError(f"{where}: {name}: {image.reason}")
+            images[name] = image.path
         preds = _number(row.get("num_main_preds"))
         examples[identity] = Example(id=identity, num_main_preds=preds, **images, **texts)
     if not examples:
-        raise DataError(f"winoground_sets.{name}: no example there")
+        raise DataError(f"{key}: it has no example")
     return list(examples.values())
 
 
 def _number(value: Any) -> int | None:
-    """A whole number, be it written as text; None for anything else."""
+    """A whole number, also one written as text; None for anything else."""
     try:
         return int(plain_text(value))
     except ValueError:

@@ -1,4 +1,8 @@
-"""Work on untrusted input in other processes: a crash or a hang costs one item, not the run."""
+"""Work on untrusted input in other processes: a crash or a hang loses one item, not the run.
+
+Each worker has its own pipe and at most one item, so a crash is attributed to the right item. Pools
+whose workers share a queue, such as Pebble's, sometimes blame another item or stop as a whole.
+"""
 
 import multiprocessing
 import resource
@@ -10,13 +14,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from feedrate.core.processes import die_with_parent
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MEMORY_BYTES = 2 * 2**30
-"""Address space that a worker may take beyond what it has after its imports."""
+"""Address space that a worker may use beyond what it has after its imports."""
 
-_READY = "ready"
+_POLL_S = 60.0
 
 
 class Lost(NamedTuple):
@@ -28,10 +34,10 @@ class Lost(NamedTuple):
 def run_isolated(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, timeout_s: float
 ) -> list[Result | Lost]:
-    """`task` of every item, in order, on `workers` fresh processes.
+    """Return `task` of every item, in order, computed by `workers` fresh processes.
 
-    An exception of `task` is raised here. A process that dies or works on one item for longer than
-    `timeout_s` is replaced, and the item is Lost. All processes are gone when this returns.
+    An exception of `task` is raised here. A process that dies, or works on one item for longer than
+    `timeout_s`, is replaced, and the item is Lost. No process is left when this returns.
     """
     results: list[Any] = [None] * len(items)
     waiting = iter(range(len(items)))
@@ -39,10 +45,10 @@ def run_isolated(
     missing = len(items)
     try:
         while missing:
-            deadline = min((w.deadline for w in team), default=0.0)
-            patience = max(0.0, deadline - time.monotonic())
-            ready = wait([w.connection for w in team], timeout=min(patience, 60.0))
-            for worker in list(team):
+            remaining_s = min(worker.deadline for worker in team) - time.monotonic()
+            timeout = min(max(remaining_s, 0.0), _POLL_S)
+            ready = wait([worker.connection for worker in team], timeout)
+            for place, worker in enumerate(team):
                 if worker.connection in ready:
                     outcome = worker.receive()
                 elif time.monotonic() > worker.deadline:
@@ -54,7 +60,7 @@ def run_isolated(
                     missing -= 1
                 if isinstance(outcome, Lost):
                     worker.stop()
-                    team[team.index(worker)] = _Worker(task)
+                    team[place] = _Worker(task)
                 else:
                     worker.give(next(waiting, None), items, timeout_s)
     finally:
@@ -64,7 +70,7 @@ def run_isolated(
 
 
 class _Worker:
-    """One process, and the item that it works on."""
+    """A process and the index of the item that it works on, None while it starts or is idle."""
 
     def __init__(self, task: Callable[[Any], Any]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -72,7 +78,7 @@ class _Worker:
         self.item: int | None = None
         self.deadline = float("inf")
         self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
-        # Ctrl-C is the parent's, which then ends this one; a blocked signal is inherited.
+        # Ctrl-C is for the parent, which then stops this process: it inherits the blocked signal.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -81,61 +87,55 @@ class _Worker:
         theirs.close()
 
     def give(self, item: int | None, items: Sequence[Any], timeout_s: float) -> None:
-        """Hand over the next item, if there is one."""
+        """Send the next item, if there is one."""
         self.item = item
-        self.deadline = float("inf")
+        self.deadline = float("inf") if item is None else time.monotonic() + timeout_s
         if item is not None:
-            self.deadline = time.monotonic() + timeout_s
-            with suppress(BrokenPipeError):  # it died meanwhile: `receive` tells
+            with suppress(BrokenPipeError):  # it has died; `receive` reports that
                 self.connection.send(items[item])
 
     def receive(self) -> Any:
-        """What the process sent: a result, or Lost when it died. Raises what `task` raised."""
+        """Return the task's result, or Lost if the process died. Raises what `task` raised."""
         try:
-            kind, value = self.connection.recv()
+            result, error = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
+            code = self._process.exitcode or 0
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if self.item is None:
-                raise RuntimeError(
-                    f"a worker process ended with exit code {self._process.exitcode} at its start"
-                ) from None
-            return Lost(f"reading it ended the process ({_ending(self._process.exitcode)})")
-        if kind == "error":
-            raise value
-        return value
+                raise RuntimeError(f"a worker process ended as it started ({how})") from None
+            return Lost(f"reading it ended the process ({how})")
+        if error is not None:
+            raise error
+        return result
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process, whatever it does."""
         self._process.kill()
         self._process.join()
         self.connection.close()
 
 
 def _serve(task: Callable[[Any], Any], connection: Connection) -> None:
-    """The process's life: an item in, a result out, until the pipe is closed."""
+    """Run `task` on the items from the pipe, in a worker process, until the parent is gone."""
+    die_with_parent()
     _limit_memory()
-    with suppress(EOFError, OSError):  # the parent is gone
-        connection.send(("result", _READY))
+    with suppress(EOFError, OSError):
+        connection.send((None, None))  # ready
         while True:
             item = connection.recv()
             try:
-                answer = ("result", task(item))
-            except Exception as error:
-                answer = ("error", error)
-            connection.send(answer)
+                result, error = task(item), None
+            except Exception as raised:
+                result, error = None, raised
+            connection.send((result, error))
 
 
 def _limit_memory() -> None:
-    """Make an allocation beyond the bound a MemoryError, where the system can count and limit."""
+    """Make an allocation above the limit a MemoryError, where the system can count and limit."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + MEMORY_BYTES
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         if hard == resource.RLIM_INFINITY or limit < hard:
             resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-
-
-def _ending(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        return f"signal {signal.Signals(-exit_code).name}"
-    return f"exit code {exit_code}"

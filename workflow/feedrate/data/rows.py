@@ -1,15 +1,15 @@
-"""Rows as a Parquet table: the schema of jmhessel/newyorker_caption_contest, and columns beyond."""
+"""Rows as a Parquet table: the schema of jmhessel/newyorker_caption_contest, and other columns."""
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from feedrate.core.files import atomic_path, digest_text
-from feedrate.data.manifest import SPLITS, DataError, SplitCount
+from feedrate.core.files import atomic_path
+from feedrate.data.manifest import DataError
 from feedrate.data.tables import OWN, first_line, plain_text
 
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int64()
@@ -28,47 +28,32 @@ SCHEMA: dict[str, pa.DataType] = {
     "n_tokens_label": _NUMBER,
     "instance_id": _TEXT,
 }
-"""Columns of every dataset but the image, in order; `caption` is what the model is trained on."""
+"""Columns of every dataset, in order, except the image; `caption` is what the model trains on."""
+
+_SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing"),
+}
 
 
 def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> pa.Table:
     """Rows as a table: the `own` columns, the schema's, then further ones in order of appearance.
 
-    What a row lacks is null, or an empty list. Text that is a number in every row becomes one.
+    A missing value is null, or an empty list. Text that is a number in every row becomes one.
     """
-    further = [key for row in rows for key in row if key not in SCHEMA and key not in OWN]
     columns = {name: pa.array([row.get(name) for row in rows], _TEXT) for name in own}
-    for name, kind in SCHEMA.items():
+    further = [key for row in rows for key in row if key not in SCHEMA and key not in OWN]
+    for name, kind in (SCHEMA | dict.fromkeys(further, pa.float64())).items():
         values = [row.get(name) for row in rows]
         if kind == _TEXTS:
             columns[name] = pa.array([_texts(value) for value in values], _TEXTS)
         elif kind == _TEXT:
-            columns[name] = pa.array([_text(value) for value in values], _TEXT)
+            texts = [None if value is None else plain_text(value) for value in values]
+            columns[name] = pa.array(texts, _TEXT)
         else:
-            columns[name] = _numbers(values, _NUMBER)
-    for name in dict.fromkeys(further):
-        columns[name] = _numbers([row.get(name) for row in rows], pa.float64())
+            columns[name] = _numbers(values, kind)
     return pa.table(columns)
-
-
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write a Parquet file, atomically. The bytes are made first: a full disk is an OSError."""
-    stream = io.BytesIO()
-    pq.write_table(table, stream)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(stream.getvalue())
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a Parquet file. Raises DataError where it is none."""
-    try:
-        return pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else plain_text(value)
 
 
 def _texts(value: Any) -> list[str]:
@@ -89,46 +74,23 @@ def _numbers(values: list[Any], widest: pa.DataType) -> pa.Array:
     return pa.array(texts, _TEXT)
 
 
-# Which rows train, which validate and which test: named by a column, or shared out by group.
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a Parquet file, atomically. The bytes are made first: a full disk is an OSError."""
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(stream.getvalue())
 
-_NAMES = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test", "testing"),
-}
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a Parquet file. Raises DataError if it cannot be read."""
+    try:
+        return pq.read_table(path).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None
 
 
 def split_named(text: str) -> str | None:
     """The split that a word means, in any case, or None."""
     word = text.strip().lower()
-    return next((split for split, words in _NAMES.items() if word in words), None)
-
-
-def share_out(
-    groups: Iterable[str], validation_share: float, test_share: float, seed: int
-) -> dict[str, str]:
-    """The split of every group (a contest, or an image), so that no group is in two splits.
-
-    The groups are ordered by a digest of the seed and their name: the result does not depend on
-    their order. A split with a share above 0 gets at least one group while training keeps one.
-    """
-    order = sorted(set(groups), key=lambda group: digest_text(f"{seed}/{group}"))
-    splits = dict.fromkeys(order, "train")
-    count, position = len(order), min(1, len(order))  # the first group trains
-    for split, share in (("validation", validation_share), ("test", test_share)):
-        wanted = max(1, round(share * count)) if share > 0 else 0
-        for group in order[position : position + wanted]:
-            splits[group] = split
-        position += wanted
-    return splits
-
-
-def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
-    """Rows and different images of every split, also of an empty one."""
-    return {
-        split: SplitCount(
-            rows=sum(sample["split"] == split for sample in samples),
-            images=len({sample["image"] for sample in samples if sample["split"] == split}),
-        )
-        for split in SPLITS
-    }
+    return next((split for split, words in _SPLIT_NAMES.items() if word in words), None)

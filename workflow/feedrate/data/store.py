@@ -1,11 +1,10 @@
 """The store of the level `cache`: pictures decoded and resized once, captions tokenised once.
 
-A folder with `pixels.npy` (uint8, one picture after the other, one channel where it is grey), for
-each split `<split>.npy` (int32: picture, token numbers, attention mask of each row), and
-`index.json`, which says what all this was made from and how it is checked.
+It is a folder with `pixels.npy` (uint8, one picture after the other, grey ones with one channel),
+`<split>.npy` for each split (int32: picture, token numbers, attention mask of each row), and
+`index.json`, which says what the store was made from and holds the checksums.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,20 +14,22 @@ from msgspec import Meta
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.values import Strict
 from feedrate.core.files import digest_file, digest_value
-from feedrate.data.manifest import MANIFEST, DataError, check_file
-
-# What a store of decoded pictures is made for: the plan names its folder by this.
+from feedrate.data.manifest import MANIFEST, DataError, check_file, read_document
 
 STORE_SCHEMA = 1
 """Version of the files; raise it when they change."""
 
+INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
+"""Files of a store. pictures.npy (int64) has a row for each picture: where it starts in pixels.npy,
+its channels, height and width there, and height and width in its file."""
+
 
 class StoreSpec(Strict, kw_only=True):
-    """All that a store depends on beside its data; another one is made when this changes."""
+    """All that a store depends on except its data; another store is made when this changes."""
 
     schema: int = STORE_SCHEMA
     model: Annotated[
-        ModelSettings, Meta(description="What its size of image and its tokenizer follow from.")
+        ModelSettings, Meta(description="Determines the size of images and the tokenizer.")
     ]
     max_tokens: int
     label: Annotated[str, Meta(description="Column with the classes, for a classifier.")]
@@ -40,12 +41,12 @@ class StoreSpec(Strict, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The store's name among those of a dataset."""
+        """The store's folder name."""
         return digest_value(msgspec.to_builtins(self))[:12]
 
 
 def store_spec(settings: Settings) -> StoreSpec | None:
-    """The store that a run with these settings needs; None: none."""
+    """What the store for a run with these settings is made for; None: the run needs no store."""
     loader = settings.loader
     if loader.decode != "cache":
         return None
@@ -66,13 +67,8 @@ def store_spec(settings: Settings) -> StoreSpec | None:
     )
 
 
-INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
-"""What lies in a store. pictures.npy (int64) has a row for each picture: where it starts in
-pixels.npy, its channels, height and width there, and height and width in its file."""
-
-
 def store_folder(settings: Settings, prepared: Path) -> Path | None:
-    """Where the store of these settings lies, for a prepared dataset; None: they need none."""
+    """The folder of the store that these settings need; None: they need none."""
     spec = store_spec(settings)
     return prepared.parent / "store" / spec.key if spec else None
 
@@ -89,24 +85,13 @@ class StoreIndex(Strict, kw_only=True):
 
 
 def read_index(folder: Path) -> StoreIndex:
-    """Read a store's index. Raises DataError where it is missing or of another version."""
-    try:
-        value = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        return msgspec.convert(value, StoreIndex)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder / INDEX}: no such file; decode: cache needs the store that the rule "
-            "store_dataset makes"
-        ) from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / INDEX}: not a store of this version ({error})") from None
+    """Read a store's index. Raises DataError if it is missing or of another version."""
+    missing = "decode: cache needs the store that the rule store_dataset makes"
+    return read_document(folder / INDEX, StoreIndex, missing)
 
 
 def index_of(folder: Path) -> StoreIndex:
-    """The index of a store that lies beside the prepared data which it was made from.
-
-    Raises DataError where it is missing, of another version, or of other data.
-    """
+    """Read a store's index. Raises DataError if the store was made from other prepared data."""
     index = read_index(folder)
     if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
         raise DataError(f"{folder} was made from other data; delete it and run again")
@@ -114,7 +99,7 @@ def index_of(folder: Path) -> StoreIndex:
 
 
 def check_store(folder: Path) -> None:
-    """Hold every file of a store against its index.
+    """Compare every file of a store with its index.
 
     Raises DataError that names the first file that differs and says what to do.
     """

@@ -200,18 +200,21 @@ def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[P
         found.say(
             f"{key}.path",
             f"{settings.path!r} has no *.parquet or *.jsonl file (images.zip of the hub's first "
-            "layout must be unpacked, beside examples.jsonl)",
+            "layout must be unpacked into the folder of examples.jsonl)",
         )
     for table in tables:
         try:
-            columns = read_table(table, EXAMPLE_COLUMNS).columns
+            check_example_columns(table)
         except DataError as error:
             found.say(f"{key}.path", str(error))
-            continue
-        if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
-            found.say(
-                f"{key}.path",
-                f"{table}: not Winoground's columns: {', '.join(missing)} missing; it has: "
-                f"{', '.join(map(str, columns))}",
-            )
     return tables
+
+
+def check_example_columns(path: Path) -> None:
+    """Raise DataError if a table lacks one of Winoground's columns."""
+    columns = read_table(path, EXAMPLE_COLUMNS).columns
+    if missing := [name for name in EXAMPLE_COLUMNS if name not in columns]:
+        raise DataError(
+            f"{path}: not Winoground's columns: {', '.join(missing)} missing; it has: "
+            f"{', '.join(map(str, columns))}"
+        )

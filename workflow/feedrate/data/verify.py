@@ -1,4 +1,7 @@
-"""Verification: every image opened in a process of its own kind, and stored or left out."""
+"""Verification: every image is decoded in a worker process, and stored or left out.
+
+An image is opened within bounds, decoded in full, and stored as an RGB or greyscale baseline JPEG.
+"""
 
 import hashlib
 import io
@@ -14,18 +17,17 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile
 
-# One image: opened with bounds, decoded in full, and made an RGB or greyscale baseline JPEG.
-
+TIMEOUT_S = 60.0
+"""A good image of the largest size allowed takes about a second."""
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
-"""What is tried (MPO is opened as JPEG); formats that run other programs, as EPS, stay closed."""
+"""Formats to try (MPO is opened as JPEG); not those that run other programs, such as EPS."""
 MAX_MEGAPIXELS = 64.0
 MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0
 """A longer strip would become huge when its short side is scaled to the model's."""
 QUALITY = 95
 
-_ORIENTATION = 0x0112
-_UPRIGHT = 1
+_ORIENTATION, _UPRIGHT = 0x0112, 1
 _ENDINGS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "MPO": (".mpo", ".jpg", ".jpeg"),
@@ -36,6 +38,7 @@ _ENDINGS = {
     "TIFF": (".tif", ".tiff"),
     "PPM": (".ppm", ".pgm", ".pbm", ".pnm"),
 }
+_MODES = {"P": "palette", "1": "black and white"}
 _SIXTEEN_TO_EIGHT = 1 / 257
 """65,535 becomes 255."""
 
@@ -45,7 +48,7 @@ class BadImage(Exception):
 
 
 class Picture(NamedTuple):
-    """A usable image. `changes` says what was not as a plain JPEG file is; `data` is the JPEG."""
+    """A usable image. `data` is the JPEG; `changes` lists how the file differed from plain JPEG."""
 
     data: bytes
     width: int
@@ -55,11 +58,93 @@ class Picture(NamedTuple):
     changes: tuple[str, ...]
 
 
+class Stored(NamedTuple):
+    """A verified image, as it is stored in prepared/."""
+
+    path: str
+    sha256: str
+    size: int
+    width: int
+    height: int
+    mode: str
+    format: str
+    changes: tuple[str, ...]
+    edited: bool
+    """The file has changed since it was fetched."""
+
+
+class Rejected(NamedTuple):
+    """An image that is left out, and why."""
+
+    reason: str
+
+
+class _Task(NamedTuple):
+    root: Path
+    file: RawFile
+    prepared: Path
+
+
+def verify_images(
+    root: Path, files: Iterable[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
+) -> dict[str, Stored | Rejected]:
+    """Check every file under `root` and store the good ones under prepared/images/.
+
+    The verdicts are by path as fetched. Raises OSError if storing fails, as on a full disk.
+    """
+    tasks = [_Task(root, file, prepared) for file in files]
+    verdicts = run_isolated(_verify, tasks, workers, timeout_s)
+    return {
+        task.file.path: Rejected(verdict.reason) if isinstance(verdict, Lost) else verdict
+        for task, verdict in zip(tasks, verdicts, strict=True)
+    }
+
+
+def _verify(task: _Task) -> Stored | Rejected:
+    try:
+        data = read_regular(task.root / task.file.path)
+        picture = read_picture(data, task.file.path)
+    except BadImage as reason:
+        return Rejected(str(reason))
+    sha256 = hashlib.sha256(picture.data).hexdigest()
+    path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
+    _store(task.prepared / path, picture.data)
+    edited = hashlib.sha256(data).hexdigest() != task.file.sha256
+    return Stored(path, sha256, len(picture.data), *picture[1:], edited)
+
+
+def _store(path: Path, data: bytes) -> None:
+    """Write whole files only: two workers may store the same picture at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a regular file of bounded size.
+
+    Raises BadImage for anything else; a pipe or a device is not opened, so nothing can block.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise BadImage("not a regular file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise BadImage(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            return stream.read(MAX_FILE_BYTES)
+    except FileNotFoundError:
+        raise BadImage("missing file") from None
+    except (OSError, RuntimeError) as error:
+        raise BadImage(getattr(error, "strerror", None) or str(error)) from None
+
+
 def read_picture(data: bytes, name: str) -> Picture:
     """Decode the bytes of an image file; a good baseline JPEG is kept byte for byte.
 
-    Raises BadImage with the reason for whatever cannot become RGB. Sizes are checked by the
-    header, before anything is decoded.
+    Raises BadImage with the reason for whatever cannot become RGB. The header's size is checked
+    before anything is decoded.
     """
     if not data:
         raise BadImage("empty file (0 bytes)")
@@ -82,7 +167,7 @@ def read_picture(data: bytes, name: str) -> Picture:
 
 
 def _check_size(image: Image.Image) -> None:
-    """Hold the header's width and height against the bounds. Raises BadImage."""
+    """Check the header's width and height. Raises BadImage."""
     width, height = image.size
     size = f"{width} x {height} px"
     if width * height > MAX_MEGAPIXELS * 1e6:
@@ -114,8 +199,11 @@ def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
         keep = False
     if keep:
         return Picture(data, *image.size, mode, kind, tuple(changes))
-    if mode not in ("L", "RGB") or turned.has_transparency_data:
-        changes.append(_mode_change(turned))
+    if turned.has_transparency_data:
+        changes.append("transparency on white")
+    elif mode not in ("L", "RGB"):
+        wide = "16-bit" if mode[0] in "IF" else mode
+        changes.append(f"{_MODES.get(mode, wide)} to RGB")
     rgb = _rgb(turned)
     stream = io.BytesIO()
     rgb.save(stream, "JPEG", quality=QUALITY)
@@ -123,7 +211,7 @@ def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image as its EXIF data turn it; the same object where they do not, or are broken."""
+    """The image rotated as its EXIF data say; the same object if they say nothing or are broken."""
     try:
         orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
     except Exception:  # damaged EXIF data are no reason to lose a picture
@@ -131,14 +219,6 @@ def _upright(image: Image.Image) -> Image.Image:
     if orientation == _UPRIGHT or orientation not in range(2, 9):
         return image
     return ImageOps.exif_transpose(image)
-
-
-def _mode_change(image: Image.Image) -> str:
-    if image.has_transparency_data:
-        return "transparency on white"
-    return {"P": "palette", "1": "black and white", "I;16": "16-bit"}.get(
-        image.mode, "16-bit" if image.mode[0] in "IF" else image.mode
-    ) + " to RGB"
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -163,89 +243,3 @@ def _eight_bit(image: Image.Image) -> Image.Image:
         else:
             scale = 255 / (high - low) if high > low else 0.0
     return image.point(lambda value: value * scale - low * scale).convert("L")
-
-
-TIMEOUT_S = 60.0
-"""A good image of the largest size allowed takes about a second."""
-
-
-class Stored(NamedTuple):
-    """A verified image, as it lies in prepared/."""
-
-    path: str
-    sha256: str
-    size: int
-    width: int
-    height: int
-    mode: str
-    format: str
-    changes: tuple[str, ...]
-    edited: bool
-    """It is not the file that was fetched."""
-
-
-class Rejected(NamedTuple):
-    """An image that is left out, and why."""
-
-    reason: str
-
-
-class _Task(NamedTuple):
-    root: Path
-    file: RawFile
-    prepared: Path
-
-
-def verify_images(
-    root: Path, files: Iterable[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
-) -> dict[str, Stored | Rejected]:
-    """Check every file under `root` and store the good ones under prepared/images/.
-
-    By path as fetched. Raises OSError where storing fails (a full disk).
-    """
-    tasks = [_Task(root, file, prepared) for file in files]
-    verdicts = run_isolated(_verify, tasks, workers, timeout_s)
-    return {
-        task.file.path: Rejected(verdict.reason) if isinstance(verdict, Lost) else verdict
-        for task, verdict in zip(tasks, verdicts, strict=True)
-    }
-
-
-def _verify(task: _Task) -> Stored | Rejected:
-    try:
-        data = read_regular(task.root / task.file.path)
-        picture = read_picture(data, task.file.path)
-    except BadImage as reason:
-        return Rejected(str(reason))
-    sha256 = hashlib.sha256(picture.data).hexdigest()
-    path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
-    _store(task.prepared / path, picture.data)
-    edited = hashlib.sha256(data).hexdigest() != task.file.sha256
-    return Stored(path, sha256, len(picture.data), *picture[1:], edited)
-
-
-def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file of bounded size.
-
-    Raises BadImage for anything else; a pipe or a device is not opened, so none can block.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadImage("not a regular file")
-        if status.st_size > MAX_FILE_BYTES:
-            raise BadImage(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            return stream.read(MAX_FILE_BYTES)
-    except FileNotFoundError:
-        raise BadImage("missing file") from None
-    except (OSError, RuntimeError) as error:
-        raise BadImage(getattr(error, "strerror", None) or str(error)) from None
-
-
-def _store(path: Path, data: bytes) -> None:
-    """Write whole files only: two workers may store the same picture at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Winoground as it lies on this machine: examples.json with its images, each with a checksum.
+"""Winoground as it is stored: examples.json with its images, each with a checksum.
 
 An example has two images and two captions of the same words, of which each describes one image
 (Thrush et al. 2022, arXiv 2204.03162).
@@ -7,18 +7,16 @@ An example has two images and two captions of the same words, of which each desc
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from feedrate.config.values import Strict
-from feedrate.core.files import digest_file
-from feedrate.data.manifest import DataError
+from feedrate.data.manifest import check_file, read_document
 
 WINOGROUND_SCHEMA = 2
 
 
 class Example(Strict, frozen=True, kw_only=True):
-    """One example; the columns are the hub's, the images paths beside examples.json."""
+    """One example; the columns are the hub's, the images paths in the folder of examples.json."""
 
     id: int
     image_0: str
@@ -42,7 +40,7 @@ class Example(Strict, frozen=True, kw_only=True):
 
 
 class Winoground(Strict, frozen=True, kw_only=True):
-    """examples.json; written last, so its presence means that fetching was complete."""
+    """examples.json; written last, so its presence means that the folder is complete."""
 
     schema: int = WINOGROUND_SCHEMA
     name: Annotated[str, Meta(description="As config.yaml names this copy.")]
@@ -55,26 +53,16 @@ class Winoground(Strict, frozen=True, kw_only=True):
     @property
     def described(self) -> str:
         """Which copy it is: `generated`, `folder (NAME)` or `hub (REPOSITORY at COMMIT)`."""
-        told = {"folder": f" ({self.name})", "hub": f" ({self.origin} at {self.revision})"}
-        return f"{self.source}{told.get(self.source, '')}"
+        details = {"folder": f" ({self.name})", "hub": f" ({self.origin} at {self.revision})"}
+        return f"{self.source}{details.get(self.source, '')}"
 
 
 def read_winoground(path: Path) -> Winoground:
-    """Read examples.json and hold its images against their checksums.
+    """Read examples.json and compare its images with their checksums.
 
     Raises DataError that names what is missing or differs.
     """
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Winoground)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; Winoground has not been fetched") from None
-    except ValueError as error:
-        raise DataError(f"{path}: not of this version ({error}); delete it") from None
-    again = f"delete the folder {path.parent} and run again"
+    found = read_document(path, Winoground, "Winoground has not been fetched")
     for image, sha256 in found.sha256.items():
-        try:
-            if digest_file(path.parent / image) != sha256:
-                raise DataError(f"{path.parent / image} is not as it was fetched: {again}")
-        except OSError as error:
-            raise DataError(f"{path.parent / image}: {error.strerror}; {again}") from None
+        check_file(path.parent, image, sha256)
     return found

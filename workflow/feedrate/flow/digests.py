@@ -42,7 +42,7 @@ CODE = {
         ("jobs", "devices", "models", "loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
-    "weights": Code(("data/fetch_checkpoint.py",), ("data",)),
+    "weights": Code(("data/checkpoint.py",), ("data",)),
     "winoground": Code(("data/fetch_winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py", *MODELS), ("jobs", "models", "loading", "data")),

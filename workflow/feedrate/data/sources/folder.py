@@ -6,13 +6,13 @@ from typing import Any
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Folder
+from feedrate.data.image_files import ListedFiles, Unusable
 from feedrate.data.manifest import Fetched, LeftOut
 from feedrate.data.rows import split_named
-from feedrate.data.sources.listed import ListedFiles, Unusable
 from feedrate.data.tables import TOO_LONG, check_columns, fill, find_tables, plain_text, read_table
 
 
-def fetch_folder(name: str, settings: Folder) -> Fetched:
+def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     """List the rows and images of a folder.
 
     Raises ConfigError for a wrong path or column and DataError for a table that cannot be read;

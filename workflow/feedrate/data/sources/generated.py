@@ -1,5 +1,6 @@
 """The generated dataset: drawn pictures with rows as in newyorker_caption_contest, `matching`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,15 +17,15 @@ _STRANGERS = 1_000_000
 """The wrong choices are quips on scenes from this contest number on, which no split has."""
 
 
-def fetch_generated(settings: Generated, raw: Path, workers: int) -> Fetched:
-    """Draw the picture of each contest into raw/images, with `workers` processes."""
+def fetch(_name: str, settings: Generated, raw: Path) -> Fetched:
+    """Draw the picture of each contest into raw/images."""
     rows = list(_rows(settings))
     (raw / "images").mkdir()
     scenes = {
         image_path(contest): invent(settings.seed, contest, settings.grey_share)
         for contest in sorted({row["contest_number"] for row in rows})
     }
-    files = draw_files(scenes, settings.seed, raw, workers)
+    files = draw_files(scenes, settings.seed, raw, len(os.sched_getaffinity(0)))
     return Fetched(rows=rows, files=files, left_out=[])
 
 

@@ -1,4 +1,8 @@
-"""The image files that a user's rows name: each looked at once, none outside the folder."""
+"""Image files that a user's or the hub's rows name or contain.
+
+Each file is examined once and must lie inside its dataset's folder. Images in a table's cells
+become files named by their content.
+"""
 
 import errno
 import hashlib
@@ -16,7 +20,7 @@ class Unusable(Exception):
 
 
 class ListedFiles:
-    """Files under one folder, by the names that rows give them."""
+    """The files under one folder that rows name."""
 
     def __init__(self, root: Path) -> None:
         """`root` must be resolved."""
@@ -25,7 +29,7 @@ class ListedFiles:
         self._lost: dict[str, int] = {}
 
     def find(self, named: str) -> str | None:
-        """The path under the root of a file to use, or None where it is lost (and counted)."""
+        """The path under the root of a usable file; None for an unusable one, which is counted."""
         if named not in self._seen:
             try:
                 self._seen[named] = self._examine(named)
@@ -38,7 +42,7 @@ class ListedFiles:
         return None
 
     def lost(self) -> list[LeftOut]:
-        """The files that could not be used, with the rows lost by each."""
+        """The files that could not be used, with the number of rows that each costs."""
         return [
             LeftOut(path=named, reason=str(self._seen[named]), rows=rows)
             for named, rows in self._lost.items()
@@ -63,12 +67,14 @@ class ListedFiles:
             relative = path.relative_to(self.root).as_posix()
             return RawFile(path=relative, size=status.st_size, sha256=digest_file(path))
         except OSError as error:
-            raise Unusable(_reason(error)) from None
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise Unusable("missing file") from None
+            raise Unusable((error.strerror or str(error)).lower()) from None
         except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
             raise Unusable("not a path of a file") from None
 
     def _inside(self, named: str) -> Path:
-        """The path of a name, which must not lead outside, be it by dots, a root or a link."""
+        """The path of a name. Dots, an absolute path or a link must not lead outside the root."""
         path = Path(os.path.normpath(self.root / named))
         resolved = path.resolve()
         if not resolved.is_relative_to(self.root):
@@ -76,32 +82,32 @@ class ListedFiles:
         return path if path.is_relative_to(self.root) else resolved
 
 
-def _reason(error: OSError) -> str:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "missing file"
-    return (error.strerror or str(error)).lower()
-
-
-# Images that stand in a table's cells, written as files.
-
-
 class EmbeddedImages:
-    """Encoded images as files named by their content, so that one picture is one file."""
+    """Encoded images as files named by their content, so that equal images share one file."""
 
     def __init__(self, raw: Path) -> None:
         self._raw = raw
         self._files: dict[str, RawFile] = {}
         (raw / "images").mkdir()
 
-    def write(self, image: dict[str, Any] | None, beside: ListedFiles) -> str | None:
-        """Write an image, {"bytes", "path"}, if it is new; its path under raw/, or None where it
-        cannot be used. A file that is named in place of bytes must be one of `beside`."""
-        data = _content(image or {}, beside)
-        if data is None:
+    def write(self, image: dict[str, Any] | None, listed: ListedFiles) -> str | None:
+        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/.
+
+        An image without bytes is read from the file that it names, which must be one of `listed`.
+        None for an image that cannot be used.
+        """
+        image = image or {}
+        data: bytes | None = image.get("bytes")
+        name: str = image.get("path") or ""
+        if data is None and name and (found := listed.find(name)):
+            data = (listed.root / found).read_bytes()
+        if data is None or len(data) > MAX_FILE_BYTES:
             return None
         sha256 = hashlib.sha256(data).hexdigest()
         if sha256 not in self._files:
-            path = f"images/{sha256[:16]}{_suffix((image or {}).get('path') or '')}"
+            suffix = PurePosixPath(name).suffix.lower()
+            plain = suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6
+            path = f"images/{sha256[:16]}{suffix if plain else ''}"
             (self._raw / path).write_bytes(data)
             self._files[sha256] = RawFile(path=path, size=len(data), sha256=sha256)
         return self._files[sha256].path
@@ -109,17 +115,3 @@ class EmbeddedImages:
     def written(self) -> list[RawFile]:
         """All files, by path."""
         return sorted(self._files.values(), key=lambda file: file.path)
-
-
-def _content(image: dict[str, Any], beside: ListedFiles) -> bytes | None:
-    """The encoded bytes, from the table or from the file that it names."""
-    data: bytes | None = image.get("bytes")
-    if data is None and image.get("path") and (found := beside.find(image["path"])):
-        data = (beside.root / found).read_bytes()
-    return data if data is not None and len(data) <= MAX_FILE_BYTES else None
-
-
-def _suffix(path: str) -> str:
-    """The ending of the file's first name, where it is a plain one."""
-    suffix = PurePosixPath(path).suffix.lower()
-    return suffix if suffix[1:].isalnum() and len(suffix) <= 6 and suffix.isascii() else ""
