@@ -244,15 +244,6 @@ def test_configuration_is_passed_on_in_one_word(root, snakemake):
     )
 
 
-@pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_configfile_that_is_not_there_is_told_before_anything_starts(
-    root, snakemake, command, capsys
-):
-    assert entry.main([command, "--configfile", "nope.yaml"]) == 2
-    assert capsys.readouterr().err == "feedrate: --configfile nope.yaml: there is no such file\n"
-    assert snakemake == []
-
-
 @pytest.mark.parametrize("command", ["run", "plan", "tune"])
 @pytest.mark.parametrize("wrong", [["--unknown"], ["--retries", "often"]])
 def test_an_option_that_nobody_takes_is_told_before_anything_starts(

@@ -70,6 +70,7 @@ def test_no_command_starts_with_a_wrong_configuration(root, snakemake, capsys, c
             ["--profile", "gaudy"],
             "--profile: 'gaudy' is not allowed; did you mean gaudi? profiles:",
         ),
+        (["--configfile", "nope.yaml"], "nope.yaml: no such file or directory"),
         (["--study", "vit"], "command line: studies[0]: 'vit' is not allowed"),
         (["--device", "h1000"], "command line: devices[0]: 'h1000' is not allowed"),
         (["vit-speedups"], "config/config.yaml: studies: vit-speedups is not among them"),

@@ -1,16 +1,103 @@
-"""The study of the levels of data loading."""
+"""The levels of factors: settings, bundles of settings, and what does not work together."""
 
+import pytest
+
+from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
+from feedrate.config.values import level_text
 from feedrate.data.store import store_spec
 
+LADDER = "studies/gaudi-accelerations.yaml"
 
-def cells(copy, device):
+
+def cells(project, device):
+    return {
+        str(spec.levels["technique"]): spec.settings
+        for spec in make_plan(project).runs.values()
+        if spec.device == device
+    }
+
+
+@pytest.fixture
+def ladder(copy):
+    """The plan's settings by level, on a device."""
+
+    def ladder(device, count=None):
+        if count is not None:
+            h100 = "h100:\n  label: H100\n  kind: cuda\n  count: "
+            copy.edit("devices.yaml", (f"{h100}8", f"{h100}{count}"))
+        return cells(copy.load(studies=["gaudi-accelerations"], devices=[device]), device)
+
+    return ladder
+
+
+def test_a_level_sets_its_bundle_and_nothing_else(ladder):
+    found = ladder("cpu")
+    base = found["baseline"]
+    assert found["bf16"].train.precision == "bf16"
+    assert found["bf16"].loader == base.loader
+    assert found["one-worker"].loader.workers == 1
+    assert found["one-worker"].train == base.train
+    assert found["all"].train.execution == "compiled"
+    assert found["all"].train.optimizer == "adamw_torch_fused"
+
+
+def test_the_same_level_is_another_bundle_on_another_kind(ladder):
+    found = ladder("gaudi2")
+    assert found["compiled"].hpu.mode == "compile"
+    assert found["compiled"].train.execution == "eager"
+    assert found["graphs"].hpu.hpu_graphs_for_training
+    assert found["bf16-lists"].hpu.autocast_fp32_ops == ["embedding", "nll_loss", "log_softmax"]
+    assert found["last-batch-kept"].loader.last_batch == "keep"
+
+
+def test_options_of_exchange_are_for_several_devices(ladder):
+    options = {"ddp-large-buckets", "ddp-static-graph", "ddp-bucket-view"}
+    assert options <= set(ladder("h100"))
+    assert not options & set(ladder("h100", count=1))
+
+
+def test_every_level_is_run_or_unsupported_on_every_kind(copy):
+    for device in ("cpu", "gaudi2", "h100"):
+        project = copy.load(studies=["gaudi-accelerations"], devices=[device])
+        lacking = {u.levels["technique"] for u in make_plan(project).unsupported}
+        levels = {
+            level_text(v) for v in next(iter(project.studies.values())).factors["technique"].levels
+        }
+        assert set(cells(project, device)) | lacking == levels
+        assert not set(cells(project, device)) & lacking
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("eager: {hpu.mode: eager}", "eager: {hpu.mod: eager}",
+         "adapt.hpu.bundles.technique.eager: 'hpu.mod' is not allowed; did you mean hpu.mode?"),
+        ("eager: {hpu.mode: eager}", "eager: {hpu.mode: eagre}",
+         "adapt.hpu.bundles.technique.eager.hpu.mode: 'eagre' is not allowed; did you mean eager?"),
+        ("        eager: {hpu.mode", "        eagre: {hpu.mode",
+         "adapt.hpu.bundles.technique: 'eagre' is not allowed; did you mean eager?"),
+        ("      technique:\n        eager", "      techniqe:\n        eager",
+         "adapt.hpu.bundles: 'techniqe' is not allowed; did you mean technique?"),
+        ("      baseline: {}\n", "", "factors.technique.bundles.baseline: missing, but required"),
+        ("    label: technique\n", "    label: technique\n    sets: loader.workers\n",
+         "factors.technique: it needs either `sets`"),
+        ("published: [g", "within: [size]\npublished: [g", "within[0]: 'size' is not allowed"),
+    ],
+)  # fmt: skip
+def test_a_wrong_bundle_is_told(copy, old, new, said):
+    copy.edit(LADDER, (old, new))
+    error = copy.error(studies=["gaudi-accelerations"])
+    assert f"config/{LADDER}: {said}" in error
+
+
+def planned_cells(copy, device):
     plan = make_plan(copy.load(studies=["dataloading-levels"], devices=[device]))
     return plan, {spec.cell: spec for spec in plan.runs.values()}
 
 
 def test_all_levels_of_the_host_stand_beside_each_other(copy):
-    plan, found = cells(copy, "cpu")
+    plan, found = planned_cells(copy, "cpu")
     levels = {
         (spec.settings.loader.decode, spec.settings.loader.scaled_decode) for spec in found.values()
     }
@@ -22,11 +109,32 @@ def test_all_levels_of_the_host_stand_beside_each_other(copy):
 
 def test_an_accelerator_decodes_itself_too(copy):
     for device in ("h100", "a100-80gb", "gaudi2"):
-        plan, found = cells(copy, device)
+        plan, found = planned_cells(copy, device)
         assert not plan.unsupported
         assert "device" in {spec.settings.loader.decode for spec in found.values()}
 
 
 def test_one_store_serves_all_cells(copy):
-    _, found = cells(copy, "cpu")
+    _, found = planned_cells(copy, "cpu")
     assert len({s.key for spec in found.values() if (s := store_spec(spec.settings))}) == 1
+
+
+LOADING = "config/studies/bridgetower-dataloading.yaml"
+
+
+def planned(copy, loader):
+    copy.edit("studies/bridgetower-dataloading.yaml", ("loader: {", f"loader: {{{loader}, "))
+    return make_plan(copy.load(studies=["bridgetower-dataloading"]))
+
+
+def test_several_threads_need_a_worker_that_is_not_forked(copy):
+    with pytest.raises(ConfigError) as refusal:
+        planned(copy, "threads_per_worker: 2")
+    (line,) = str(refusal.value).splitlines()
+    assert line.startswith(f"{LOADING}: cell workers=1~")
+    assert "use loader.start_method: forkserver or spawn" in line
+
+
+def test_they_may_run_where_it_is_not(copy):
+    runs = planned(copy, "threads_per_worker: 2, start_method: forkserver").runs
+    assert {spec.settings.loader.threads_per_worker for spec in runs.values()} == {2}

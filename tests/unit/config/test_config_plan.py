@@ -1,8 +1,11 @@
 """The plan: each cell of the factorial is run, unsupported or excluded; repeats interleave."""
 
 import itertools
+import json
 import math
 import re
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -10,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Project, make_plan
+from feedrate.config.plan import Project, make_plan, timeouts_min
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
-from feedrate.config.spec import StudyProtocol
+from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, timeout_min
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.study_checks import check_study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
+from feedrate.core import variables
+from tiny_spec import tiny_spec
 
 ABLE = ("fast_ddp", "decode_device")
 SETS = {
@@ -286,3 +291,53 @@ def test_a_whole_number_for_a_real_setting_becomes_one(small):
     spec = first(msgspec.structs.replace(small, studies={"s": study}), "cpu")
     assert type(spec.settings.train.learning_rate) is float
     assert spec.cell == "rate=1"
+
+
+STUDY = "bridgetower-inference"
+HALF = ("timeout_min: 60", "timeout_min: 30")
+
+
+def test_more_time_leaves_every_run_as_it_is(copy):
+    before = make_plan(copy.load(studies=[STUDY])).runs
+    changed = copy.edit(f"studies/{STUDY}.yaml", HALF).load(studies=[STUDY], devices=["cpu"])
+    assert make_plan(changed).runs == {k: spec for k, spec in before.items() if k[1] == "cpu"}
+    assert timeouts_min(changed) == {STUDY: {"cpu": 30.0}}
+
+
+@pytest.mark.parametrize(
+    ("told", "minutes"),
+    [
+        ({"study": {"cpu": 1.5, "h100": 9}, "other": {"cpu": 2}}, 1.5),
+        ({"study": {"h100": 9}}, TIMEOUT_MIN),
+        ({}, TIMEOUT_MIN),
+    ],
+)
+def test_a_job_knows_its_own(told, minutes):
+    assert timeout_min(tiny_spec(), {variables.TIMEOUTS: json.dumps(told)}) == minutes
+
+
+def test_a_job_that_nobody_tells_has_what_a_study_has_by_default():
+    assert timeout_min(tiny_spec(), {}) == TIMEOUT_MIN
+
+
+def test_a_time_that_is_none_is_refused_by_its_key(copy):
+    copy.edit(f"studies/{STUDY}.yaml", ("timeout_min: 60", "timeout_min: 0"))
+    assert f"config/studies/{STUDY}.yaml: protocol.timeout_min: 0" in copy.error(studies=[STUDY])
+
+
+HEAVY = {
+    "torch", "numpy", "pandas", "pyarrow", "matplotlib", "transformers", "datasets", "jsonschema",
+    "PIL", "tensorboard", "snakemake", "difflib", "jinja2",
+}  # fmt: skip
+
+
+def test_planning_imports_nothing_heavy(root):
+    code = (
+        "import sys; from pathlib import Path; from feedrate.config.reading import read_yaml; "
+        "from feedrate.config.plan import load_project, make_plan; "
+        f"root = Path({str(root)!r}); "
+        "make_plan(load_project(root, read_yaml(root / 'config/config.yaml'))); "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stdout.split()) == set()

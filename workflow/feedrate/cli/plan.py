@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, others: list[str]) -> int:
     """Print the plan; return the exit code."""
-    check_options(options, others)
+    check_options(others)
     with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
         code = run_snakemake(
             # A profile's `quiet` could hide the jobs, so it is overridden.

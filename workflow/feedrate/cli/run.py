@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, others: list[str]) -> int:
     """Run the workflow and write its report; return the exit code."""
-    given = check_options(options, others)
+    given = check_options(others)
     levels = {level.name for level in given.quiet or ()}
     quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
     arguments = ["--profile", options.profile, *others]

@@ -120,14 +120,11 @@ def config_arguments(options: argparse.Namespace) -> list[str]:
     return [word for flag, words in arguments.items() if words for word in (flag, *words)]
 
 
-def check_options(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
+def check_options(others: Sequence[str]) -> argparse.Namespace:
     """What Snakemake reads in `others`, the words that it gets.
 
-    Raises UsageError for an option that it does not have, and for a missing --configfile.
+    Raises UsageError for an option that it does not have.
     """
-    for file in options.configfile:
-        if not Path(file).is_file():
-            raise UsageError(f"--configfile {file}: there is no such file")
     if not others:
         return argparse.Namespace(dryrun=False, quiet=None)
     from snakemake.cli import parse_args  # slow

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, others: list[str]) -> int:
     """Measure again and print the new advice; return the exit code."""
-    check_options(options, others)
+    check_options(others)
     started_s = time.time()
     arguments = ["--profile", options.profile, "tune", *others, *config_arguments(options)]
     code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})

@@ -1,10 +1,11 @@
-"""`devices: [detected]`: what stands in its place, and what is said where nothing can."""
+"""The device registry: its checks, and the entry that `detected` stands for."""
 
 import pytest
 
-from feedrate.config.devices import Machine, with_detected
+from feedrate.config.devices import Device, Machine, check_devices, with_detected
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import load_project, make_plan, timeouts_min
+from feedrate.config.spec import Software
 
 H100 = "NVIDIA H100 80GB HBM3"
 STUDY = "bridgetower-dataloading"
@@ -131,3 +132,26 @@ def test_unlike_devices_are_told(project):
 
 def test_who_does_not_look_finds_nothing(copy):
     assert "this machine has no accelerator" in copy.error(devices=["detected"])
+
+
+def findings(variable: str) -> list[str]:
+    software = Software(environment={variable: "x"})
+    device = Device(label="D", kind="cpu", capabilities=[], software=software)
+    return check_devices("config/devices.yaml", {"d": device})
+
+
+@pytest.mark.parametrize("variable", ["PT_HPU_LAZY_MODE", "_x1", "TOKENIZERS_PARALLELISM"])
+def test_ordinary_variables_pass(variable):
+    assert findings(variable) == []
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN", "wandb_api_key", "DB_PASSWORD"])
+def test_a_secret_is_refused_before_it_is_told_in_a_record(variable):
+    (line,) = findings(variable)
+    assert line.startswith(f"config/devices.yaml: d.software.environment.{variable}: a secret")
+
+
+@pytest.mark.parametrize("variable", ["A B", "X=Y", "1ST", "", "x;reboot", "LÄNGE"])
+def test_a_name_that_no_variable_can_have_is_refused(variable):
+    (line,) = findings(variable)
+    assert "an environment variable cannot have this name" in line
