@@ -10,8 +10,6 @@ from feedrate.report.params import StudyContext
 from feedrate.report.rows import CellOf, CellRow, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 
-METRIC = "samples_per_s"
-
 
 @dataclass(frozen=True)
 class Point:
@@ -117,7 +115,7 @@ def published_rates(study: StudyContext) -> dict[tuple[str, str], Published]:
     return {
         (row.device, level_key({**study.baseline, **row.levels})): row
         for row in study.published
-        if row.headline and row.metric == METRIC
+        if row.headline and row.metric == "samples_per_s"
     }
 
 

@@ -29,20 +29,15 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     rows.sort(key=lambda entry: entry.origin != "here")
     short = short_names(rows)
     lines: list[Markup] = []
-    for fit in dict.fromkeys(entry.fit for entry in rows):
-        mine = [entry for entry in rows if entry.fit == fit]
-        lines.append(
-            group_row(join(_heading(settings, mine[0]), small(mine[0].reading)), len(HEADS))
-        )
-        lines += [_row(entry, short[entry.cell]) for entry in mine]
+    for first, *others in text.grouped(rows, lambda entry: entry.fit).values():
+        constants = {"Tc": first.tc_s, "Td": first.td_s}
+        times = [f"{k} {text.seconds(s)}" for k, s in constants.items() if s is not None]
+        name = first.called(settings.label(first.device))
+        heading = join(", ".join([name, first.origin, *times]), small(first.reading))
+        lines.append(group_row(heading, len(HEADS)))
+        lines += [_row(entry, short[entry.cell]) for entry in (first, *others)]
     across = dict.fromkeys(entry.across_devices for entry in rows if entry.across_devices)
     return join(*(el("p", sentence) for sentence in across), table(HEADS, lines))
-
-
-def _heading(settings: PageSettings, entry: FitRow) -> str:
-    times = [f"Tc {text.seconds(entry.tc_s)}"] if entry.tc_s is not None else []
-    times += [f"Td {text.seconds(entry.td_s)}"] if entry.td_s is not None else []
-    return ", ".join([entry.called(settings.label(entry.device)), entry.origin, *times])
 
 
 def _row(entry: FitRow, name: str) -> Markup:

@@ -40,8 +40,7 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
         numbers = []
         for levels in columns:
             found = values.get((device, level_key(levels)))
-            lacking = missing_capabilities(settings, device, levels)
-            missing = "/" if lacking else text.DASH
+            missing = "/" if missing_capabilities(settings, device, levels) else text.DASH
             numbers.append(text.exact(found.value) if found else missing)
         mine = [entry for (name, _), entry in values.items() if name == device]
         about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)

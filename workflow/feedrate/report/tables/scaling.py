@@ -25,9 +25,14 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         known = [n for n, cell in by_count.items() if n > 1 and cell.exchange_samples_per_s]
         if not known:
             continue
-        model = _model(max(known), by_count[max(known)])
-        heading = f"{name} (on {max(known)}: {_constants(model, max(known))})"
-        rows.append(group_row(heading, len(HEADS)))
+        count, cell = max(known), by_count[max(known)]
+        # The times for one batch on every device: with gradient accumulation a part of a step.
+        samples = count * cell.batch_size
+        rates = (cell.model_samples_per_s, cell.exchange_samples_per_s)
+        model = scaling(count, *(samples / rate for rate in rates))
+        compute, exchange = model.compute_s, model.step_s(count) - model.compute_s
+        times = f"{text.seconds(compute)} of computing and {text.seconds(exchange)} of all-reduce"
+        rows.append(group_row(f"{name} (on {count}: a batch takes {times})", len(HEADS)))
         rows += _rows(model, by_count)
     if not rows:
         none = "No all-reduce between devices was measured, so nothing is predicted."
@@ -45,21 +50,6 @@ def _groups(settings: PageSettings, cells: Sequence[CellRow]) -> dict[str, dict[
             name = f"{settings.label(known.family or cell.device)}: {level_key(cell.levels)}"
             groups.setdefault(name, {})[known.count] = cell
     return groups
-
-
-def _model(count: int, cell: CellRow) -> Scaling:
-    """The times for one batch on every device; with gradient accumulation a part of a step."""
-    samples = count * (cell.batch_size or 1)
-    rates = (cell.model_samples_per_s or 1.0, cell.exchange_samples_per_s or 1.0)
-    return scaling(count, *(samples / rate for rate in rates))
-
-
-def _constants(model: Scaling, count: int) -> str:
-    exchange_s = model.step_s(count) - model.compute_s
-    return (
-        f"a batch takes {text.seconds(model.compute_s)} of computing and "
-        f"{text.seconds(exchange_s)} of all-reduce"
-    )
 
 
 def _rows(model: Scaling, by_count: Mapping[int, CellRow]) -> list[Markup]:
