@@ -5,12 +5,17 @@ import subprocess
 import sys
 import threading
 
+import datasets
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
 
-from feedrate.data.manifest import read_index
+from feedrate.config.errors import ConfigError
+from feedrate.config.workflow import Dataset
+from feedrate.data import fetch as data_fetch
+from feedrate.data.manifest import DataError, read_index
 from feedrate.data.rows import read_rows
 
 HUB = {"source": "hub", "name": "someone/cartoons", "config": "matching", "revision": "main"}
@@ -72,11 +77,22 @@ def fetch(tmp_path):
     return run
 
 
-def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch, tmp_path):
+@pytest.fixture
+def fetch_here(tmp_path, monkeypatch):
+    """Fetch in this process, which asks no hub for a local folder."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "raw/index.json"
+
+    def run(folder, **changes):
+        settings = msgspec.convert(HUB | changes | {"name": str(folder)}, Dataset)
+        return data_fetch.fetch("cartoons", settings, out), out
+
+    return run
+
+
+def test_a_local_folder_in_hub_layout_is_read_without_decoding(fetch_here, tmp_path):
     folder = hub_folder(tmp_path / "copy")
-    columns = {"caption": "image_description", "rank": "votes"}
-    done, out = fetch(name=str(folder), columns=columns)
-    assert done.returncode == 0, done.stderr
+    _, out = fetch_here(folder, columns={"caption": "image_description", "rank": "votes"})
     index, rows = read_index(out), read_rows(out.parent / "rows.parquet")
     assert [row["split"] for row in rows] == ["train"] * 4 + ["validation"]
     assert [row["caption"] for row in rows[:2]] == ["drawing 0", "drawing 1"]
@@ -103,7 +119,7 @@ def table_of_names(folder, *named):
     (folder / "README.md").write_text(README.replace("validation.parquet", "train.parquet"))
 
 
-def test_a_table_reads_no_file_outside_its_dataset(fetch, tmp_path):
+def test_a_table_reads_no_file_outside_its_dataset(fetch_here, tmp_path):
     (tmp_path / "secret").write_bytes(b"not yours")
     folder = tmp_path / "copy"
     (folder / "own").mkdir(parents=True)
@@ -111,9 +127,8 @@ def test_a_table_reads_no_file_outside_its_dataset(fetch, tmp_path):
     (folder / "own/link.png").symlink_to(tmp_path / "secret")
     outside = (tmp_path / "secret", "../secret", "own/link.png", "/dev/zero", "a\0b")
     table_of_names(folder, folder / "own/a.png", "own/a.png", *outside)
-    done, out = fetch(name=str(folder), columns={"caption": "caption"})
-    assert done.returncode == 0, done.stderr
-    index, rows = read_index(out), read_rows(out.parent / "rows.parquet")
+    index, out = fetch_here(folder, columns={"caption": "caption"})
+    rows = read_rows(out.parent / "rows.parquet")
     assert [row["origin"] for row in rows if row["split"] == "train"] == [
         "train, row 1",
         "train, row 2",
@@ -201,8 +216,7 @@ def test_a_refusal_of_the_hub_is_one_sentence(fetch, status, code, says):
         ({"columns": {"caption": "votes", "origin": "votes"}}, "columns.origin"),
     ],
 )
-def test_a_wrong_setting_of_a_hub_dataset_is_one_sentence(fetch, tmp_path, changes, says):
-    done, out = fetch(name=str(hub_folder(tmp_path / "copy")), **changes)
-    assert done.returncode == 1
-    assert says in done.stderr.strip().splitlines()[-1]
-    assert not out.exists()
+def test_a_wrong_setting_of_a_hub_dataset_is_an_error(fetch_here, tmp_path, changes, says):
+    with pytest.raises((ConfigError, DataError), match=says):
+        fetch_here(hub_folder(tmp_path / "copy"), **changes)
+    assert not (tmp_path / "raw").exists()

@@ -1,12 +1,18 @@
 import json
+import random
 import subprocess
 import sys
 
 import pyarrow.parquet as pq
 import pytest
 from drawings import drawing, encoded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.manifest import DataError, check_prepared, read_manifest
+from feedrate.data.prepare import VOCABULARY, count_splits, share_out, train_tokenizer
+from feedrate.data.rows import split_named
 
 
 def report_of(workplace):
@@ -224,3 +230,92 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     assert wrong.returncode == 1
     assert "pth" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+GROUPS = st.lists(st.text(max_size=5), max_size=60)
+SHARES = st.floats(0, 1)
+
+
+@given(GROUPS, SHARES, SHARES, st.integers(0, 99), st.randoms())
+def test_every_group_is_in_one_split_whatever_the_order(groups, validation, test, seed, random):
+    splits = share_out(groups, validation, test, seed)
+    assert splits.keys() == set(groups)
+    random.shuffle(groups)
+    assert share_out(groups * 2, validation, test, seed) == splits
+
+
+@given(GROUPS, SHARES, SHARES)
+def test_training_keeps_a_group_and_a_share_above_zero_gets_one_where_it_can(groups, val, test):
+    splits = list(share_out(groups, val, test, 1).values())
+    if splits:
+        assert "train" in splits
+    if len(splits) >= 2 and val > 0:
+        assert "validation" in splits
+    assert val > 0 or "validation" not in splits
+    assert test > 0 or "test" not in splits
+
+
+def test_shares_are_met():
+    splits = list(share_out(map(str, range(100)), 0.1, 0.2, 20).values())
+    assert (splits.count("validation"), splits.count("test")) == (10, 20)
+    assert share_out(map(str, range(100)), 0.1, 0.2, 20) != share_out(
+        map(str, range(100)), 0.1, 0.2, 21
+    )
+
+
+def test_three_images_are_enough_for_three_splits():
+    assert sorted(share_out("abc", 0.1, 0.1, 20).values()) == ["test", "train", "validation"]
+
+
+def test_the_usual_names_of_splits_are_known():
+    assert split_named(" Training ") == "train"
+    assert split_named("val") == split_named("DEV") == "validation"
+    assert split_named("test") == "test"
+    assert split_named("holdout") is None
+
+
+def test_counts_tell_rows_and_images_of_all_splits():
+    counts = count_splits([{"split": "train", "image": i} for i in "aab"])
+    assert (counts["train"].rows, counts["train"].images) == (3, 2)
+    assert counts["test"].rows == 0
+
+
+CAPTIONS = [f"A witch and {n} penguins on the moon" for n in range(200)]
+
+
+def test_transformers_loads_it_with_roberta_s_special_tokens(tmp_path):
+    train_tokenizer(CAPTIONS, tmp_path)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert tokenizer.convert_ids_to_tokens(range(5)) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1, 2)
+    assert len(tokenizer) <= VOCABULARY
+    batch = tokenizer(["A witch", "moon"], padding="max_length", max_length=12, truncation=True)
+    assert {len(ids) for ids in batch["input_ids"]} == {12}
+    ids = batch["input_ids"][1]
+    assert ids[0] == 0
+    assert ids[sum(batch["attention_mask"][1]) - 1] == 2
+    assert ids[-1] == 1
+    pair = tokenizer("moon", "witch")["input_ids"]
+    assert pair.count(2) == 3
+
+
+def test_the_same_captions_in_any_order_give_the_same_files(tmp_path):
+    shuffled = random.Random(1).sample(CAPTIONS, len(CAPTIONS)) + CAPTIONS[:9]
+    train_tokenizer(CAPTIONS, tmp_path / "a")
+    train_tokenizer(shuffled, tmp_path / "b")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert json.loads((tmp_path / "a/tokenizer_config.json").read_text())["pad_token"] == "<pad>"
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=50)
+def test_any_text_survives_coding_and_decoding(tmp_path_factory, text):
+    folder = tmp_path_factory.getbasetemp() / "own-tokenizer"
+    if not folder.exists():
+        train_tokenizer(CAPTIONS, folder)
+        any_text = PreTrainedTokenizerFast.from_pretrained(folder)
+        test_any_text_survives_coding_and_decoding.tokenizer = any_text
+    tokenizer = test_any_text_survives_coding_and_decoding.tokenizer
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert 3 not in ids

@@ -1,12 +1,25 @@
+import io
 import os
 import stat
+import struct
+import zlib
+from contextlib import suppress
 
 import pytest
 from drawings import drawing, encoded
+from PIL import Image
 
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import RawFile
-from feedrate.data.verify import BadImage, Rejected, Stored, read_regular, verify_images
+from feedrate.data.verify import (
+    MAX_MEGAPIXELS,
+    BadImage,
+    Rejected,
+    Stored,
+    read_picture,
+    read_regular,
+    verify_images,
+)
 
 
 def listed(root, name):
@@ -74,3 +87,176 @@ def test_a_file_of_unbounded_size_is_not_read(tmp_path):
         stream.truncate(2**29)
     with pytest.raises(BadImage, match="larger than 256 MiB"):
         read_regular(tmp_path / "huge.jpg")
+
+
+RED = (200, 30, 30)
+
+
+def pixels(picture):
+    image = Image.open(io.BytesIO(picture.data))
+    image.load()
+    return image
+
+
+def near(image, point, colour, within=12):
+    return all(abs(a - b) <= within for a, b in zip(image.getpixel(point), colour, strict=True))
+
+
+def png_header(width, height):
+    """A PNG file that says it is this large and holds next to nothing."""
+
+    def chunk(kind, body):
+        whole = kind + body
+        return struct.pack(">I", len(body)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = zlib.compress(b"\0" * 100_000)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_a_good_baseline_jpeg_is_kept_byte_for_byte(mode):
+    data = encoded(drawing(mode=mode))
+    picture = read_picture(data, "a name with spaces.JPG")
+    assert picture.data == data
+    assert (picture.mode, picture.format, picture.changes) == (mode, "JPEG", ())
+    assert (picture.width, picture.height) == (64, 48)
+
+
+def animation(kind):
+    frames = [drawing(), Image.new("RGB", (64, 48), "blue")]
+    return encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=50)
+
+
+ODD = {
+    "CMYK": (encoded(drawing(mode="CMYK")), "a.jpg", "CMYK to RGB"),
+    "palette": (encoded(drawing(mode="P"), "PNG"), "a.png", "palette to RGB"),
+    "black and white": (encoded(drawing(mode="1"), "PNG"), "a.png", "black and white to RGB"),
+    "alpha": (encoded(drawing(mode="RGBA"), "PNG"), "a.png", "transparency on white"),
+    "grey alpha": (encoded(drawing(mode="LA"), "PNG"), "a.png", "transparency on white"),
+    "16 bit": (encoded(drawing(mode="L").convert("I;16"), "PNG"), "a.png", "16-bit to RGB"),
+    "progressive": (encoded(drawing(), progressive=True), "a.jpg", "progressive to baseline"),
+    "GIF": (animation("GIF"), "a.gif", "first frame of several"),
+    "WebP": (animation("WEBP"), "a.webp", "first frame of several"),
+    "PNG as JPEG": (encoded(drawing(), "PNG"), "a.jpg", "wrong extension"),
+    "TIFF": (encoded(drawing(), "TIFF"), "a.tif", "TIFF to JPEG"),
+    "BMP": (encoded(drawing(), "BMP"), "a", "BMP to JPEG"),
+    "MPO": (
+        encoded(drawing(), "MPO", save_all=True, append_images=[drawing()]),
+        "a.jpg",
+        "MPO to JPEG",
+    ),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_picture_becomes_an_rgb_baseline_jpeg_and_says_what_it_was(odd):
+    data, name, change = ODD[odd]
+    picture = read_picture(data, name)
+    assert change in picture.changes
+    image = pixels(picture)
+    assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (64, 48))
+    assert not image.info.get("progressive")
+    assert "exif" not in image.info
+
+
+@pytest.mark.parametrize("odd", ["CMYK", "palette", "alpha", "GIF", "WebP", "progressive", "TIFF"])
+def test_colours_survive(odd):
+    assert near(pixels(read_picture(*ODD[odd][:2])), (20, 24), RED, within=40)
+
+
+def test_a_jpeg_under_another_name_is_kept_and_noted():
+    data = encoded(drawing())
+    picture = read_picture(data, "a.png")
+    assert picture.data == data
+    assert picture.changes == ("wrong extension",)
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped():
+    ramp = Image.frombytes("I;16", (64, 64), struct.pack("<4096H", *range(0, 65536, 16)))
+    for source in (encoded(ramp, "PNG"), encoded(ramp, "TIFF")):
+        image = pixels(read_picture(source, "a"))
+        assert near(image, (32, 0), (1, 1, 1))
+        assert near(image, (32, 32), (128,) * 3)
+        assert near(image, (32, 63), (254,) * 3)
+
+
+def test_floats_are_scaled_by_their_own_range():
+    ramp = Image.new("F", (64, 64))
+    ramp.putdata([v / 4096 - 0.5 for v in range(4096)])
+    image = pixels(read_picture(encoded(ramp, "TIFF"), "a.tiff"))
+    assert near(image, (32, 0), (2, 2, 2))
+    assert near(image, (32, 63), (253,) * 3)
+
+
+def test_transparency_shows_white_paper():
+    image = Image.new("RGBA", (64, 48), (0, 0, 0, 0))
+    image.paste((*RED, 255), (32, 0, 64, 48))
+    flat = pixels(read_picture(encoded(image, "PNG"), "a.png"))
+    assert near(flat, (8, 24), (255, 255, 255))
+    assert near(flat, (56, 24), RED)
+
+
+def test_exif_turns_the_picture():
+    image = Image.new("RGB", (64, 48), "white")
+    image.paste(RED, (0, 0, 64, 16))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = read_picture(encoded(image, exif=exif, quality=95), "a.jpg")
+    assert picture.changes == ("rotated as its EXIF says",)
+    assert (picture.width, picture.height) == (48, 64)
+    assert near(pixels(picture), (44, 32), RED)
+    assert near(pixels(picture), (4, 32), (255, 255, 255))
+
+
+@pytest.mark.parametrize("orientation", [0, 1, 9, 77])
+def test_an_orientation_that_turns_nothing_keeps_the_file(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(drawing(), exif=exif)
+    assert read_picture(data, "a.jpg").data == data
+
+
+def test_damaged_exif_data_are_no_reason_to_lose_a_picture():
+    data = encoded(drawing(), exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert read_picture(data, "a.jpg").changes == ()
+
+
+BAD = {
+    "zero bytes": (b"", "empty file"),
+    "text": (b"<html>404 not found</html>", "not an image"),
+    "truncated JPEG": (encoded(drawing((640, 480)))[:-3000], "cannot be decoded"),
+    "truncated PNG": (encoded(drawing((640, 480)), "PNG")[:500], "cannot be decoded"),
+    "only a header": (encoded(drawing())[:20], "not an image"),
+    "bomb": (png_header(60_000, 60_000), "decompression bomb"),
+    "small bomb": (png_header(9_000, 9_000), "9000 x 9000 px"),
+    "lying header": (png_header(4_000, 4_000), "cannot be decoded"),
+    "tiny": (encoded(drawing((15, 40))), "below 16 px"),
+    "strip": (encoded(drawing((2000, 20))), "20 times the other"),
+    "vector": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not an image"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_picture_is_left_out_with_its_reason(bad):
+    data, reason = BAD[bad]
+    with pytest.raises(BadImage, match=reason) as error:
+        read_picture(data, "a.jpg")
+    assert "\n" not in str(error.value)
+
+
+def test_a_bomb_is_told_by_its_header():
+    assert MAX_MEGAPIXELS < 81
+    with pytest.raises(BadImage, match="bomb"):
+        read_picture(encoded(Image.new("1", (9_000, 9_000)), "PNG"), "a.png")
+
+
+def test_damaged_bytes_never_raise_anything_else():
+    for kind in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"):
+        data = bytearray(encoded(drawing(), kind))
+        for position in range(0, len(data), max(1, len(data) // 60)):
+            damaged = bytes(data[:position]) + b"\xff\x00\xff" + bytes(data[position + 3 :])
+            with suppress(BadImage):
+                assert read_picture(damaged, "a").data
