@@ -367,27 +367,46 @@ def test_a_run_without_logs_costs_the_others_nothing(tmp_path):
     assert "spec.json: no such file" in rows[1]["cause"]
 
 
-def test_derived_files_that_changed_are_removed(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def collected(tmp_path, monkeypatch):
+    """Two runs of a study, parsed and collected, with a page; the folder of the study."""
     monkeypatch.chdir(tmp_path)
-    runs = [Path(f"results/loading/cpu/workers=0~decode=host/rep{k}") for k in (1, 2)]
+    study = Path("results/loading")
+    runs = [study / f"cpu/workers=0~decode=host/rep{k}" for k in (1, 2)]
     for repeat, run in enumerate(runs, start=1):
         write_run(run, spec=make_spec(repeat=repeat))
-    device, results = Path("results/loading/cpu/records.json"), Path("results/loading/results.csv")
     Path("runs").write_text("\n".join(map(str, runs)))
-    parse_logs(Path("runs"), DeviceFacts(), "x", device)
+    parse_logs(Path("runs"), DeviceFacts(), "x", study / "cpu/records.json")
     Path("list").write_text("\n".join(f"{run}/record.json" for run in runs))
-    folder = results.parent
-    collect_results(Path("list"), collect_settings(), results, folder / "x", folder / "cells.csv")
+    tables = (study / name for name in ("results.csv", "results.parquet", "cells.csv"))
+    collect_results(Path("list"), collect_settings(), *tables)
+    (study / "tables").mkdir()
+    for page in (study / "tables/cells.html", Path("results/overview.html")):
+        page.write_text("<p>A page.</p>")
     assert remove_damaged(Path("results")) == []
-    results.write_text(results.read_text()[:-20])
-    assert remove_damaged(Path("results")) == [results]
-    assert not results.exists()
+    return study
+
+
+def test_a_result_file_that_changed_is_removed_with_all_that_follows(collected, capsys):
+    file = collected / "results.csv"
+    file.write_text(file.read_text()[:-20])
+    assert remove_damaged(Path("results")) == [file]
     assert "results.csv changed after it was written" in capsys.readouterr().err
-    record = runs[1] / "record.json"
-    record.write_text(record.read_text().replace('"invalid"', '"ok"'))
-    assert remove_damaged(Path("results")) == [record, device]
-    assert (folder / "cells.csv").exists()
-    assert (runs[0] / "record.json").exists()
+    left = {path.name for path in Path("results").rglob("*") if path.is_file()}
+    assert left.isdisjoint({"results.csv", "cells.csv", "cells.html", "overview.html"})
+    assert left >= {"records.json", "record.json", "events.jsonl", "outcome.json"}
+
+
+def test_a_record_that_changed_is_removed_and_parsed_again(collected):
+    record = collected / "cpu/workers=0~decode=host/rep2/record.json"
+    whole = record.read_text()
+    record.write_text(whole.replace('"invalid"', '"ok"'))
+    assert remove_damaged(Path("results")) == [record]
+    assert not (collected / "cpu/records.json").exists()
+    assert not (collected / "cells.csv").exists()
+    assert (collected / "cpu/workers=0~decode=host/rep1/record.json").exists()
+    parse_logs(Path("runs"), DeviceFacts(), "x", collected / "cpu/records.json")
+    assert record.read_text() == whole
 
 
 def test_files_of_earlier_versions_are_kept(tmp_path):

@@ -10,10 +10,14 @@ from typing import Any
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
-from feedrate.core.paths import RECORD_NAME, RECORDS
+from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
 
 Row = dict[str, Any]
+_DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
+"""What is made from the records of a study, in its folder."""
+_MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
+"""What is made from the results of all studies."""
 
 
 class TableError(ExpectedError, ValueError):
@@ -54,21 +58,32 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 
 def remove_damaged(results: Path) -> list[Path]:
-    """Remove derived files that changed after they were written, so that the workflow makes them
-    again from the raw logs; return them.
+    """Find derived files that changed after they were written, and return them.
 
-    These are result files and records. Files of earlier versions have no digest and are kept.
+    These are result files and records; those of earlier versions have no digest and are kept. They
+    are removed with all that is made from them, so that the workflow makes it again from the raw
+    logs: Snakemake does not miss a file while the files made from it are there.
     """
-    tables = [*results.glob("*.csv"), *results.glob("*/*.csv")]
-    removed = [table for table in tables if _has_changed(table, _noted_digest(table))]
-    for noted in results.glob(f"*/*/{Path(RECORDS).name}"):
-        records = {Path(run) / RECORD_NAME: digest for run, digest in _read_digests(noted).items()}
-        changed = [record for record, digest in records.items() if _has_changed(record, digest)]
-        removed += [*changed, noted] if changed else []
-    for file in removed:
+    found = [table for table in results.glob("*.csv") if _has_changed(table, _noted_digest(table))]
+    stale = list(found)
+    for study in (folder for folder in results.glob("*") if folder.is_dir()):
+        tables = study.glob("*.csv")
+        damaged = [table for table in tables if _has_changed(table, _noted_digest(table))]
+        for noted in study.glob(f"*/{Path(RECORDS).name}"):
+            records = {Path(run) / RECORD_NAME: one for run, one in _read_digests(noted).items()}
+            changed = [record for record, digest in records.items() if _has_changed(record, digest)]
+            damaged += changed
+            stale += [*changed, noted] if changed else []
+        if damaged:
+            stale += [file for pattern in _DERIVED for file in study.glob(pattern)]
+        found += damaged
+    if found:
+        stale += [file for pattern in _MERGED for file in results.glob(pattern)]
+    for file in found:
         tell("feedrate", f"{file} changed after it was written and is made again")
+    for file in stale:
         file.unlink(missing_ok=True)
-    return removed
+    return found
 
 
 def _has_changed(file: Path, digest: str) -> bool:
