@@ -149,7 +149,7 @@ def input_share(folder: Path, prepared: Path) -> Figure:
     job = folder / "cached"
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(spec))
-    command = [sys.executable, "-m", "feedrate.jobs.worker", "--run", str(job)]
+    command = [sys.executable, "-m", "feedrate", "worker", "--run", str(job)]
     run([*command, "--data", str(prepared)], folder, job_environment())
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     steps = [e for e in events if e["event"] == "step" and not e["warmup"]]

@@ -36,7 +36,7 @@ def median_step_s(folder: Path) -> float:
     job = folder / "job"
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(default_spec()))
-    command = [sys.executable, "-m", "feedrate.jobs.worker"]
+    command = [sys.executable, "-m", "feedrate", "worker"]
     run([*command, "--run", str(job), "--data", str(prepared)], folder, job_environment())
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     return statistics.median(e["step_s"] for e in events if e["event"] == "step")

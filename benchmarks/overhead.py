@@ -27,7 +27,8 @@ def measure() -> Iterator[Figure]:
         suite = [
             sys.executable,
             "-m",
-            "feedrate.jobs.supervisor",
+            "feedrate",
+            "train",
             "--spec",
             str(spec_path),
             "--quiet",

@@ -127,7 +127,7 @@ def make_outcome(**changes: Any) -> dict[str, Any]:
         "cause": "",
         "exit_code": 0,
         "attempt": 2,
-        "command": "torchrun -m feedrate.jobs.supervisor",
+        "command": "torchrun -m feedrate train",
         "commit": "abc",
         "source_digest": "s",
         "data_digest": "d" * 64,

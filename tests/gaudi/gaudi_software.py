@@ -97,7 +97,7 @@ class Job:
         }
         answer = subprocess.run(
             [
-                *(sys.executable, "-m", "feedrate.jobs.supervisor"),
+                *(sys.executable, "-m", "feedrate", "train"),
                 *("--spec", repr(msgspec.to_builtins(spec)), "--out", str(out)),
                 *("--data", str(prepared / "manifest.json"), "--source-digest", "abc", *options),
             ],

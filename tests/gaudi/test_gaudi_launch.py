@@ -9,7 +9,7 @@ from feedrate.devices.placement import Cpu
 
 HOSTS = [(2, 32, 8), (2, 40, 8), (2, 26, 4), (1, 64, 8), (2, 56, 2), (8, 1, 8), (16, 1, 8)]
 """Sockets, cores a socket, and ranks; the last two are virtual machines."""
-MODULE = ["feedrate.jobs.worker", "--run", "out"]
+MODULE = ["feedrate", "worker", "--run", "out"]
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import msgspec
 from gaudi_software import make_spec, run_inside
 
+from feedrate.cli import jobs
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.core.files import write_json
 from feedrate.data.fetch_winoground import fetch_winoground
-from feedrate.jobs.score import main
 from feedrate.results.quality import read_quality
 
 
@@ -25,7 +25,7 @@ def test_untrained_weights_score_the_same_before_and_after(prepared, tmp_path):
         "--out": run / "quality.json",
     }
     given = [str(word) for pair in files.items() for word in pair]
-    assert main(["--spec", repr(built), *given]) == 0
+    assert jobs.run("score", ["--spec", repr(built), *given]) == 0
     quality = read_quality(run / "quality.json")
     assert (quality.status, quality.cause, quality.winoground) == ("ok", "", "generated")
     before, after = (

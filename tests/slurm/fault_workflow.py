@@ -123,7 +123,7 @@ def interpreter(root: Path, device: str, start: str) -> Path:
     """An interpreter that notes every start of training processes."""
     path = root / f"python-{device}"
     path.write_text(
-        '#!/bin/sh\ncase "$*" in "-m feedrate.jobs.worker"*)\n'
+        '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
         f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
     )
     path.chmod(0o755)

@@ -50,10 +50,10 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
         manifest,
     )
     run, given = folder / "run", repr(msgspec.to_builtins(spec))
-    python("feedrate.jobs.supervisor", "--spec", given, "--data", manifest, "--out", run, "--quiet")
+    python("feedrate", "train", "--spec", given, "--data", manifest, "--out", run, "--quiet")
     arguments = ("--outcome", run / "outcome.json", "--model", run / "trainer/model")
     out = run / "quality.json"
-    python("feedrate.jobs.score", "--spec", given, *arguments, "--data", manifest, "--out", out)
+    python("feedrate", "score", "--spec", given, *arguments, "--data", manifest, "--out", out)
     return read_quality(out)
 
 

@@ -29,7 +29,7 @@ for device, entry in VIEW.devices():
             ),
             winoground=f"--winoground {EXAMPLES}" if EXAMPLES else "",
         shell:
-            "python -m feedrate.jobs.score --spec {params.score[settings]:q} "
+            "python -m feedrate score --spec {params.score[settings]:q} "
             "--outcome {input.outcome:q} --model {params.score[model]:q} --data {input.data:q} "
             "{params.winoground} --attempt {params.score[attempt]} --out {output:q} "
             "2> >(tee {log:q} >&2)"

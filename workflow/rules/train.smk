@@ -31,6 +31,6 @@ for device, entry in VIEW.devices():
                 )
             ),
         shell:
-            "python -m feedrate.jobs.supervisor --spec {params.train[settings]:q} --data {input.data:q} "
+            "python -m feedrate train --spec {params.train[settings]:q} --data {input.data:q} "
             "--out $(dirname {output:q}) --source-digest {params.train[source]} "
             "--attempt {params.train[attempt]} --try {resources.tries}"

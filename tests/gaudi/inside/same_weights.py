@@ -1,4 +1,4 @@
-"""A rank of a job (arguments of `feedrate.jobs.worker`) that sums up what it has learned, in
+"""A rank of a job (arguments of `feedrate worker`) that sums up what it has learned, in
 `weights.<rank>.json` of the run's folder, in place of measuring the ceilings."""
 
 import json

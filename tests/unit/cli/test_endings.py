@@ -16,7 +16,7 @@ PROGRAMS = {
     "fetch-winoground": ("--name", "x", *NO_MAPPING),
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
     "parse-logs": ("--runs-list", ABSENT, "--device", "[", "--parser", "x"),
-    "jobs.score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
+    "score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
     "push-model": (
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
     ),

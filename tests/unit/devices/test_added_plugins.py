@@ -263,7 +263,7 @@ def test_a_job_runs_on_all_of_them(added, tmp_path, tiny_prepared):
     run = tmp_path / "run"
     run.mkdir()
     (run / SPEC_NAME).write_text(json.dumps(msgspec.to_builtins(spec_of())))
-    module = ["feedrate.jobs.worker", "--run", str(run), "--data", str(tiny_prepared)]
+    module = ["feedrate", "worker", "--run", str(run), "--data", str(tiny_prepared)]
     made = launch.prepare(spec_of(), module, [run], os.environ)
     ended = subprocess.run(
         made.command, env=made.environment, capture_output=True, text=True, timeout=170, check=False

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedrate.cli.jobs import JOBS
 from feedrate.devices import host
 
 
@@ -118,28 +118,29 @@ def test_the_clock_is_unknown_where_the_kernel_does_not_report_it(monkeypatch):
     assert host.cpu_mhz() is None
 
 
-def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_module(monkeypatch):
+def test_other_jobs_that_train_score_or_drain_are_recognised_by_their_words(monkeypatch):
     lines = [
-        ["python", "-m", "feedrate.jobs.worker", "--run", "x"],
-        ["grep", "feedrate.jobs.worker.py"],
+        ["python", "-m", "feedrate", "worker", "--run", "x"],
+        ["grep", "feedrate worker"],
+        ["python", "-m", "feedrate", "run"],
         None,  # another user's, which may not be read
         [],
     ]
     running = [SimpleNamespace(info={"cmdline": line}) for line in lines]
     monkeypatch.setattr(host.psutil, "process_iter", lambda _: running)
     assert host.other_training_jobs() == 1
-    for module in ("feedrate.jobs.worker", "feedrate.jobs.drain"):
-        running.append(SimpleNamespace(info={"cmdline": ["python", "-m", module]}))
+    for job in ("worker", "drain"):
+        running.append(SimpleNamespace(info={"cmdline": ["python", "-m", "feedrate", job]}))
     assert host.other_training_jobs() == 3
 
 
-def test_the_modules_of_other_jobs_exist():
-    assert all(find_spec(module) for module in host.WORKERS)
+def test_the_programs_of_other_jobs_exist():
+    assert all(program == "feedrate" and job in JOBS for program, job in host.WORKERS)
 
 
 def test_a_training_job_on_this_host_is_found():
     before = host.other_training_jobs()
-    idle = ["-c", "import time; time.sleep(60)", host.TRAINING_MODULE]
+    idle = ["-c", "import time; time.sleep(60)", *host.WORKERS[0]]
     with subprocess.Popen([sys.executable, *idle]) as job:
         assert host.other_training_jobs() == before + 1
         job.kill()

@@ -14,7 +14,7 @@ from feedrate.devices.base import DeviceError
 from feedrate.devices.launchers import mpirun, srun
 from feedrate.devices.placement import Cpu
 
-MODULE = ["feedrate.jobs.worker", "--run", "a b"]
+MODULE = ["feedrate", "worker", "--run", "a b"]
 
 
 def server(sockets: int, cores: int, threads: int = 2) -> list[Cpu]:
@@ -43,7 +43,7 @@ def test_mpirun_has_the_published_form(monkeypatch):
     command = launch.launch_command(make_job("mpirun", 8, kind="hpu"), MODULE)
     assert " ".join(command[:-1]) == (
         "mpirun -n 8 --bind-to core --map-by socket:PE=10 --rank-by slot --report-bindings "
-        f"--allow-run-as-root {sys.executable} -m feedrate.jobs.worker --run"
+        f"--allow-run-as-root {sys.executable} -m feedrate worker --run"
     )
     assert command[-1] == "a b"
 
@@ -100,7 +100,7 @@ def test_several_nodes_are_one_torchrun_each_with_one_meeting_point(slurm):
         *("--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
     ]
     assert command[inside + 1 :] == [
-        *("-m", "feedrate.devices.launchers.srun", "--nnodes=2", "--nproc_per_node=8"),
+        *("-m", "feedrate", "node", "--nnodes=2", "--nproc_per_node=8"),
         *("--rdzv_backend=c10d", "--rdzv_endpoint=10.0.0.5:24711", "--rdzv_id=4711"),
         *("--module", "--", *MODULE),
     ]

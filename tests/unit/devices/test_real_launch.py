@@ -27,7 +27,7 @@ def folder(tmp_path, tiny_prepared):
         run = tmp_path / spec.launcher
         run.mkdir()
         (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
-        module = ["feedrate.jobs.worker", "--run", str(run), "--data", str(tiny_prepared)]
+        module = ["feedrate", "worker", "--run", str(run), "--data", str(tiny_prepared)]
         return run, module
 
     return _make

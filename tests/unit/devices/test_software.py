@@ -128,7 +128,7 @@ def test_a_container_reaches_project_data_and_package(site, tmp_path):
 
 def test_the_order_is_modules_then_container_then_launcher(site):
     job = make_job("torchrun", 2, kind="hpu", modules=["m"], container="vendor.sif")
-    command = launch_command(job, ["feedrate.jobs.worker"])
+    command = launch_command(job, ["feedrate", "worker"])
     order = [command.index(part) for part in ("bash", "apptainer", "sh", "python3")]
     assert order == sorted(order)
     assert command[command.index("python3") + 2] == "torch.distributed.run"

@@ -58,7 +58,7 @@ def with_choices(prepared: Path, *, choices: int = 5) -> None:
 
 
 def arguments(spec: RunSpec, prepared: Path, run: Path) -> list[str]:
-    """The command line of `python -m feedrate.jobs.score`."""
+    """The command line of `python -m feedrate score`."""
     return [
         *("--spec", repr(msgspec.to_builtins(spec)), "--outcome", str(run / "outcome.json")),
         *("--model", str(run / "trainer/model"), "--data", str(prepared / "manifest.json")),

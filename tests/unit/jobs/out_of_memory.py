@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import feedrate.jobs.train  # noqa: F401
-from feedrate.jobs.worker import main
+from feedrate.cli import jobs
 
 BUDGET_BYTES = 1 << 30
 
@@ -16,4 +16,4 @@ if __name__ == "__main__":
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + BUDGET_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(jobs.run("worker", sys.argv[1:]))

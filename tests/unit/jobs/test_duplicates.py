@@ -8,9 +8,9 @@ import pytest
 from lock_holders import holder
 from training_jobs import in_warm_processes, make_spec, may_take, named, read_events
 
+from feedrate.cli import jobs
 from feedrate.core import variables
 from feedrate.jobs.run_lock import newest, take_over, try_lock
-from feedrate.jobs.supervisor import main
 
 LONG = {"steps": 100_000, "warmup_steps": 1}
 
@@ -108,7 +108,7 @@ def test_other_settings_end_with_a_sentence_and_leave_the_first_alone(start, cap
     second = start(make_spec(batch_size=2))
     exit_code, stderr = second.wait()
     assert exit_code == 1
-    assert stderr.startswith("feedrate.jobs.supervisor: another job (process ")
+    assert stderr.startswith("feedrate train: another job (process ")
     assert "python -m feedrate cancel" in stderr
     assert not (first.out / "outcome.json").exists()
     assert first.process.poll() is None
@@ -148,7 +148,7 @@ def lost(tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_given_up_is_recorded_and_not_trained(arguments, lost):
-    assert main(arguments(make_spec())) == 0
+    assert jobs.run("train", arguments(make_spec())) == 0
     word = outcome(lost)
     assert (word["status"], word["infrastructure"]) == ("failed", True)
     assert word["cause"] == "the node was lost"
@@ -159,7 +159,7 @@ def test_a_run_that_was_given_up_is_recorded_and_not_trained(arguments, lost):
 
 def test_no_other_run_is_trained_then(arguments, lost, capsys):
     lost.parent.joinpath("lost.json").write_text('{"elsewhere/outcome.json": "x"}')
-    assert main(arguments(make_spec())) == 1
+    assert jobs.run("train", arguments(make_spec())) == 1
     assert "gives no cause for " in capsys.readouterr().err
     assert not lost.exists()
 
@@ -167,7 +167,7 @@ def test_no_other_run_is_trained_then(arguments, lost, capsys):
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text):
     lost.parent.joinpath("lost.json").write_text(text)
-    assert main(arguments(make_spec())) == 1
+    assert jobs.run("train", arguments(make_spec())) == 1
     stderr = capsys.readouterr().err
     assert "is not a JSON object of causes" in stderr
     assert stderr.count("\n") == 1
@@ -180,14 +180,14 @@ def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, los
     assert first.wait()[0] == 0
     snakemake_begins(lost)
     monkeypatch.setenv(variables.LOST, str(lost.parent / "lost.json"))
-    assert main(arguments(spec)) == 0
+    assert jobs.run("train", arguments(spec)) == 0
     assert outcome(lost)["status"] == "ok"
 
 
 def test_a_living_job_of_a_lost_run_loses_its_lock(arguments, lost):
     lost.mkdir()
     living = try_lock(lost, holder(), 0)
-    assert main(arguments(make_spec())) == 0
+    assert jobs.run("train", arguments(make_spec())) == 0
     assert outcome(lost)["cause"] == "the node was lost"
     assert newest(lost).number > living.number
 
@@ -195,15 +195,15 @@ def test_a_living_job_of_a_lost_run_loses_its_lock(arguments, lost):
 def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, monkeypatch):
     """What the tries of the driver that gave up left: the last was killed for lack of memory."""
     from feedrate.core import slurm
-    from feedrate.jobs.outcome import identity
-    from feedrate.jobs.supervisor import parse_arguments, read_spec
+    from feedrate.jobs.outcome import Options, identity
+    from feedrate.jobs.supervisor import train
 
-    options = parse_arguments(arguments(make_spec()))
-    made = identity(read_spec(options.spec), options)
+    options = vars(jobs.parser("train", train).parse_args(arguments(make_spec())))
+    made = identity(options.pop("spec"), Options(**options))
     lost.mkdir()
     try_lock(lost, holder(identity=made, job="12", since="1"), 0)
     monkeypatch.setenv(variables.DRIVER_SINCE, "2")
     monkeypatch.setattr(slurm, "find", lambda job: slurm.Job(id=job, state="OUT_OF_MEMORY"))
-    assert main(arguments(make_spec())) == 0
+    assert jobs.run("train", arguments(make_spec())) == 0
     assert outcome(lost)["status"] == "out_of_memory"
     assert outcome(lost)["infrastructure"] is False

@@ -12,9 +12,11 @@ import msgspec
 import pytest
 from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
 
+from feedrate.cli import jobs
+from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file, digest_value
 from feedrate.jobs.outcome import ProcessExit, classify_exit
-from feedrate.jobs.supervisor import check_protocol, main, read_spec
+from feedrate.jobs.supervisor import check_protocol, train
 
 ENDLESS = {"steps": 100_000, "warmup_steps": 1}
 TOKEN = "hf_not_to_be_seen"
@@ -47,7 +49,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
         *("trainer/model/model.safetensors", "trainer/checkpoint-6/model.safetensors"),
     } <= names
     assert not any(name.startswith("attempt") for name in names)
-    assert read_spec(str(job.out / "spec.json")) == spec
+    assert msgspec.json.decode((job.out / "spec.json").read_bytes(), type=RunSpec) == spec
 
     events = read_events(job.out / "events.jsonl")
     assert [e["step"] for e in named(events, "step")] == [1, 2, 3, 4, 5, 6]
@@ -74,7 +76,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
     assert 0.2 < word["host_peak_memory_gib"] < 8
     assert word["machine_before"]["other_training_jobs"] >= 0
     assert word["started_at"] < word["ended_at"]
-    assert "feedrate.jobs.supervisor" in word["command"]
+    assert "feedrate train" in word["command"]
 
 
 def test_a_killed_worker_is_a_failed_cell(start):
@@ -229,7 +231,7 @@ def changed(tiny_prepared, tmp_path):
 def test_data_that_is_not_as_prepared_is_no_outcome(changed, tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--data", str(changed / "manifest.json"), "--out", str(out)]
-    assert main(["--spec", repr(msgspec.to_builtins(make_spec())), *arguments]) == 1
+    assert jobs.run("train", ["--spec", repr(msgspec.to_builtins(make_spec())), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert ".jpg has other contents than recorded" in stderr
@@ -240,7 +242,7 @@ def test_a_store_that_is_missing_is_no_outcome(tiny_prepared, tmp_path, capsys):
     spec = msgspec.to_builtins(make_spec())
     spec["settings"]["loader"] |= {"decode": "cache", "max_tokens": 7}
     arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert main(["--spec", repr(spec), *arguments]) == 1
+    assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert "index.json: no such file; decode: cache needs the store" in stderr
@@ -260,7 +262,7 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
     (weights.parent / "fetched.json").write_text(json.dumps(recorded))
     weights.write_text("changed")
     arguments = ["--data", str(tiny_prepared / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert main(["--spec", repr(spec), *arguments]) == 1
+    assert jobs.run("train", ["--spec", repr(spec), *arguments]) == 1
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert f"{weights} has other contents than recorded: delete the folder" in stderr
@@ -270,8 +272,9 @@ def test_fetched_weights_that_were_changed_are_no_outcome(
 def test_specs_are_read_from_files_and_from_text(tmp_path):
     spec = make_spec()
     run = write_spec(tmp_path, spec)
-    assert read_spec(str(run / "spec.json")) == spec
-    assert read_spec(repr(msgspec.to_builtins(spec))) == spec
+    for text in (str(run / "spec.json"), repr(msgspec.to_builtins(spec))):
+        words = ["--spec", text, "--data", "manifest.json", "--out", "run"]
+        assert jobs.parser("train", train).parse_args(words).spec == spec
 
 
 @pytest.mark.parametrize(
@@ -284,7 +287,7 @@ def test_specs_are_read_from_files_and_from_text(tmp_path):
 )
 def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
     arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert main(["--spec", text, *arguments]) == 1
+    assert jobs.run("train", ["--spec", text, *arguments]) == 1
     stderr = capsys.readouterr().err
     assert told in stderr
     assert "Traceback" not in stderr
@@ -293,7 +296,7 @@ def test_a_wrong_spec_is_told_in_sentences(text, told, tmp_path, capsys):
 def test_a_spec_file_that_is_not_json_is_told(tmp_path, capsys):
     (tmp_path / "spec.json").write_text("{")
     arguments = ["--data", str(tmp_path / "manifest.json"), "--out", str(tmp_path / "out")]
-    assert main(["--spec", str(tmp_path / "spec.json"), *arguments]) == 1
+    assert jobs.run("train", ["--spec", str(tmp_path / "spec.json"), *arguments]) == 1
     assert "spec.json: not JSON" in capsys.readouterr().err
 
 

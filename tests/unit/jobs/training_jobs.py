@@ -100,7 +100,8 @@ class Job:
                 *(
                     sys.executable,
                     "-m",
-                    "feedrate.jobs.supervisor",
+                    "feedrate",
+                    "train",
                     "--spec",
                     repr(msgspec.to_builtins(spec)),
                 ),

@@ -74,9 +74,7 @@ def test_a_step_killed_for_memory_is_told_where_slurm_says_failed(tmp_path):
 
 def test_of_several_logs_the_first_that_says_something_counts(tmp_path):
     logs = [tmp_path / name for name in ("a", "b", "c")]
-    for log, text in zip(
-        logs, ("nothing\n", "feedrate.jobs.supervisor: b\n", "feedrate: c\n"), strict=True
-    ):
+    for log, text in zip(logs, ("nothing\n", "feedrate train: b\n", "feedrate: c\n"), strict=True):
         log.write_text(text)
     assert cause(record(None, map(str, logs))) == "b"
 

@@ -310,7 +310,7 @@ def write_record(root, spec):
         provenance=Provenance(
             commit="84b8b64",
             source_digest="0123456789abcdef",
-            command="python -m feedrate.jobs.supervisor --spec spec.json",
+            command="python -m feedrate train --spec spec.json",
             driver="",
             cores_granted=2,
             cores_of_host=8,

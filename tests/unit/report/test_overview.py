@@ -133,7 +133,7 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
     assert f"results/{STUDY}/cpu/workers=1~decode=host/rep3/record.json" in article
     for fact in ("A processor of 2 cores", "84b8b64", "torch 2.13.0", "2 of the host&#x27;s 8"):
         assert fact in article
-    assert "python -m feedrate.jobs.supervisor --spec spec.json" in article
+    assert "python -m feedrate train --spec spec.json" in article
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
 
 

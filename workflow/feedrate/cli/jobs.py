@@ -22,6 +22,10 @@ JOBS = {
     "fetch-checkpoint": "data.checkpoint:fetch_checkpoint",
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",
+    "train": "jobs.supervisor:train",
+    "score": "jobs.score:score_run",
+    "worker": "jobs.worker:run_rank",
+    "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",
     "collect-results": "results.collect:collect_results",
     "collect-quality": "results.quality:collect_quality",
@@ -30,6 +34,7 @@ JOBS = {
     "merge-results": "results.tables:merge_results",
     "confirm-results": "results.confirm:confirm_results",
     "tune-device": "cli.tune:tune_device",
+    "drain": "jobs.drain:drain_loaders",
     "render-page": "report.render:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",
@@ -51,9 +56,10 @@ def run(job: str, words: Sequence[str]) -> int:
     def work() -> int | None:
         module, _, name = JOBS[job].partition(":")
         function = getattr(import_module(f"feedrate.{module}"), name)
+        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
+            return function(*words)
         options.update(vars(parser(program, function).parse_args(words)))
-        code: int | None = function(**options)
-        return code
+        return function(**options)
 
     return exit_code(program, work, options)
 

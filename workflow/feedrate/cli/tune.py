@@ -135,7 +135,7 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
     folder.mkdir(parents=True)
     file = folder.with_suffix(".json")
     write_json(file, msgspec.to_builtins(spec))
-    command = [sys.executable, "-m", "feedrate.jobs.supervisor", "--spec", str(file), "--quiet"]
+    command = [sys.executable, "-m", "feedrate", "train", "--spec", str(file), "--quiet"]
     command += ["--data", str(manifest), "--out", str(folder)]
     code = subprocess.run(command, check=False).returncode
     outcome_file = folder / OUTCOME_NAME
@@ -178,7 +178,7 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
-    module = ["feedrate.jobs.drain", "--run", str(folder), "--data", str(manifest.parent)]
+    module = ["feedrate", "drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
     failed = "the loader-only measurement"
     try:

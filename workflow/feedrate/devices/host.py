@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,8 @@ PACKAGES = (
 )  # fmt: skip
 """Packages whose version may change a measurement on any kind of device."""
 
-TRAINING_MODULE = "feedrate.jobs.worker"
-"""The module that training processes run."""
-
-WORKERS = (TRAINING_MODULE, "feedrate.jobs.drain")
-"""The modules that train, score and drain loaders, by which other jobs on the host are found."""
+WORKERS = (("feedrate", "worker"), ("feedrate", "drain"))
+"""Words in the command lines of processes that train, score and drain loaders."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""
@@ -129,7 +127,7 @@ def bf16_instructions() -> list[str]:
 def other_training_jobs() -> int:
     """Processes of feedrate that train, score or drain on this host, before ours have started."""
     running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return sum(not set(WORKERS).isdisjoint(words) for words in running)
+    return sum(not set(WORKERS).isdisjoint(pairwise(words)) for words in running)
 
 
 def oom_kills() -> int:

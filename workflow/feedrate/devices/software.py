@@ -17,7 +17,6 @@ from feedrate.config.spec import RunSpec, Software
 from feedrate.core import plugins, variables
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import KINDS, LAUNCHERS, DeviceError
-from feedrate.devices.host import TRAINING_MODULE
 
 SOURCES = Path(__file__).resolve().parents[2]
 """The folder that holds the package, which need not be installed where processes run."""
@@ -37,7 +36,7 @@ _OURS_FIRST = (
 _NO_MODULES, _NOT_LOADED, _NOT_FOUND, _NOT_RUN, _NO_COMMAND = 91, 92, 93, 94, 127
 _PROBE = (
     f'for p in "$@"; do command -v "$p" >/dev/null || {{ echo "$p" >&2; exit {_NOT_FOUND}; }}; done'
-    f'; "$1" -c "import {TRAINING_MODULE}" || exit {_NOT_RUN}'
+    f'; "$1" -c "import feedrate.jobs.worker" || exit {_NOT_RUN}'
 )
 
 

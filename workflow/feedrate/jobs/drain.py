@@ -1,12 +1,10 @@
-"""`python -m feedrate.jobs.drain`: one rank drains every loader alone, one after the other.
+"""The loader-only throughput of every loader, one after the other, on one rank.
 
 All ranks of a job run this at the same time, so that they share the host as in training.
 """
 
-import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -78,26 +76,25 @@ def answer_file(folder: Path, rank: int) -> Path:
     return folder / f"loaders.rank{rank}.json"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="feedrate.jobs.drain")
-    parser.add_argument("--run", type=Path, required=True, help="folder with spec.json")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the prepared dataset")
-    options = parser.parse_args(arguments)
-    end_process_on_hang(lambda error: tell(parser.prog, error))
-    origin = options.run / SPEC_NAME
+def drain_loaders(run: Path, data: Path) -> None:
+    """Measure all loaders on this rank.
+
+    --run         folder with spec.json, for the rank's rates
+    --data        folder of the prepared dataset
+    """
+    end_process_on_hang(lambda error: tell("feedrate drain", error))
+    origin = run / SPEC_NAME
     spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
     rank, _, local_rank, local_ranks = rank_from_environment()
     placement = bind_rank(spec.kind, local_rank, local_ranks)
-    adapter_class(spec.kind).prepare_process(spec, options.run)
+    adapter_class(spec.kind).prepare_process(spec, run)
     cores = placement.cores_of_rank(local_ranks)
-    meet = partial(meet_ranks, options.run, rank, spec.count)
-    found = list(drains(spec, options.data, local_rank, local_ranks, cores, meet))
+    meet = partial(meet_ranks, run, rank, spec.count)
+    found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
     loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
     refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
     answer = {"loaders": loaders, "refused": refused, "cores": cores}
-    write_json(answer_file(options.run, rank), answer)
-    return 0
+    write_json(answer_file(run, rank), answer)
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
@@ -186,7 +183,3 @@ def with_loader(spec: RunSpec, **values: Any) -> RunSpec:
     loader = msgspec.structs.replace(spec.settings.loader, **values)
     settings = msgspec.structs.replace(spec.settings, loader=loader)
     return msgspec.structs.replace(spec, settings=settings)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

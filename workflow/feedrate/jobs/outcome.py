@@ -1,6 +1,5 @@
 """The outcome of a run: status and cause, from the job's end or from the ends of earlier tries."""
 
-import argparse
 import contextlib
 import os
 import re
@@ -17,7 +16,7 @@ import msgspec
 
 from feedrate.config.spec import RunSpec
 from feedrate.core import slurm
-from feedrate.core.errors import Masker
+from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, events_name
 from feedrate.jobs.events import End, Error, Evaluation, Event, EventTail, Trainer, Window
@@ -51,7 +50,7 @@ class Result(NamedTuple):
     cause: str
 
 
-class MachineFault(Exception):
+class MachineFault(ExpectedError):
     """The machine failed, not the cell; the job deserves another try."""
 
 
@@ -233,20 +232,38 @@ def describe_stop(reason: str) -> str:
             return ""
 
 
-def identity(spec: RunSpec, options: argparse.Namespace) -> Identity:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a job beside its spec."""
+
+    data: Path
+    """The dataset's manifest.json."""
+    out: Path
+    """The run's folder."""
+    source_digest: str = ""
+    """Digest of the measured code."""
+    attempt: int = 1
+    """Number of the attempt, from 1; a run that failed counts up."""
+    try_: int | None = None
+    """Snakemake's count of its tries, from 1; in the last one a machine fault is an outcome."""
+    resume: bool = False
+    keep_weights: bool = False
+    quiet: bool = False
+
+
+def identity(spec: RunSpec, options: Options) -> Identity:
     """The identity of the result that a job with these options makes."""
-    data: Path = options.data
     return Identity(
         spec=digest_value(msgspec.to_builtins(spec)),
         source=options.source_digest,
-        data=digest_file(data) if data.is_file() else "",
+        data=digest_file(options.data) if options.data.is_file() else "",
         attempt=options.attempt,
     )
 
 
-def facts(made: Identity, options: argparse.Namespace) -> dict[str, Any]:
+def facts(made: Identity, options: Options) -> dict[str, Any]:
     """The keys of every outcome that do not depend on the result."""
-    command = ["python", "-m", "feedrate.jobs.supervisor", "--spec", str(options.out / SPEC_NAME)]
+    command = ["python", "-m", "feedrate", "train", "--spec", str(options.out / SPEC_NAME)]
     command += ["--data", str(options.data), "--out", str(options.out)]
     return {
         "schema": SCHEMA,
@@ -259,9 +276,7 @@ def facts(made: Identity, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def outcome_without_processes(
-    made: Identity, options: argparse.Namespace, result: Result
-) -> dict[str, Any]:
+def outcome_without_processes(made: Identity, options: Options, result: Result) -> dict[str, Any]:
     """The outcome of a job whose processes did not start, or did not end by themselves.
 
     Where it failed, the machine is to blame: nothing else fails without processes.

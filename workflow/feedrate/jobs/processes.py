@@ -20,7 +20,7 @@ import psutil
 
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
-from feedrate.core.errors import Masker
+from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.paths import LOG_NAME, events_name
 from feedrate.core.processes import (
     adopt_orphans,
@@ -45,7 +45,7 @@ TAIL_LINES = 400
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(Exception):
+class Interrupted(ExpectedError):
     """The job must end without an outcome; `exit_code` is the supervisor's."""
 
     def __init__(self, message: str, exit_code: int) -> None:

@@ -22,6 +22,7 @@ import psutil
 
 from feedrate.config.values import Strict
 from feedrate.core import slurm, variables
+from feedrate.core.errors import ExpectedError
 from feedrate.core.files import canonical_json
 from feedrate.core.processes import is_alive
 
@@ -270,7 +271,7 @@ def _numbers(run: Path) -> list[int]:
     return [int(number) for number in found if number.isdigit()]
 
 
-class RunConflict(Exception):
+class RunConflict(ExpectedError):
     """A living job makes another result in the same folder."""
 
 

@@ -1,4 +1,4 @@
-"""The job entry: `python -m feedrate.jobs.supervisor --spec SPEC --data MANIFEST --out RUN_DIR …`.
+"""The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
 Brings one run to its outcome: trained here, adopted from a job that was at it already, or decided
 by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a run. A
@@ -8,12 +8,9 @@ non-zero exit code and no outcome, so that the workflow tries again; in its last
 device or wrong data is a failed outcome too.
 """
 
-import argparse
-import contextlib
 import json
 import os
 import shutil
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +19,9 @@ from typing import Any
 import msgspec
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert, convert_text
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
-from feedrate.core.errors import Masker, fail, tell
+from feedrate.core.errors import Masker, tell
 from feedrate.core.paths import OUTCOME_NAME
 from feedrate.data.checkpoint import check_fetched
 from feedrate.data.manifest import DataError, check_prepared
@@ -35,15 +31,12 @@ from feedrate.devices.host import host_lock, lock_path, machine_state
 from feedrate.devices.launch import prepare
 from feedrate.jobs import outcome as outcomes
 from feedrate.jobs import run_lock, workspace
-from feedrate.jobs.failure import classify
-from feedrate.jobs.outcome import MachineFault, Result
+from feedrate.jobs.outcome import MachineFault, Options, Result
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
 from feedrate.jobs.pruning import Digests, not_tried, pruned_by
-from feedrate.jobs.run_lock import LostLock, RunConflict, RunLock
+from feedrate.jobs.run_lock import LostLock, RunLock
 from feedrate.models.checkpoint import fetched_index
 
-PROGRAM = "feedrate.jobs.supervisor"
-"""The beginning of its lines on stderr."""
 FAULTS = (DataError, DeviceError, MachineFault)
 """Faults of the machine or the data: another try may succeed."""
 
@@ -51,12 +44,11 @@ FAULTS = (DataError, DeviceError, MachineFault)
 class Supervisor:
     """Brings one run to its outcome; the methods are the states in which a job can be."""
 
-    def __init__(self, spec: RunSpec, options: argparse.Namespace, requests: StopRequests) -> None:
+    def __init__(self, spec: RunSpec, options: Options, requests: StopRequests) -> None:
         self._spec, self._options, self._requests = spec, options, requests
-        self._run: Path = options.out
+        self._run = options.out
         self._me = run_lock.this_holder(outcomes.identity(spec, options))
-        quiet = options.quiet or os.environ.get(variables.QUIET) == "1"
-        self._progress = ProgressLine(spec, quiet=quiet)
+        self._progress = ProgressLine(spec, quiet=options.quiet)
 
     def run(self) -> None:
         """CHECKING, and WAITING for the lock. Raises one of FAULTS, Interrupted or RunConflict."""
@@ -120,7 +112,7 @@ class Supervisor:
         except FAULTS as machine_fault:
             if not self._is_last_try:
                 raise
-            tell(PROGRAM, machine_fault)
+            tell("feedrate train", machine_fault)
             self._record(lock, Result("failed", str(machine_fault)))
 
     def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
@@ -170,7 +162,7 @@ class Supervisor:
         They inherit `descriptor`, which holds the lock of the host.
         """
         options = self._options
-        module = ["feedrate.jobs.worker", "--run", str(attempt)]
+        module = ["feedrate", "worker", "--run", str(attempt)]
         module += ["--data", str(options.data.parent)]
         if options.resume:
             module.append("--resume")
@@ -224,62 +216,48 @@ def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
     return None
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the job; the exit code."""
-    options = parse_arguments(arguments)
+def train(
+    spec: RunSpec,
+    data: Path,
+    out: Path,
+    *,
+    source_digest: str = "",
+    attempt: int = 1,
+    try_: int | None = None,
+    resume: bool = False,
+    keep_weights: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Bring one run to its outcome.
+
+    --data            the dataset's manifest.json
+    --out             the run's folder
+    --source-digest   digest of the measured code
+    --attempt         number of the attempt, from 1
+    --try             Snakemake's count of its tries, from 1; in the last one a machine fault is an
+                      outcome
+    --resume          continue from the newest checkpoint
+    --keep-weights    save the model of repeat 1, even if the protocol does not
+    --quiet           print no progress
+    """
     requests = StopRequests()
-    try:
-        spec = read_spec(options.spec)
-        check_protocol(spec)
-        lost = os.environ.get(variables.LOST)
-        if lost:
-            Supervisor(spec, options, requests).record_lost(read_cause(lost, options.out))
-        else:
-            Supervisor(spec, options, requests).run()
-    except Interrupted as interruption:
-        return fail(PROGRAM, interruption, interruption.exit_code)
-    except (ConfigError, RunConflict, *FAULTS) as error:
-        return fail(PROGRAM, error)
-    except OSError as error:
-        return fail(PROGRAM, classify(error).message)
-    return 0
-
-
-def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run one training job.")
-    parser.add_argument("--spec", required=True, help="a JSON file, or a mapping as Python literal")
-    parser.add_argument("--data", type=Path, required=True, help="the dataset's manifest.json")
-    parser.add_argument("--out", type=Path, required=True, help="the run's folder")
-    parser.add_argument("--source-digest", default="", help="digest of the measured code")
-    parser.add_argument("--attempt", type=int, default=1, help="which try this is, from 1")
-    parser.add_argument("--resume", action="store_true", help="from the newest checkpoint there is")
-    parser.add_argument(
-        "--try",
-        dest="try_",
-        type=int,
-        help="Snakemake's count of its tries, from 1; in the last, a machine fault is an outcome",
+    check_protocol(spec)
+    options = Options(
+        data=data,
+        out=out,
+        source_digest=source_digest,
+        attempt=attempt,
+        try_=try_,
+        resume=resume,
+        keep_weights=keep_weights or bool(os.environ.get(variables.KEEP_WEIGHTS)),
+        quiet=quiet or os.environ.get(variables.QUIET) == "1",
     )
-    parser.add_argument(
-        "--keep-weights",
-        action="store_true",
-        default=bool(os.environ.get(variables.KEEP_WEIGHTS)),
-        help="save the model of repeat 1 at the end, even where the protocol does not",
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    return parser.parse_args(arguments)
-
-
-def read_spec(text: str) -> RunSpec:
-    """The spec from a JSON file, or from a mapping as text. Raises ConfigError."""
-    with contextlib.suppress(OSError):  # a text may be too long for a file's name
-        if Path(text).is_file():
-            try:
-                value = json.loads(Path(text).read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise ConfigError(f"{text}: not JSON ({error})") from None
-            return convert(value, RunSpec, text)
-    return convert_text(text, RunSpec, "--spec")
+    supervisor = Supervisor(spec, options, requests)
+    lost = os.environ.get(variables.LOST)
+    if lost:
+        supervisor.record_lost(read_cause(lost, out))
+    else:
+        supervisor.run()
 
 
 def check_protocol(spec: RunSpec) -> None:
@@ -309,7 +287,3 @@ def read_cause(file: str, out: Path) -> str:
             f"{variables.LOST}: {file} gives no cause for {outcome}; nothing is trained"
         )
     return found[outcome.resolve()]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Several nodes of a Slurm job: srun starts this module on each, which starts torchrun.
+"""Several nodes of a Slurm job: srun starts the job `node` on each, which starts torchrun.
 
 The first node hosts the ranks' meeting point. This module says so, because torchrun would compare
 host names, and finds no host if a node's name resolves to its loopback address, as on Debian.
@@ -7,7 +7,6 @@ host names, and finds no host if a node's name resolves to its loopback address,
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -39,7 +38,7 @@ def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
         *("--kill-on-bad-exit=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--export=ALL"),
     ]
     inside = [
-        *(python, "-m", "feedrate.devices.launchers.srun", f"--nnodes={spec.nodes}"),
+        *(python, "-m", "feedrate", "node", f"--nnodes={spec.nodes}"),
         *(f"--nproc_per_node={spec.count // spec.nodes}", "--rdzv_backend=c10d"),
         *(f"--rdzv_endpoint={where.host}:{where.port}", f"--rdzv_id={where.job}"),
         *("--module", "--", *module),
@@ -88,13 +87,9 @@ def _field(name: str, text: str) -> str:
     return found[1]
 
 
-def main() -> None:
-    """Run torchrun for this node; the arguments are torchrun's."""
+def run_node(*words: str) -> None:
+    """Run torchrun for this node, with its options."""
     from torch.distributed.run import main as torchrun  # heavy
 
     first = os.environ["SLURM_NODEID"] == "0"
-    torchrun([f"--rdzv_conf=is_host={int(first)},read_timeout={WAIT_S}", *sys.argv[1:]])
-
-
-if __name__ == "__main__":
-    main()
+    torchrun([f"--rdzv_conf=is_host={int(first)},read_timeout={WAIT_S}", *words])
