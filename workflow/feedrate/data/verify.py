@@ -8,7 +8,8 @@ import io
 import os
 import stat
 import warnings
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -79,37 +80,30 @@ class Rejected(NamedTuple):
     reason: str
 
 
-class _Task(NamedTuple):
-    root: Path
-    file: RawFile
-    prepared: Path
-
-
 def verify_images(
-    root: Path, files: Iterable[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
+    root: Path, files: Sequence[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Stored | Rejected]:
     """Check every file under `root` and store the good ones under prepared/images/.
 
     The verdicts are by path as fetched. Raises OSError if storing fails, as on a full disk.
     """
-    tasks = [_Task(root, file, prepared) for file in files]
-    verdicts = run_isolated(_verify, tasks, workers, timeout_s)
+    verdicts = run_isolated(partial(_verify, root, prepared), files, workers, timeout_s)
     return {
-        task.file.path: Rejected(verdict.reason) if isinstance(verdict, Lost) else verdict
-        for task, verdict in zip(tasks, verdicts, strict=True)
+        file.path: Rejected(verdict.reason) if isinstance(verdict, Lost) else verdict
+        for file, verdict in zip(files, verdicts, strict=True)
     }
 
 
-def _verify(task: _Task) -> Stored | Rejected:
+def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Rejected:
     try:
-        data = read_regular(task.root / task.file.path)
-        picture = read_picture(data, task.file.path)
+        data = read_regular(root / file.path)
+        picture = read_picture(data, file.path)
     except BadImage as reason:
         return Rejected(str(reason))
     sha256 = hashlib.sha256(picture.data).hexdigest()
     path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
-    _store(task.prepared / path, picture.data)
-    edited = hashlib.sha256(data).hexdigest() != task.file.sha256
+    _store(prepared / path, picture.data)
+    edited = hashlib.sha256(data).hexdigest() != file.sha256
     return Stored(path, sha256, len(picture.data), *picture[1:], edited)
 
 
