@@ -1,9 +1,12 @@
+import importlib
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feedrate.logs import trainer
 from feedrate.logs.formats import tensorboard, trainer_json
 from feedrate.logs.formats.printed_text import printed_metrics
 from feedrate.logs.formats.tensorboard import read_scalars
@@ -280,3 +283,29 @@ def test_json_files_go_before_a_printed_log(tmp_path):
 def test_an_empty_folder_gives_empty_figures(tmp_path):
     found = read_trainer(tmp_path)
     assert (found.samples_per_s, found.runtime_s, found.loss) == (None, None, None)
+
+
+NEW_FORMAT = """
+ORDER = 2
+FILES = ("*.metrics",)
+
+
+def metrics(folder):
+    rates = [float(file.read_text()) for file in folder.glob(FILES[0])]
+    return {"train_runtime": 1.0, "train_samples_per_second": rates[0]} if rates else {}
+"""
+
+
+def test_one_file_adds_a_format(tmp_path, monkeypatch):
+    plugin, run = tmp_path / "formats/own_format.py", tmp_path / "run"
+    for folder in (plugin.parent, run):
+        folder.mkdir()
+    plugin.write_text(NEW_FORMAT)
+    (run / "train.metrics").write_text("12.5")
+    (run / "stdout.log").write_text(PRINTED_5)
+    assert read_trainer(run).samples_per_s == 40.25
+    package = importlib.import_module(trainer.FORMATS)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(plugin.parent)])
+    assert read_trainer(run).samples_per_s == 12.5
+    assert run / "train.metrics" in trainer.files(run)
+    monkeypatch.delitem(sys.modules, f"{trainer.FORMATS}.own_format")
