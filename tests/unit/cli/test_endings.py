@@ -1,7 +1,6 @@
 """Every program of ours ends in a sentence that a driver on a cluster finds in the job's log."""
 
 import errno
-import importlib
 
 import pytest
 
@@ -16,6 +15,7 @@ PROGRAMS = {
     "fetch-winoground": ("--name", "x", *NO_MAPPING),
     "preprocess-dataset": ("--index", ABSENT, *NO_MAPPING),
     "parse-logs": ("--runs-list", ABSENT, "--device", "[", "--parser", "x"),
+    "train": ("--spec", "[", "--data", ABSENT),
     "score": ("--spec", "[", "--outcome", ABSENT, "--model", ABSENT, "--data", ABSENT),
     "push-model": (
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
@@ -30,20 +30,15 @@ PROGRAMS = {
     "tune-device": ("--spec", "[", "--data", ABSENT),
     "predict-published": ("--published", "["),
 }
-"""Jobs and modules with a command line, and arguments that each refuses."""
+"""Jobs, and arguments that each refuses."""
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_a_user_can_mend_is_one_sentence_of_the_program(program, tmp_path, capsys):
     words = [*PROGRAMS[program], "--out", str(tmp_path / "out")]
-    if program in jobs.JOBS:
-        name = f"feedrate {program}"
-        assert jobs.run(program, words) == 1
-    else:
-        name = f"feedrate.{program}"
-        assert importlib.import_module(name).main(words) == 1
+    assert jobs.run(program, words) == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"{name}: ")
+    assert said.startswith(f"feedrate {program}: ")
     assert said.count("\n") == 1
     assert own_words(f"host: n1\n{said}slurmstepd: error: x\n") == said.partition(": ")[2].strip()
 
@@ -64,8 +59,8 @@ def test_the_end_of_a_list_is_told_by_its_first_line(capsys):
 
 def test_tokens_are_masked(capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_abcdefghijklmnop")
-    assert fail("feedrate.x", ValueError("refused: hf_abcdefghijklmnop"), 3) == 3
-    assert capsys.readouterr().err == "feedrate.x: refused: ***\n"
+    assert fail("feedrate x", ValueError("refused: hf_abcdefghijklmnop"), 3) == 3
+    assert capsys.readouterr().err == "feedrate x: refused: ***\n"
 
 
 @pytest.mark.parametrize(

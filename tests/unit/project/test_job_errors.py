@@ -60,7 +60,7 @@ def test_a_lost_node_as_the_executor_words_it():
 
 def test_what_the_job_said_itself_is_told(tmp_path):
     log = tmp_path / "5.log"
-    log.write_text("host: n1\nfeedrate.train: first\nfeedrate.train: no H100 here\nfailed\n")
+    log.write_text("host: n1\nfeedrate train: first\nfeedrate train: no H100 here\nfailed\n")
     logs = [str(tmp_path / "absent.log"), str(log)]
     assert cause(record(failed(5, "FAILED"), logs)) == ("Slurm job 5 ended as FAILED: no H100 here")
     assert cause(record(None, logs)) == "no H100 here"

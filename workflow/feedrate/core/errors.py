@@ -13,7 +13,7 @@ MASK = "***"
 _SHORTEST = 8
 """Shorter values are not masked: they may be ordinary words."""
 
-SENTENCE = re.compile(r"^feedrate(?: [\w-]+|[\w.]*): (.+)$", re.MULTILINE)
+SENTENCE = re.compile(r"^feedrate(?: [\w-]+)?: (.+)$", re.MULTILINE)
 """A line in a job's log that `tell` printed; the group is its sentence."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
