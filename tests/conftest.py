@@ -6,9 +6,10 @@ runs all tests that train.
 """
 
 import os
+import re
 import sys
 import tempfile
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -58,6 +59,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.isolated, config.together = "", ""
     if config.getoption("numprocesses", None):
         config.isolated, config.together = isolated_python()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-k test_name`, skip importing files that do not contain the name."""
+    name = config.getoption("keyword").lower()
+    if not re.fullmatch(r"test_\w+", name) or collection_path.suffix != ".py":
+        return None
+    text = f"{collection_path}\n{collection_path.read_text(encoding='utf-8')}"
+    return True if name not in text.lower() else None
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 from mini_project import Project
 
+import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -42,7 +42,7 @@ class Workflow:
         """Start `python -m feedrate run`."""
         with self._output.open("a") as output:
             self.driver = subprocess.Popen(
-                [sys.executable, "-m", "feedrate", "run", "--profile", "profiles/faults"],
+                [self.project.python, "-m", "feedrate", "run", "--profile", "profiles/faults"],
                 cwd=self.root,
                 env=self.project.env() | {"TMPDIR": str(self.root.parent)},
                 stdout=output,
@@ -120,11 +120,11 @@ def node_of(job: str) -> str:
 
 
 def interpreter(root: Path, device: str, start: str) -> Path:
-    """An interpreter that notes every start of training processes."""
+    """An interpreter that logs every start of training processes."""
     path = root / f"python-{device}"
     path.write_text(
         '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
-        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
+        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {warm.python()} "$@"\n'
     )
     path.chmod(0o755)
     return path

@@ -39,7 +39,7 @@ SHORT = {
 @pytest.fixture(scope="module")
 def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project run to its end on the cluster; tests only look at it."""
-    project = make_project(tmp_path_factory.mktemp("cluster") / "project")
+    project = make_project(tmp_path_factory.mktemp("cluster") / "project", cold=True)
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
     project.device("h100", **TWO_NODES, **CPU)
     project.device("a100-80gb", **ONE, **CPU, job={"gres": "gpu:4"})

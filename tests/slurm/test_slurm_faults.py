@@ -18,6 +18,7 @@ from cluster import Cluster
 from fault_workflow import Workflow, interpreter, node_of, wait_for
 from mini_project import MINI, ROOT, Project, make_project
 
+import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -42,8 +43,9 @@ ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 
-# Training processes, as the shell starts them in place of an interpreter's `-m MODULE …`.
-TRAIN = f'exec {sys.executable} "$@"'
+# How the shell starts training processes, in place of an interpreter's `-m MODULE …`. Slurm limits
+# and kills the processes below its own, so one device trains in a new interpreter.
+COLD = f'exec {sys.executable} "$@"'
 HANG = "exec sleep 3600"
 LITTLE_MEMORY = f'shift 2; exec {sys.executable} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
@@ -66,6 +68,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     made: list[Workflow] = []
 
     def _make(name: str, devices: dict[str, dict]) -> Workflow:
+        train = f'exec {warm.python()} "$@"'
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
         project = Project(root)
@@ -77,7 +80,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
                 kind="cpu",
                 count=1,
                 capabilities=["fp32", "large_models"] if entry.get("two") else ["fp32"],
-                software={"python": str(interpreter(root, device, entry.get("start", TRAIN)))},
+                software={"python": str(interpreter(root, device, entry.get("start", train)))},
                 peaks=[],
                 **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
             )
@@ -129,7 +132,7 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
                 **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
                 **{"two": True},
             },
-            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}},
+            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}, "start": COLD},
             "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
             | {"start": LITTLE_MEMORY},
             "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},

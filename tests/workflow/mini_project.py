@@ -65,6 +65,10 @@ class Project:
             "HOME": str(self.root / "home"),
         }
 
+    def warmed(self) -> "Project":
+        """The same folder with warm processes."""
+        return Project(self.root)
+
     def popen(self, *command: str, **options: object) -> subprocess.Popen:
         """Start `python -m COMMAND` in the project's root, stdout and stderr together."""
         return subprocess.Popen(

@@ -1,5 +1,6 @@
 """What is killed, fails or is asked for twice: nothing is lost, nothing is half-written."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from mini_project import MINI
+from mini_project import MINI, make_project
 
 
-def wait_for(condition, timeout_s=90.0, what="condition"):
+def wait_for(condition, timeout_s=300.0, what="condition"):
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         found = condition()
@@ -48,10 +49,14 @@ def no_half_written_result(project):
 
 
 @pytest.fixture
-def slow(project):
-    """A project whose runs last long enough to be killed."""
+def slow(tmp_path):
+    """A project of new interpreters, whose runs last long enough to be killed."""
+    project = make_project(tmp_path, cold=True)
     project.study(protocol=MINI["protocol"] | {"steps": 60})
-    return project
+    yield project
+    for process in processes_of(project):  # left by a test that failed
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.mark.parametrize("victim", ["driver", "wrapper"])
@@ -67,12 +72,12 @@ def test_killed_driver_leaves_nothing_running_and_the_same_command_goes_on(slow,
     no_half_written_result(slow)
     done_before = set(slow.root.glob("results/mini/cpu/*/rep*/outcome.json"))
     slow.study(protocol=MINI["protocol"] | {"steps": 60})
-    again = slow.run()
+    again = slow.warmed().run()
     assert again.returncode == 0, again.stdout
     assert len(set(slow.root.glob("results/mini/cpu/*/rep*/record.json"))) == 2
     for outcome in done_before:
         assert f"train_cpu {len(done_before) + 2}" not in again.stdout, outcome
-    assert slow.planned() == {}
+    assert slow.warmed().planned() == {}
 
 
 def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
@@ -89,8 +94,8 @@ def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
     assert "signal 9" in failed["cause"]
     assert failed["cell"] in output
     assert (slow.root / "report.html").exists()
-    assert slow.planned()["train_cpu"] == 1
-    again = slow.run()
+    assert slow.warmed().planned()["train_cpu"] == 1
+    again = slow.warmed().run()
     assert again.returncode == 0, again.stdout
     assert slow.record(failed["cell"])["status"] == "ok"
 
@@ -112,13 +117,13 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
 
 
 def test_second_driver_is_told(slow):
-    first = slow.popen("feedrate", "run")
+    first = slow.warmed().popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
-    second = slow.run()
+    second = slow.warmed().run()
     assert second.returncode == 3
     assert "another run works in this folder" in second.stdout
     assert len(second.stdout.splitlines()) == 1
-    plain = slow.call("snakemake", "--profile", "profiles/local")
+    plain = slow.warmed().call("snakemake", "--profile", "profiles/local")
     assert plain.returncode != 0
     assert "another run works in this folder" in plain.stdout
     assert "--unlock" not in plain.stdout, "the lock is not to be taken from a living driver"
@@ -136,7 +141,7 @@ def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
     assert "Traceback" not in output
     wait_for(lambda: not processes_of(slow), 20, "all processes to end")
     no_half_written_result(slow)
-    again = slow.run()
+    again = slow.warmed().run()
     assert again.returncode == 0, again.stdout
 
 
@@ -146,10 +151,10 @@ def test_plain_snakemake_after_a_kill_names_the_command_to_unlock(slow):
     driver.kill()
     driver.communicate(timeout=30)
     wait_for(lambda: not processes_of(slow), 20, "all processes to end")
-    again = slow.call("snakemake", "--profile", "profiles/local")
+    again = slow.warmed().call("snakemake", "--profile", "profiles/local")
     assert again.returncode != 0
     assert "--unlock" in again.stdout
-    done = slow.run()
+    done = slow.warmed().run()
     assert done.returncode == 0, done.stdout
 
 
