@@ -43,18 +43,27 @@ def test_cpu_numbers_are_there_at_once():
     assert device.device_model()
 
 
-def test_cpu_names_the_processor(tmp_path):
-    file = tmp_path / "cpuinfo"
-    file.write_text("processor : 0\nmodel name\t: Made Up 9000 @ 3 GHz\n")
-    assert cpu.read_model(file) == "Made Up 9000 @ 3 GHz"
+@pytest.fixture
+def proc(tmp_path, monkeypatch):
+    """A folder in place of /proc."""
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    (tmp_path / "self").mkdir()
+    return tmp_path
+
+
+def test_cpu_names_the_processor(proc):
+    file = proc / "cpuinfo"
+    file.write_text("processor : 0\nmodel name\t: Made Up 9000 @ 3 GHz\nflags : x\n")
+    assert adapter("cpu").device_model() == "Made Up 9000 @ 3 GHz"
     file.write_text("processor : 0\nBogoMIPS : 50\n")
-    assert cpu.read_model(file)
+    assert adapter("cpu").device_model()
 
 
-def test_memory_is_unknown_where_the_kernel_hides_it(tmp_path):
-    assert cpu.read_status(tmp_path / "none") == (None, None)
-    (tmp_path / "status").write_text("Name:\tx\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n")
-    assert cpu.read_status(tmp_path / "status") == (1.0, 2.0)
+def test_memory_is_unknown_where_the_kernel_hides_it(proc):
+    assert adapter("cpu").memory() == (None, None)
+    status = "Name:\tx\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n"
+    (proc / "self/status").write_text(status)
+    assert adapter("cpu").memory() == (1.0, 2.0)
 
 
 def test_cpu_arguments_keep_to_the_cpu(tmp_path):
@@ -100,9 +109,10 @@ def test_fp32_is_single_precision_whatever_the_libraries_chose(fp32_as_it_was):
     # As the Trainer and accelerate do for all that they compile; convolutions have it from PyTorch.
     torch.backends.fp32_precision = "tf32"
     torch.backends.cuda.matmul.allow_tf32 = True
-    assert cuda.read_fp32() == "tf32"
-    cuda.hold_fp32()
-    assert cuda.read_fp32() == "ieee"
+    bare = object.__new__(cuda.DeviceAdapter)
+    assert bare.fp32() == "tf32"
+    bare.hold_fp32()
+    assert bare.fp32() == "ieee"
     # Older code asks in other words, which fail where the two do not agree.
     assert not torch.backends.cuda.matmul.allow_tf32
     assert not torch.backends.cudnn.allow_tf32
@@ -124,17 +134,17 @@ def test_cuda_refuses_to_run_one_process_over_several_devices(monkeypatch):
         adapter("cuda").training_arguments({}, FP32, 0)
 
 
-def test_version_of_the_nvidia_driver(tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "PROC", tmp_path)
-    assert cuda.driver_version() == ""
-    file = tmp_path / "driver/nvidia/version"
+def test_version_of_the_nvidia_driver(proc):
+    bare = object.__new__(cuda.DeviceAdapter)
+    assert bare.driver() == "(CUDA None)"
+    file = proc / "driver/nvidia/version"
     file.parent.mkdir(parents=True)
     file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\nGCC\n")
-    assert cuda.driver_version() == "550.54.15"
+    assert bare.driver() == "550.54.15 (CUDA None)"
     file.write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
     )
-    assert cuda.driver_version() == "570.86.15"
+    assert bare.driver() == "570.86.15 (CUDA None)"
 
 
 def test_hpu_without_its_software_is_told():

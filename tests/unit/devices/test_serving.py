@@ -57,7 +57,7 @@ def gaudi(monkeypatch):
     functions.wrap_in_hpu_graph = lambda model: asked.append("graph") or model  # type: ignore[attr-defined]
     made = hpu.DeviceAdapter.__new__(hpu.DeviceAdapter)
     made._hpu = functions
-    monkeypatch.setattr(hpu.DeviceAdapter, "device", torch.device("cpu"))
+    made.device = torch.device("cpu")
     monkeypatch.setattr(torch, "compile", lambda model, backend: asked.append(backend) or model)
     return made, asked
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.devices.base import Memory
-from feedrate.devices.kinds.cpu import Known
+from feedrate.devices.kinds import cpu
 from feedrate.jobs import meter as meter_module
 from feedrate.jobs.events import encode
 from feedrate.jobs.meter import Meter, batch_length
@@ -60,7 +60,7 @@ class Device:
         return Memory(1.0, 2.0)
 
     def defer(self, value):
-        self.deferred.append(Late(value) if self.late else Known(float(value)))
+        self.deferred.append(Late(value) if self.late else cpu.DeviceAdapter.defer(None, value))
         return self.deferred[-1]
 
 

@@ -75,7 +75,7 @@ def test_classes_are_the_training_splits_values_in_order(labelled, tmp_path):
     [
         ("contest", 1000, "has no column 'contest'"),
         ("label", 1000, "the column 'label' is empty"),
-        ("contest_number", 5, "has 12 values, the model tells 5 classes apart"),
+        ("contest_number", 5, "has 12 values, the model has 5 classes"),
     ],
 )
 def test_columns_that_cannot_be_classes(labelled, column, outputs, message):

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Settings
@@ -71,16 +71,12 @@ class Memory(NamedTuple):
     peak_gib: float | None
 
 
-class Deferred(Protocol):
+class Deferred(NamedTuple):
     """A number on the device that is read later, so that no step waits for it."""
 
-    def ready(self) -> bool:
-        """Whether `value` returns without waiting for the device."""
-        ...
-
-    def value(self) -> float:
-        """The number; waits for the device if it is not ready."""
-        ...
+    ready: Callable[[], bool]
+    """Whether `value` returns without waiting for the device."""
+    value: Callable[[], float]
 
 
 Counter = Callable[[], float | None]
@@ -118,6 +114,8 @@ class Adapter(ABC):
     The class methods need no device and no torch.
     """
 
+    device: "torch.device"
+    """The device of this rank's tensors."""
     kind: ClassVar[Kind]
     pins_memory: ClassVar[bool] = True
     """Whether copies from page-locked host memory are faster."""
@@ -126,8 +124,7 @@ class Adapter(ABC):
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         """`local_rank` of `local_ranks` processes on this host."""
-        self.local_rank = local_rank
-        self.local_ranks = local_ranks
+        self.local_rank, self.local_ranks = local_rank, local_ranks
 
     @classmethod
     def cards(cls) -> list[Card]:
@@ -157,11 +154,6 @@ class Adapter(ABC):
     @classmethod  # noqa: B027  # most kinds are ready when torch is imported
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
         """Set up this process before torch is imported; `folder` takes files of the software."""
-
-    @property
-    @abstractmethod
-    def device(self) -> "torch.device":
-        """The device of this rank's tensors."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -196,9 +188,9 @@ class Adapter(ABC):
     def device_model(self) -> str:
         """The model name that the device reports."""
 
-    @abstractmethod
     def driver(self) -> str:
         """Version of the device's driver; empty if there is none."""
+        return ""
 
     @abstractmethod
     def training_arguments(
@@ -301,12 +293,11 @@ def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
 
 def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise DeviceError if `model`, which the device reports, is not the registered one."""
+    name = variables.MODEL_PATTERNS
     try:
-        pattern = json.loads(environment.get(variables.MODEL_PATTERNS, "{}")).get(spec.device)
+        pattern = json.loads(environment.get(name, "{}")).get(spec.device)
     except (ValueError, AttributeError):
-        raise DeviceError(
-            f"{variables.MODEL_PATTERNS} is not JSON of {{device: pattern}}"
-        ) from None
+        raise DeviceError(f"{name} is not JSON of {{device: pattern}}") from None
     if pattern and not is_called(model, pattern):
         raise DeviceError(
             f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"

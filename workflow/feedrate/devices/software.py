@@ -122,17 +122,16 @@ def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str])
 
 def _reason(software: Software, code: int, said: str) -> str:
     """Why a test run failed."""
-    modules = " ".join(software.modules)
+    load = f"`module load {' '.join(software.modules)}`"
     reasons = {
         _NO_MODULES: "software.modules: a login bash has no command `module` here",
-        _NOT_LOADED: f"software.modules: `module load {modules}` failed: {said}",
+        _NOT_LOADED: f"software.modules: {load} failed: {said}",
         _NOT_FOUND: _absent(said),
         _NOT_RUN: f"software: {interpreter(software)} cannot run the training job: {said}",
         _NO_COMMAND: _absent("apptainer"),
     }
-    return reasons.get(
-        code, f"software: the processes cannot be started (exit code {code}): {said}"
-    )
+    other = f"software: the processes cannot be started (exit code {code}): {said}"
+    return reasons.get(code, other)
 
 
 def _absent(program: str) -> str:
@@ -140,8 +139,7 @@ def _absent(program: str) -> str:
         if program == needed:
             hint = plugins.declared(LAUNCHERS, "MISSING").get(launcher, "choose another launcher")
             return f"launcher: {program} is not installed here: {hint}"
-    if program in ("bash", "apptainer"):
-        asks = "modules" if program == "bash" else "container"
+    if asks := {"bash": "modules", "apptainer": "container"}.get(program):
         return f"software.{asks}: this needs {program}, which is not on PATH here"
     return f"software.python: there is no program {program}"
 
@@ -150,12 +148,10 @@ def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
     """The command that enters the container, with /dev and the folders mounted."""
     image = str(spec.software.container)
     flags = plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())
-    mounts = [f"--mount=type=bind,{_quoted('src', f)},{_quoted('dst', f)}"
-              for f in _mounted(spec, folders)]  # fmt: skip
-    return [
-        *("apptainer", "exec", *flags, *mounts),
-        image if "://" in image else _from_root(image),
-    ]
+    mounts = (f"--mount=type=bind,{_quoted('src', f)},{_quoted('dst', f)}"
+              for f in _mounted(spec, folders))  # fmt: skip
+    path = image if "://" in image else _from_root(image)
+    return ["apptainer", "exec", *flags, *mounts, path]
 
 
 def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Random crops, flips and colours: a function of seed, epoch and row, and of nothing else.
+"""Random crops, flips and colours, which follow from seed, epoch and row alone.
 
-So the same sample is changed in the same way by every decode level, whatever the number of
-workers and ranks, and after a resume.
+So every decode level changes the same sample in the same way, with any number of workers and ranks,
+and after a resume.
 """
 
 import math
@@ -14,7 +14,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 
 ASPECTS = (3 / 4, 4 / 3)
-"""Aspect ratios of a random crop and tries to fit one in, of torchvision's RandomResizedCrop."""
+"""Aspect ratios of a random crop, and tries to fit one in: torchvision's RandomResizedCrop."""
 TRIES = 10
 
 LUMA = (0.299, 0.587, 0.114)
@@ -22,7 +22,7 @@ LUMA = (0.299, 0.587, 0.114)
 
 
 class Box(NamedTuple):
-    """Part of a picture, in its own px."""
+    """Part of a picture, in px."""
 
     top: int
     left: int
@@ -30,7 +30,7 @@ class Box(NamedTuple):
     width: int
 
     def scaled(self, full: tuple[int, int], here: tuple[int, int]) -> "Box":
-        """The same part of the picture at another size: (height, width) `full` and `here`."""
+        """The same part if the picture has the size `here` instead of `full` (height, width)."""
         if full == here:
             return self
         top, bottom = _scaled(self.top, self.height, full[0], here[0])
@@ -39,7 +39,7 @@ class Box(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What happens to one sample in one epoch."""
+    """The random changes of one sample in one epoch."""
 
     seed: tuple[int, ...] = ()
     min_area: float = 0.0
@@ -68,7 +68,7 @@ NOTHING = Draw()
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is drawn for samples; with all three at 0 nothing is."""
+    """The range of random changes; with all three at 0 there are none."""
 
     seed: int
     min_area: float = 0.0
@@ -77,15 +77,15 @@ class Augmentation:
 
     @classmethod
     def of(cls, loader: LoaderSettings, seed: int) -> "Augmentation":
-        """As the settings say."""
+        """The augmentation of these settings."""
         return cls(seed, loader.random_crop, loader.random_flip, loader.colour_jitter)
 
     def __bool__(self) -> bool:
-        """Whether anything is changed at all."""
+        """Whether anything changes."""
         return bool(self.min_area or self.flip or self.jitter)
 
     def draw(self, epoch: int, row: int) -> Draw:
-        """What happens to `row` in `epoch`."""
+        """The changes of `row` in `epoch`."""
         if not self:
             return NOTHING
         seed = (self.seed, epoch, row)
@@ -111,6 +111,6 @@ def recolour(pixels: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(start: int, length: int, full: int, here: int) -> tuple[int, int]:
-    """Start and end of a stretch at another scale, at least one px long."""
+    """Start and end of an interval at another scale, at least one px long."""
     first = min(round(start * here / full), here - 1)
     return first, max(first + 1, min(here, round((start + length) * here / full)))

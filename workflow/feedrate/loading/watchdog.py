@@ -26,36 +26,26 @@ class HungError(Exception):
 def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
     """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
     `what`. Time in which nobody asks for an item does not count."""
-    watch = _Watch(timeout_s, what)
+    deadline_s, over = inf, threading.Event()
+
+    def look() -> None:
+        while not over.wait(min(1.0, timeout_s / LOOKS)):
+            if monotonic() > deadline_s:
+                limit = f"{timeout_s:g} s (loader.timeout_s)"
+                raise HungError(f"{what} hangs: it made no batch within {limit}")
+
+    threading.Thread(target=look, name="watch", daemon=True).start()
     try:
         while True:
-            watch.deadline_s = monotonic() + timeout_s
+            deadline_s = monotonic() + timeout_s
             try:
                 item = next(items)
             except StopIteration:
                 return
-            watch.deadline_s = inf
+            deadline_s = inf
             yield item
     finally:
-        watch.over.set()
-
-
-class _Watch:
-    """A thread that reads the clock until `over` is set."""
-
-    def __init__(self, timeout_s: float, what: str) -> None:
-        self.deadline_s = inf
-        self.over = threading.Event()
-        self._timeout_s, self._what = timeout_s, what
-        threading.Thread(target=self._look, name="watch", daemon=True).start()
-
-    def _look(self) -> None:
-        while not self.over.wait(min(1.0, self._timeout_s / LOOKS)):
-            if monotonic() > self.deadline_s:
-                raise HungError(
-                    f"{self._what} hangs: it made no batch within {self._timeout_s:g} s "
-                    "(loader.timeout_s)"
-                )
+        over.set()
 
 
 def end_process_on_hang(report: Callable[[HungError], None]) -> None:

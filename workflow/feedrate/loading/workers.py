@@ -1,4 +1,4 @@
-"""How a loader's workers are started, watched, and given memory."""
+"""A loader's workers: how they start, how many there may be, and their memory."""
 
 import math
 from collections.abc import Callable
@@ -12,12 +12,13 @@ from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
-from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.levels import fetch_of
+from feedrate.loading.slots import SharedMemoryError, Slots
 
 
 class WorkerStart:
-    """`worker_init_fn` of the loaders: few threads a worker, and no worker outlives its rank."""
+    """`worker_init_fn` of the loaders: few threads per worker, and no worker outlives its rank."""
 
     def __init__(
         self,
@@ -25,15 +26,13 @@ class WorkerStart:
         threads: int = 1,
         slots: Slots | None = None,
     ) -> None:
-        """`then` is called last: the Trainer's own seeding. Batches go to `slots`."""
-        self._then = then
-        self._threads = threads
-        self.slots = slots
+        """`then`, the Trainer's own seeding, is called last. Batches go to `slots`."""
+        self._then, self._threads, self.slots = then, threads, slots
 
     def __call__(self, worker: int) -> None:
         """Prepare the worker process."""
         die_with_parent()
-        # More threads would fight for the rank's cores, and a pool forked after use can hang.
+        # More threads would compete for the rank's cores, and a pool forked after use can hang.
         torch.set_num_threads(self._threads)
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, PairDataset):
@@ -43,8 +42,8 @@ class WorkerStart:
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
-    """Raise UnsupportedError for settings that do not go together, and for more worker processes
-    than a rank has `cores`, unless they are wanted all the same. A device's decoder has threads
+    """Raise UnsupportedError for settings that contradict each other, and for more worker processes
+    than a rank has `cores`, unless `loader.oversubscribe` allows it. A device's decoder has threads
     that wait for files instead."""
     for fault in loader_faults(settings):
         raise UnsupportedError(fault)
@@ -58,16 +57,14 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
 
 
 def worker_threads(settings: LoaderSettings, cores: int) -> int:
-    """Threads of a worker: as asked for, but all workers together have no more than the cores."""
+    """Threads of a worker: as set, but all workers together have no more than the cores."""
     return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
 
 
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """A loader, the Trainer's or another, with our start of its workers and memory for batches.
-
-    `held`: batches that the rank has in use at a time.
-    """
-    inner = getattr(loader, "base_dataloader", loader)  # accelerate's wraps the one that iterates
+    """Give a loader, the Trainer's or another, our worker start-up and reused memory for batches.
+    The rank uses `held` batches at a time."""
+    inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
     slots = None
     batch_sampler = inner.batch_sampler
     dataset, size = inner.dataset, getattr(batch_sampler, "batch_size", None)
@@ -84,7 +81,7 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
 
 
 def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
-    """As many slots as batches can be on their way or in use at a time."""
+    """As many slots as there can be batches on their way or in use at a time."""
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))

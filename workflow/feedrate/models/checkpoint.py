@@ -1,4 +1,4 @@
-"""Weights and tokenizers from a folder or the hub: safetensors only, and no code of theirs."""
+"""Weights and tokenizers from a folder or the hub: only safetensors, and never remote code."""
 
 from pathlib import Path
 from typing import Any
@@ -9,19 +9,19 @@ from feedrate.models.build import ModelError
 
 
 def is_on_hub(name: str) -> bool:
-    """Whether a checkpoint's name is one of the hub: a name that begins with `.`, `/` or `~` is a
-    folder; another is one if it exists."""
+    """Whether a checkpoint is on the hub: it is not if its name begins with `.`, `/` or `~`, or if
+    such a folder exists."""
     return name[:1] not in (".", "/", "~") and not Path(name).is_dir()
 
 
 def local_folder(settings: ModelSettings) -> Path | None:
-    """The folder that `model.checkpoint` names; None for one of the hub, or none at all."""
+    """The folder that `model.checkpoint` names; None if it is on the hub, or null."""
     name = settings.checkpoint
     return Path(name).expanduser() if name and not is_on_hub(name) else None
 
 
 def fetched_index(settings: ModelSettings) -> Path | None:
-    """fetched.json of a hub checkpoint that the workflow has fetched; None: it has not."""
+    """fetched.json of a hub checkpoint that the workflow has fetched, else None."""
     name = settings.checkpoint
     if not name or not is_on_hub(name):
         return None
@@ -31,27 +31,24 @@ def fetched_index(settings: ModelSettings) -> Path | None:
 
 
 def find_checkpoint(settings: ModelSettings) -> str:
-    """The folder or hub name of `model.checkpoint`; raises ModelError for a folder without weights.
+    """The folder of `model.checkpoint`, or its hub name if the workflow has not fetched it.
 
-    Of a hub checkpoint that the workflow has fetched, the folder.
+    Raises ModelError for a folder without weights.
     """
-    name = settings.checkpoint or ""
-    folder = Path(name).expanduser()
-    if is_on_hub(name):
-        fetched = fetched_index(settings)
-        if fetched is None:
-            return name
-        folder = fetched.parent
+    name, fetched = settings.checkpoint or "", fetched_index(settings)
+    if is_on_hub(name) and fetched is None:
+        return name
+    folder = fetched.parent if fetched else Path(name).expanduser()
     if not folder.is_dir():
         raise ModelError(f"model.checkpoint: {name}: no such folder")
     if not any(folder.glob("*.safetensors")):
-        others = [file.name for file in sorted(folder.glob("*.bin"))]
-        found = f"only {', '.join(others)}, which is a pickle" if others else "no weights"
+        others = ", ".join(file.name for file in sorted(folder.glob("*.bin")))
+        found = f"only {others}, which is a pickle" if others else "no weights"
         raise ModelError(
             f"model.checkpoint: {name}: no *.safetensors file there ({found}); "
             "only safetensors are read"
         )
-    if not (folder / "config.json").is_file():  # transformers 5 takes its defaults instead
+    if not (folder / "config.json").is_file():  # transformers 5 would use its defaults instead
         raise ModelError(f"model.checkpoint: {name}: no config.json there")
     return str(folder)
 
@@ -59,9 +56,9 @@ def find_checkpoint(settings: ModelSettings) -> str:
 def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
     """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model).
 
-    Raises ModelError, in one sentence, where a part is missing or broken or the hub is not reached.
+    Raises ModelError if a part is missing or broken, or if the hub cannot be reached.
     """
-    from safetensors import SafetensorError  # a plan, which reads this module, does without
+    from safetensors import SafetensorError  # not needed by planning, which imports this module
 
     name = find_checkpoint(settings)
     try:
@@ -84,8 +81,8 @@ def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) 
 def load_config(kind: Any, settings: ModelSettings) -> Any:
     """The checkpoint's configuration, of the class `kind`.
 
-    Raises ModelError for a checkpoint of another model: the library would take what has the same
-    name, and leave the rest of the weights random, with a warning alone.
+    Raises ModelError for a checkpoint of another model: the library would load the weights that
+    have the same names and leave the others random, with only a warning.
     """
     config = load_part(kind, settings)
     revision = settings.revision or "main"
@@ -100,17 +97,17 @@ def load_config(kind: Any, settings: ModelSettings) -> Any:
 
 
 def load_tokenizer(settings: ModelSettings) -> Any:
-    """The checkpoint's tokenizer, of its own class where this transformers has that.
+    """The checkpoint's tokenizer, of its own class if this version of transformers has it.
 
-    Raises ModelError where there is none.
+    Raises ModelError if there is none.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast  # slow, and only needed here
 
     try:
         tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
-    except ModelError:  # transformers 5 saves the names of classes that 4.55 does not know
+    except ModelError:  # transformers 5 saves class names that 4.55 does not know
         tokenizer = load_part(PreTrainedTokenizerFast, settings)
-    # Where the files are missing, transformers 5 makes a tokenizer of special tokens alone.
+    # Without the files, transformers 5 makes a tokenizer of special tokens alone.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
     return tokenizer

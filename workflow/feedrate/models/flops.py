@@ -1,4 +1,4 @@
-"""FLOPs of one sample, counted operation by operation without computing anything."""
+"""The FLOPs of one sample, counted without computing anything, and the memory of the states."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from feedrate.devices.host import GIB
 
 
 class _NoValues(TorchFunctionMode):
-    """Answers "no" where code asks a tensor without values for its truth ("is nothing masked?")."""
+    """Answers "no" if code asks a tensor without values for its truth ("is nothing masked?")."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -27,8 +27,8 @@ def flops_per_sample(
 ) -> float:
     """FLOPs of forward and backward of a batch of one, 2 per multiply-add (FlopCounterMode).
 
-    Both are made on the meta device: no memory is taken and nothing is computed. What depends on
-    the batch's size (the contrastive logits) is below 1e-8 of the whole.
+    Both are made on the meta device, which takes no memory and computes nothing. What depends on
+    the batch size (the contrastive logits) is below 1e-8 of the whole.
     """
     with torch.device("meta"), _NoValues():
         model = make_model().train()
@@ -41,15 +41,13 @@ def flops_per_sample(
 def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
     """FLOPs of a forward pass of a batch of one, 2 per multiply-add.
 
-    The model stays as it is: stand-ins without values take the place of its weights and of the
-    tensors in `sample`.
+    The model stays as it is: tensors without values replace its weights and those in `sample`.
     """
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    empty = {name: torch.empty_like(value, device="meta") for name, value in state.items()}
-    inputs = {
-        name: value.to("meta") if isinstance(value, torch.Tensor) else value
-        for name, value in sample.items()
-    }
+    empty, inputs = (
+        {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
+        for tensors in (state, sample)
+    )
     counter = FlopCounterMode(display=False)
     with torch.device("meta"), torch.no_grad(), _NoValues(), counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
@@ -58,38 +56,31 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
 
 def one_pair(side_px: int, max_tokens: int) -> dict[str, torch.Tensor]:
     """An image and a full text, as `make_sample` of a model of both."""
-    text = torch.ones(1, max_tokens, dtype=torch.long)
-    return {
-        "pixel_values": torch.empty(1, 3, side_px, side_px),
-        "input_ids": text,
-        "attention_mask": text,
-    }
+    image, text = torch.empty(1, 3, side_px, side_px), torch.ones(1, max_tokens, dtype=torch.long)
+    return {"pixel_values": image, "input_ids": text, "attention_mask": text}
 
-
-# What weights, gradients and optimizer states take at least, before anything is tried.
 
 STATES = 2
-"""Adam keeps two numbers a parameter."""
+"""Adam keeps two numbers per parameter."""
 OF_THE_WEIGHTS = (
     *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
     "adamw_apex_fused",
 )
-"""Adam whose states are of the weights' precision."""
+"""Variants of Adam whose states have the precision of the weights."""
 STATE_BYTES = {"adamw_torch_8bit": 1, "adamw_8bit": 1, "adamw_bnb_8bit": 1, "adamw_torch_4bit": 0.5}
-"""Adam whose states take so many bytes each."""
+"""Variants of Adam by the bytes of each state."""
 
 
 class DoesNotFitError(MemoryError):
-    """The model's own numbers are more than the device holds, whatever the batch."""
+    """The model's own numbers need more memory than the device has, whatever the batch size."""
 
 
 def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
-    """Weights, gradients and optimizer states of one of `count` devices, GiB; no activations.
+    """Weights, gradients and optimizer states of one of `count` devices, GiB, without activations;
+    with `cpu_offload` they are in the host's memory. The model may be on the meta device.
 
-    With `cpu_offload` they lie in the host's memory, its share for one device. A lower bound:
-    buffers of the exchange, cached half-precision weights, fragments and the whole layers that
-    sharding gathers come on top, and so do the states of an optimizer that is not known here. The
-    model may stand on the meta device.
+    A lower bound: buffers of the exchange, cached half-precision weights, fragments, the whole
+    layers that sharding gathers, and the states of unknown optimizers are not included.
     """
     weight = 2 if train.precision.endswith("_full") else 4
     known = weight if train.optimizer in OF_THE_WEIGHTS else 0
@@ -101,7 +92,7 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
 
 
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
-    """Raise DoesNotFitError where the states alone are more than what a device has for them."""
+    """Raise DoesNotFitError if the states alone need more than `has_gib` on a device."""
     needed = state_gib(model, train, count)
     if needed > has_gib:
         has = "for which the host has" if train.cpu_offload else "which has"

@@ -1,4 +1,4 @@
-"""What turns a row's text into numbers: the prepared tokenizer, or a classifier's classes."""
+"""From a row's text to token numbers: the prepared tokenizer, or a classifier's classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,13 @@ from feedrate.data.manifest import SAMPLES, TOKENIZER
 from feedrate.models.build import ModelError
 
 UNKNOWN = -100
-"""The class of a value that the training split lacks: cross-entropy leaves it out."""
+"""The class of a value that the training split lacks; cross-entropy ignores it."""
 
 
 def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
     """The tokenizer of the prepared data, for a model with room for `vocabulary` tokens.
 
-    Raises ModelError where it is missing, too large, or cannot pad.
+    Raises ModelError if it is missing, too large, or cannot pad.
     """
     folder = prepared / TOKENIZER
     if not (folder / "tokenizer.json").is_file():
@@ -36,13 +36,13 @@ def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
 
 
 def check_length(max_tokens: int, longest: int) -> None:
-    """Raise ModelError where captions are to be longer than the model's positions reach."""
+    """Raise ModelError if captions may be longer than the model has positions."""
     if max_tokens > longest:
         raise ModelError(f"loader.max_tokens: {max_tokens} is more than the model's {longest}")
 
 
 class ClassTokenizer:
-    """A classifier's vocabulary: one token a row, the number of its class."""
+    """A classifier's vocabulary: one token per row, the number of its class."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """`names`: the classes, each once, in the order of their numbers."""
@@ -53,8 +53,8 @@ class ClassTokenizer:
     def of_column(cls, prepared: Path, column: str, outputs: int) -> "ClassTokenizer":
         """The distinct values of a column in the training split, sorted.
 
-        Raises ModelError where the column is missing or empty, or has more values than the model
-        has `outputs`.
+        Raises ModelError if the column is missing or empty, or has more values than the model has
+        `outputs`.
         """
         path = prepared / SAMPLES
         known = pyarrow.parquet.read_schema(path).names
@@ -68,8 +68,8 @@ class ClassTokenizer:
             raise ModelError(f"loader.label: the column {column!r} is empty in {path}")
         if len(distinct) > outputs:
             raise ModelError(
-                f"loader.label: the column {column!r} has {len(distinct)} values, the model tells "
-                f"{outputs} classes apart"
+                f"loader.label: the column {column!r} has {len(distinct)} values, the model has "
+                f"{outputs} classes"
             )
         return cls([str(value) for value in distinct])
 

@@ -1,13 +1,16 @@
 """The CPU: one multi-threaded process per rank, and gloo between ranks."""
 
 import platform
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
-from feedrate.devices.base import Adapter, Counter, Memory
+from feedrate.devices import host
+from feedrate.devices.base import Adapter, Counter, Deferred, Memory
 from feedrate.devices.host import GIB, kernel_text, memory_gib
 
 if TYPE_CHECKING:
@@ -26,26 +29,17 @@ UJ = 1e-6
 """A microjoule, J."""
 
 
-class Known:
-    """A number that is already on the host."""
-
-    def __init__(self, value: float) -> None:
-        self._value = value
-
-    def ready(self) -> bool:
-        """Always."""
-        return True
-
-    def value(self) -> float:
-        """The number."""
-        return self._value
-
-
 class DeviceAdapter(Adapter):
     """This process; its memory is its resident set."""
 
     kind = "cpu"
     pins_memory = False
+
+    def __init__(self, local_rank: int, local_ranks: int) -> None:
+        import torch
+
+        super().__init__(local_rank, local_ranks)
+        self.device = torch.device("cpu")
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
@@ -58,26 +52,20 @@ class DeviceAdapter(Adapter):
             needed["MALLOC_ARENA_MAX"] = "1"
         return needed
 
-    @property
-    def device(self) -> "torch.device":
-        """The host."""
-        import torch
-
-        return torch.device("cpu")
-
     def synchronize(self) -> None:
         """Nothing: calls on the CPU return when their work is done."""
 
     def memory(self) -> Memory:
         """VmRSS and VmHWM of this process (proc(5))."""
-        return read_status(Path("/proc/self/status"))
+        status = kernel_text(host.PROC / "self/status")
+        found = re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.M)
+        gib = {name: int(kib) * 1024 / GIB for name, kib in found}
+        return Memory(gib.get("VmRSS"), gib.get("VmHWM"))
 
     def reset_peak(self) -> None:
         """Set VmHWM back to VmRSS; if the kernel forbids it, the peak counts from the start."""
-        try:
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
-        except OSError:
-            return
 
     def capacity_gib(self) -> float:
         """This rank's share of the host's memory."""
@@ -87,17 +75,15 @@ class DeviceAdapter(Adapter):
         """Of the host's processor packages; the host's first rank reports for all."""
         return (lambda: 0.0) if self.local_rank else Packages()
 
-    def defer(self, value: "torch.Tensor") -> Known:
+    def defer(self, value: "torch.Tensor") -> Deferred:
         """The number itself."""
-        return Known(float(value))
+        number = float(value)
+        return Deferred(lambda: True, lambda: number)
 
     def device_model(self) -> str:
-        """`model name` of /proc/cpuinfo, else the machine's architecture."""
-        return read_model(Path("/proc/cpuinfo"))
-
-    def driver(self) -> str:
-        """None."""
-        return ""
+        """`model name` of /proc/cpuinfo, which ARM lacks, else the machine's architecture."""
+        named = re.search(r"^model name\s*:\s*(.+)", kernel_text(host.PROC / "cpuinfo"), re.M)
+        return named[1].strip() if named else platform.processor() or platform.machine()
 
     def training_arguments(
         self,
@@ -152,20 +138,3 @@ class Packages:
     def _read(zone: Path) -> int | None:
         text = kernel_text(zone / "energy_uj")
         return int(text) if text.isdigit() else None
-
-
-def read_status(path: Path) -> Memory:
-    """Resident set now and at its peak, from a `/proc/<pid>/status`."""
-    fields = (line.partition(":") for line in kernel_text(path).splitlines())
-    gib = {name: int(rest.split()[0]) * 1024 / GIB for name, _, rest in fields
-           if name in ("VmRSS", "VmHWM")}  # fmt: skip
-    return Memory(gib.get("VmRSS"), gib.get("VmHWM"))
-
-
-def read_model(path: Path) -> str:
-    """The processor's name from a `/proc/cpuinfo`; ARM has none there."""
-    for line in kernel_text(path).splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from feedrate.config.settings import Settings, TrainSettings
+from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.devices import host
 from feedrate.devices.base import (
@@ -13,6 +13,7 @@ from feedrate.devices.base import (
     Adapter,
     Card,
     Counter,
+    Deferred,
     DeviceError,
     Memory,
     counter,
@@ -31,30 +32,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = ("nvidia-cudnn-cu12", "nvidia-nccl-cu12")
-
-MJ = 1e-3
-"""A millijoule, J."""
-
-
-class Copied:
-    """A number that is being copied to page-locked host memory."""
-
-    def __init__(self, value: "torch.Tensor") -> None:
-        import torch
-
-        self._host = torch.empty((), dtype=torch.float32, pin_memory=True)
-        self._host.copy_(value.detach().float().reshape(()), non_blocking=True)
-        self._event = torch.cuda.Event()
-        self._event.record()
-
-    def ready(self) -> bool:
-        """Whether the copy has ended."""
-        return bool(self._event.query())
-
-    def value(self) -> float:
-        """The number, once the copy has ended."""
-        self._event.synchronize()
-        return float(self._host)
 
 
 class DeviceAdapter(Adapter):
@@ -78,6 +55,7 @@ class DeviceAdapter(Adapter):
                 f"the job needs {local_ranks} CUDA devices on this host, found {found}"
             )
         torch.cuda.set_device(local_rank)
+        self.device = torch.device("cuda", local_rank)
 
     @classmethod
     def cards(cls) -> list[Card]:
@@ -122,13 +100,6 @@ class DeviceAdapter(Adapter):
             needed[VISIBLE] = ",".join(list(names)[: spec.count])
         return needed
 
-    @property
-    def device(self) -> "torch.device":
-        """The GPU."""
-        import torch
-
-        return torch.device("cuda", self.local_rank)
-
     def synchronize(self) -> None:
         """Wait for all streams of the GPU."""
         self._cuda.synchronize(self.device)
@@ -157,9 +128,20 @@ class DeviceAdapter(Adapter):
         """Of the GPU alone, without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
 
-    def defer(self, value: "torch.Tensor") -> Copied:
-        """Copy to page-locked memory after the work that computes the number."""
-        return Copied(value)
+    def defer(self, value: "torch.Tensor") -> Deferred:
+        """A copy to page-locked memory, after the work that computes the number."""
+        import torch
+
+        copy = torch.empty((), dtype=torch.float32, pin_memory=True)
+        copy.copy_(value.detach().float().reshape(()), non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+
+        def number() -> float:
+            event.synchronize()
+            return float(copy)
+
+        return Deferred(event.query, number)
 
     def device_model(self) -> str:
         """The driver's name, such as "NVIDIA H100 80GB HBM3"."""
@@ -169,16 +151,29 @@ class DeviceAdapter(Adapter):
         """The kernel module's version and torch's CUDA version."""
         from torch.version import cuda
 
-        return f"{driver_version()} (CUDA {cuda})".strip()
+        text = kernel_text(host.PROC / "driver/nvidia/version")
+        found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
+        return f"{found[1] if found else ''} (CUDA {cuda})".strip()
 
     def hold_fp32(self) -> None:
         """Turn TF32 off. PyTorch enables it in convolutions; the Trainer and accelerate enable it
         in everything they compile."""
-        hold_fp32()
+        import torch
+
+        backends: Any = torch.backends
+        # PyTorch has an old and a new set of switches, and refuses to read them if they differ.
+        torch.set_float32_matmul_precision("highest")
+        backends.cudnn.allow_tf32 = False
+        for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
+            one.fp32_precision = "ieee"
 
     def fp32(self) -> str:
         """`tf32` if any multiplication or convolution may use it."""
-        return read_fp32()
+        import torch
+
+        backends: Any = torch.backends
+        used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
+        return next((one for one in used if one != "ieee"), "ieee")
 
     def training_arguments(
         self,
@@ -198,18 +193,15 @@ class DeviceAdapter(Adapter):
                 f"one process sees {self._cuda.device_count()} CUDA devices; set "
                 "CUDA_VISIBLE_DEVICES to the one it may use"
             )
+        backend = "nccl" if self.local_ranks > 1 else None
+        if settings.train.cpu_offload:  # gradients on the host need a backend there, too
+            backend = "cuda:nccl,cpu:gloo"
         return TrainingArguments(
             **common,
             bf16=settings.train.precision in BF16_AUTOCAST,
-            ddp_backend=self._backend(settings.train),
+            ddp_backend=backend,
             ddp_find_unused_parameters=False,
         )
-
-    def _backend(self, train: TrainSettings) -> str | None:
-        """The process group's backend; gradients on the host need a backend there too."""
-        if train.cpu_offload:
-            return "cuda:nccl,cpu:gloo"
-        return "nccl" if self.local_ranks > 1 else None
 
 
 def _named(cards: list[Card], wanted: str) -> list[Card | None]:
@@ -237,34 +229,6 @@ def gpu_counter(uuid: str) -> Counter:
         return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
 
     def read(handle: Any) -> float:
-        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * MJ
+        return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
 
     return counter(find, read, pynvml.NVMLError)
-
-
-def hold_fp32() -> None:
-    """IEEE single precision in this process's matrix multiplications and convolutions."""
-    import torch
-
-    backends: Any = torch.backends
-    # PyTorch has an old and a new set of switches, and refuses to read them if they differ.
-    torch.set_float32_matmul_precision("highest")
-    backends.cudnn.allow_tf32 = False
-    for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
-        one.fp32_precision = "ieee"
-
-
-def read_fp32() -> str:
-    """`ieee`, or the first other precision that fp32 operations use."""
-    import torch
-
-    backends: Any = torch.backends
-    used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
-    return next((one for one in used if one != "ieee"), "ieee")
-
-
-def driver_version() -> str:
-    """The version in the driver's own file; empty if it cannot be read."""
-    text = kernel_text(host.PROC / "driver/nvidia/version")
-    found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
-    return found[1] if found else ""

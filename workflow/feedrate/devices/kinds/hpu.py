@@ -20,6 +20,7 @@ from feedrate.devices.base import (
     Adapter,
     Card,
     Counter,
+    Deferred,
     DeviceError,
     Memory,
     UnsupportedError,
@@ -71,24 +72,6 @@ FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 STEPS_BEHIND = 2
 """A loss this many steps old has left the queue, so that reading it does not wait."""
 
-MJ = 1e-3
-"""A millijoule, J."""
-
-
-class Behind:
-    """A number that is read once later ones were requested."""
-
-    def __init__(self, value: "torch.Tensor", order: int, latest: "list[int]") -> None:
-        self._value, self._order, self._latest = value.detach(), order, latest
-
-    def ready(self) -> bool:
-        """Whether enough later numbers were requested."""
-        return self._latest[0] - self._order >= STEPS_BEHIND
-
-    def value(self) -> float:
-        """The number."""
-        return float(self._value.item())
-
 
 class DeviceAdapter(Adapter):
     """The HPU of this local rank."""
@@ -97,6 +80,8 @@ class DeviceAdapter(Adapter):
     fp8_by_torchao = False
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
+        import torch
+
         super().__init__(local_rank, local_ranks)
         for module, package in (
             ("habana_frameworks", "habana-torch-plugin, which comes with the Gaudi software"),
@@ -109,7 +94,8 @@ class DeviceAdapter(Adapter):
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
         _habana.adapt_models()
-        self._latest = [0]
+        self._deferred = 0
+        self.device = torch.device("hpu")  # each process has one, so it has no index
 
     @classmethod
     def cards(cls) -> list[Card]:
@@ -146,14 +132,31 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Settings of `hpu` that contradict the mode, each other, or the settings of `train`."""
+        """Settings that contradict the mode, each other, or the settings of `train`."""
         hpu, train = spec.settings.hpu, spec.settings.train
-        yield from _wrong_mode(spec.settings)
-        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
-            yield (
-                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
-                f"train.strategy: fast_ddp, not {train.strategy}"
-            )
+        mode, precision = ("hpu.mode", hpu.mode), ("train.precision", train.precision)
+        graphs = hpu.hpu_graphs_for_training
+        needs: list[tuple[str, object, tuple[str, str], str]] = [
+            # Setting, whether it is on, what it needs: the key with its value, and the right value.
+            ("hpu.hpu_graphs_for_training: true", graphs, mode, "lazy"),
+            ("hpu.hpu_graphs_for_inference: true", hpu.hpu_graphs_for_inference, mode, "lazy"),
+            ("hpu.pipelining_fwd_bwd: true", hpu.pipelining_fwd_bwd, mode, "lazy"),
+            ("hpu.use_dynamic_shapes: true", hpu.use_dynamic_shapes, mode, "lazy"),
+            # It packs the gradients by a graph, whatever else is set.
+            ("train.strategy: fast_ddp", train.strategy == "fast_ddp", mode, "lazy"),
+            ("hpu.use_compiled_autograd: true", hpu.use_compiled_autograd, mode, "compile"),
+            ("hpu.use_regional_compilation: true", hpu.use_regional_compilation, mode, "compile"),
+            ("hpu.minimize_memory: true", hpu.minimize_memory, precision, "fp8"),
+            (
+                f"hpu.hpu_graphs_for_training: true on {spec.count} devices",
+                graphs and spec.count > 1,
+                ("train.strategy", train.strategy),
+                "fast_ddp",
+            ),
+        ]
+        for setting, on, (key, value), right in needs:
+            if on and value != right:
+                yield f"{setting} needs {key}: {right}, not {value}"
         if hpu.fused_adam and train.optimizer != "adamw_torch":
             yield (
                 f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
@@ -163,8 +166,6 @@ class DeviceAdapter(Adapter):
             yield "hpu.autocast_bf16_ops and hpu.autocast_fp32_ops need each other: give both"
         if hpu.autocast_bf16_ops and train.precision not in BF16_AUTOCAST:
             yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
-        if hpu.minimize_memory and train.precision != "fp8":
-            yield f"hpu.minimize_memory: true needs train.precision: fp8, not {train.precision}"
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
@@ -186,13 +187,6 @@ class DeviceAdapter(Adapter):
         # optimum-habana asks `pip list` for the plugin's version: it must be this interpreter's.
         bin_folder = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
-
-    @property
-    def device(self) -> "torch.device":
-        """The HPU; each process owns one, so it has no index."""
-        import torch
-
-        return torch.device("hpu")
 
     def synchronize(self) -> None:
         """Submit the collected operations and wait for them."""
@@ -217,10 +211,11 @@ class DeviceAdapter(Adapter):
         """Of the HPU alone, without its host."""
         return gaudi_counter(self.local_rank, self.local_ranks)
 
-    def defer(self, value: "torch.Tensor") -> Behind:
-        """Keep the number on the device until it has certainly been computed."""
-        self._latest[0] += 1
-        return Behind(value, self._latest[0], self._latest)
+    def defer(self, value: "torch.Tensor") -> Deferred:
+        """The number stays on the device until later ones were requested."""
+        self._deferred += 1
+        ready_at, kept = self._deferred + STEPS_BEHIND, value.detach()
+        return Deferred(lambda: self._deferred >= ready_at, lambda: float(kept.item()))
 
     def device_model(self) -> str:
         """The driver's name, such as "GAUDI2"."""
@@ -315,27 +310,9 @@ def gaudi_counter(index: int, devices: int) -> Counter:
         return pyhlml.hlmlDeviceGetHandleByIndex(index) if whole else None
 
     def read(handle: Any) -> float:
-        return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) * MJ
+        return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
 
     return counter(find, read, Exception)  # the library has no class of its own for its errors
-
-
-def _wrong_mode(settings: Settings) -> Iterator[str]:
-    """Settings that only one mode has."""
-    hpu = settings.hpu
-    wanted = {
-        "hpu.hpu_graphs_for_training: true": (hpu.hpu_graphs_for_training, "lazy"),
-        "hpu.hpu_graphs_for_inference: true": (hpu.hpu_graphs_for_inference, "lazy"),
-        "hpu.pipelining_fwd_bwd: true": (hpu.pipelining_fwd_bwd, "lazy"),
-        "hpu.use_dynamic_shapes: true": (hpu.use_dynamic_shapes, "lazy"),
-        # It packs the gradients by a graph, whatever else is set.
-        "train.strategy: fast_ddp": (settings.train.strategy == "fast_ddp", "lazy"),
-        "hpu.use_compiled_autograd: true": (hpu.use_compiled_autograd, "compile"),
-        "hpu.use_regional_compilation: true": (hpu.use_regional_compilation, "compile"),
-    }
-    for setting, (asked, mode) in wanted.items():
-        if asked and hpu.mode != mode:
-            yield f"{setting} needs hpu.mode: {mode}, not {hpu.mode}"
 
 
 def _importable(module: str) -> bool:

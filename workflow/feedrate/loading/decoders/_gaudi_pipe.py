@@ -30,20 +30,20 @@ from feedrate.loading.decoders.gaudi import Feed, Read
 from feedrate.loading.pixels import LEVELS, Statistics
 
 MODE = "legacy"
-"""A reader in Python together with device operators; optimum-habana's examples still use it."""
+"""A reader in Python with device operators, as in optimum-habana's examples."""
 CENTRE = 0.5
 
 _numbers = itertools.count()
 
 
 class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
-    """Hands a feed's batches to the pipeline, which makes the object and calls it in a thread."""
+    """Gives a feed's batches to the pipeline, which makes the object and calls it in a thread."""
 
     feed: Feed
-    """Set on a subclass for each pipeline: parameters given to a reader may reach it as a copy."""
+    """Set on a subclass for each pipeline: a reader may get a copy of its parameters."""
 
     def __init__(self, params: Any, fw_params: Any = None) -> None:
-        """The pipeline's own parameters say nothing that the feed does not."""
+        """Ignore the pipeline's own parameters: the feed knows them."""
 
     def __iter__(self) -> "Reader":
         """An epoch begins."""
@@ -72,21 +72,26 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return readerOutType.FILE_LIST
 
     def get_largest_file(self) -> str:
-        """The pipeline sizes its buffers by this one."""
+        """The file that determines the size of the pipeline's buffers."""
         return max(self.feed.paths(), key=lambda path: Path(path).stat().st_size)
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Read, decode, crop, resize and normalise; tokens pass through beside."""
+    """Read, decode, crop, resize and normalise; tokens pass through.
+
+    `mean` and `std` are the statistics of the pixels; `ready_batches` are prepared ahead by
+    `threads` of the host.
+    """
 
     def __init__(
         self,
         feed: Feed,
-        ready_batches: int,
-        threads: int,
         image_px: int,
         mean: Statistics,
         std: Statistics,
+        *,
+        ready_batches: int,
+        threads: int,
     ) -> None:
         super().__init__(
             device=MODE,
@@ -99,7 +104,7 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
         self._crops = feed.crops
         outputs = 3 + feed.changes + feed.crops
         self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
-        # The part that the reader tells, or the largest square in the middle, at once in the
+        # The crop that the reader gives, or the largest square in the middle, directly at the
         # model's size: the same picture as the host's, which resizes before it crops the centre.
         crop_type = randomCropType.NO_RANDOM_CROP if feed.crops else randomCropType.CENTER_CROP
         self._decode = fn.ImageDecoder(
@@ -109,18 +114,12 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             resize=[image_px, image_px],
             resampling_mode=ftype.BICUBIC,
         )
-        scaled_mean = np.array(mean, dtype=np.float32) * LEVELS
-        inverse_std = 1 / (np.array(std, dtype=np.float32) * LEVELS)
-        self._mean = fn.MediaConst(data=scaled_mean, shape=[1, 1, 3], dtype=dtype.FLOAT32)
-        self._inverse_std = fn.MediaConst(data=inverse_std, shape=[1, 1, 3], dtype=dtype.FLOAT32)
-        self._normalise = fn.CropMirrorNorm(
-            crop_w=image_px,
-            crop_h=image_px,
-            crop_pos_x=CENTRE,
-            crop_pos_y=CENTRE,
-            crop_d=0,
-            dtype=dtype.FLOAT32,
-        )
+        scaled_std = np.array(std, dtype=np.float32) * LEVELS
+        self._mean = _constant(np.array(mean, dtype=np.float32) * LEVELS)
+        self._inverse_std = _constant(1 / scaled_std)
+        centre = {f"crop_pos_{axis}": CENTRE for axis in "xy"}
+        sides = {"crop_w": image_px, "crop_h": image_px, "crop_d": 0}
+        self._normalise = fn.CropMirrorNorm(**sides, **centre, dtype=dtype.FLOAT32)
 
     def definegraph(self) -> tuple[Any, ...]:
         """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
@@ -131,18 +130,13 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
         return pixels, *passed_on
 
 
-def start_pipeline(
-    feed: Feed,
-    ready_batches: int,
-    threads: int,
-    image_px: int,
-    mean: Statistics,
-    std: Statistics,
-) -> Any:
-    """A running pipeline: each `iter` of it is an epoch of the tensors of `definegraph`.
+def _constant(values: np.ndarray) -> Any:
+    return fn.MediaConst(data=values, shape=[1, 1, 3], dtype=dtype.FLOAT32)
 
-    `ready_batches` are prepared ahead, by so many host threads. Raises what the vendor's library
-    raises.
+
+def start_pipeline(*args: Any, **kwargs: Any) -> Any:
+    """A running ImageTextPipe: each `iter` of it is an epoch of the tensors of `definegraph`.
+
+    Raises what the vendor's library raises.
     """
-    pipe = ImageTextPipe(feed, ready_batches, threads, image_px, mean, std)
-    return HPUGenericPytorchIterator(mediapipe=pipe)
+    return HPUGenericPytorchIterator(mediapipe=ImageTextPipe(*args, **kwargs))

@@ -8,6 +8,7 @@ import operator
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ LEVEL = "device"
 KINDS = ("hpu",)
 ORDER = 1
 
+READY_BATCHES = 3
+"""Batches that the pipeline prepares ahead, as in optimum-habana's example."""
+UNCHANGED: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+"""Mean and standard deviation that leave pixels in 0 to 1."""
+FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
+"""The only generation without media decoders."""
 ENDLESS = 2**30
 """Length of an order that has no end."""
 MIN_CROP_PX = 48
@@ -35,22 +42,21 @@ MIN_CROP_TWO_STAGES_PX = 76
 
 Floats = NDArray[np.float32]
 Read = tuple[list[str], NDArray[np.uint32], NDArray[np.uint32], *tuple[Floats, ...]]
-"""Paths of a batch's images; its token numbers and attention mask, (batch, max_tokens); with an
-augmentation, whether each picture is flipped (0 or 1) and its factors of brightness, contrast and
-saturation, (batch, 4); with random crops, the part of each, (batch, 4): left, top, width and height
-as shares of the picture's."""
+"""Paths of a batch's images; token numbers and attention mask, (batch, max_tokens); with an
+augmentation, flip (0 or 1) and factors of brightness, contrast and saturation, (batch, 4); with
+random crops, left, top, width and height of each as shares of the picture's, (batch, 4)."""
 
 
 class Feed:
-    """What the pipeline reads: the epoch's batches, each of the full size."""
+    """The epoch's batches for the pipeline, each of the full size."""
 
     def __init__(self, dataset: PairDataset, batch_size: int) -> None:
         self.batch_size = batch_size
         self.max_tokens = dataset.input_ids.shape[1]
         self.changes = bool(dataset.augmentation)
-        """Whether a batch tells flips and colours."""
+        """Whether a batch has flips and colours."""
         self.crops = bool(dataset.augmentation.min_area)
-        """Whether it tells the part of each picture; else the centre is taken."""
+        """Whether it has the crop of each picture; otherwise the centre is cropped."""
         self._dataset = dataset
         self._sizes = np.zeros((len(dataset), 2), dtype=np.int32)
         self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
@@ -58,8 +64,8 @@ class Feed:
         self.begin([])
 
     def begin(self, order: Iterable[list[int]]) -> deque[int]:
-        """Read `order` from now on. In the answer appears each batch's true size once it is read,
-        which may be in another thread, and ahead of its use."""
+        """Read `order` from now on. The answer receives each batch's true size when it is read,
+        perhaps in another thread, and ahead of its use."""
         self._order, self._true = order, deque[int]()
         return self._true
 
@@ -68,7 +74,7 @@ class Feed:
         return operator.length_hint(self._order, ENDLESS)
 
     def __iter__(self) -> Iterator[Read]:
-        """The epoch's batches; a smaller one is filled up with its last sample."""
+        """The epoch's batches; a smaller one is filled with its last sample."""
         return self._read(self._order, self._true)
 
     def paths(self) -> set[str]:
@@ -79,8 +85,7 @@ class Feed:
         data = self._dataset
         for numbers in order:
             filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
-            rows = [number % len(data) for number in filled]
-            draws = [data.augmentation.draw(*divmod(number, len(data))) for number in filled]
+            rows, draws = data.rows_and_draws(filled)
             more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
             more += [_floats(map(self._part, rows, draws))] if self.crops else []
             true.append(len(numbers))
@@ -88,17 +93,14 @@ class Feed:
             yield paths, self._input_ids[rows], self._attention_mask[rows], *more
 
     def _part(self, row: int, draw: Draw) -> tuple[float, float, float, float]:
-        """The part of a row's picture that its draw wants."""
+        """The crop of a row's picture, as its draw says."""
         height, width = self._size(row)
         box = draw.box(height, width)
         assert box is not None
         return share(box, (height, width), self._dataset.image_px)
 
     def _size(self, row: int) -> tuple[int, int]:
-        """Height and width of a row's picture, px, read from its file once.
-
-        Raises DataError naming a file that is no picture.
-        """
+        """Height and width of a row's picture, px, read from its file once. Raises DataError."""
         if not self._sizes[row].any():
             path = self._dataset.paths[row]
             with decoding(path), Image.open(path) as image:
@@ -114,7 +116,7 @@ def _floats(values: Iterable[Iterable[float]]) -> Floats:
 def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:
     """Left, top, width and height of a box as shares of its picture (height, width) `full`.
 
-    A part that is too small to be resized to `side_px` by the decoder grows around its middle.
+    A crop that is too small for the decoder to resize to `side_px` grows around its middle.
     """
     high, wide = (max(side, MIN_CROP_PX) for side in (box.height, box.width))
     if min(high, wide) < side_px < max(high, wide):
@@ -125,35 +127,27 @@ def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, 
 
 
 def _grown(start: int, length: int, wanted: int, full: int) -> tuple[int, int]:
-    """Start and length of a stretch made `wanted` long, within 0 to `full`."""
+    """Start and length of an interval made `wanted` long, within 0 to `full`."""
     length, grown = min(wanted, full), min(wanted, full) - length
     return max(0, min(start - grown // 2, full - length)), length
 
 
 def _shares(start: int, length: int, full: int) -> tuple[float, float]:
-    """Start and length as shares whose sum in float32 is never beyond the end."""
+    """Start and length as shares whose sum in float32 is at most 1."""
     first, long = np.float32(start / full), np.float32(length / full)
     while first + long > 1:
         long = np.nextafter(long, np.float32(0))
     return float(first), float(long)
 
 
-READY_BATCHES = 3
-"""Batches that the pipeline prepares ahead, as in optimum-habana's example."""
-LEFT_AS_THEY_ARE: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-"""Mean and standard deviation that leave pixels in 0 to 1."""
-FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
-"""The only generation without media decoders."""
-
-
 class MediaError(Exception):
-    """The media pipeline did something else than it was asked for."""
+    """The media pipeline did not do what it was asked."""
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through the media pipeline; `loader.workers` (at least one) are its host threads.
+    """The path through the media pipeline, with `loader.workers` host threads, at least one.
 
-    Raises UnsupportedError on first-generation Gaudi, and where the pipeline's package is missing.
+    Raises UnsupportedError on first-generation Gaudi, and if the pipeline's package is missing.
     """
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
@@ -167,44 +161,38 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
             "loader.decode: device: the package habana-media-loader of the Gaudi software cannot "
             f"be imported ({error}); install it where the training processes run, or use host"
         ) from error
-    threads = max(1, loader.workers)
-
-    def make_decoder(dataset: PairDataset, batch_size: int) -> MediaDecoder:
-        return MediaDecoder(device, dataset, batch_size, threads)
-
-    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
+    make = partial(MediaDecoder, device, max(1, loader.workers))
+    return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
 class MediaDecoder:
     """One media pipeline, kept over the epochs."""
 
     def __init__(
-        self, device: Adapter, dataset: PairDataset, batch_size: int, threads: int
+        self, device: Adapter, threads: int, dataset: PairDataset, batch_size: int
     ) -> None:
-        """Raise UnsupportedError for a size of images that the decoder cannot give."""
+        """Raise UnsupportedError for an image size that the decoder cannot produce."""
         if dataset.image_px % 2:
             raise UnsupportedError(
                 "loader.decode: device: Gaudi decodes to even sizes, and the model takes "
                 f"{dataset.image_px} px; use host"
             )
-        self._device = device
-        self._dataset = dataset
-        self._threads = threads
+        self._device, self._threads, self._dataset = device, threads, dataset
         self._feed = Feed(dataset, batch_size)
-        self._finish = Finish(dataset.mean, dataset.std)  # its own: it keeps tensors on the device
+        self._finish = Finish(dataset.mean, dataset.std)  # its own, with tensors on the device
         self._pipeline: Any = None
         self._count = 0
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device.
 
-        Raises UnsupportedError where the pipeline does not start, and MediaError where it ends
-        before it has given all that it read.
+        Raises UnsupportedError if the pipeline does not start, and MediaError if it ends before it
+        has given all that it read.
         """
         true = self._feed.begin(order)
-        # A pipeline may have asked for the length once only: another one needs a new pipeline.
+        # A pipeline may ask for the length only once, so another length needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
-            self._pipeline = None  # first give up the old one
+            self._pipeline = None  # release the old one first
             self._pipeline, self._count = self._start(), len(self._feed)
         for given in self._pipeline:
             if not true:
@@ -215,14 +203,13 @@ class MediaDecoder:
 
     def _start(self) -> Any:
         data = self._dataset
-        # Colours are changed before pixels are normalised, so then the pipeline must not.
-        mean, std = LEFT_AS_THEY_ARE if data.augmentation else (data.mean, data.std)
+        # Colours change before pixels are normalised, so with them the pipeline must not normalise.
+        statistics = UNCHANGED if data.augmentation else (data.mean, data.std)
         try:
             from feedrate.loading.decoders._gaudi_pipe import start_pipeline
 
-            return start_pipeline(
-                self._feed, READY_BATCHES, self._threads, data.image_px, mean, std
-            )
+            ahead = {"ready_batches": READY_BATCHES, "threads": self._threads}
+            return start_pipeline(self._feed, data.image_px, *statistics, **ahead)
         except Exception as error:
             raise UnsupportedError(
                 "loader.decode: device: the Gaudi media pipeline did not start "
@@ -237,10 +224,10 @@ class MediaDecoder:
         attention_mask: torch.Tensor,
         changes: torch.Tensor | None = None,
     ) -> Batch:
-        """A batch in memory of its own, in the types of the host's batches.
+        """A batch in its own memory, in the types of the host's batches.
 
-        The pipeline may use its buffers again, and the Trainer asks for the next batch before it
-        uses this one: so the copies (50 MB at batch 48 and 294 px) are handed to the device now.
+        The pipeline may reuse its buffers, and the Trainer requests the next batch before it uses
+        this one. So the copies (50 MB at batch 48 and 294 px) are submitted to the device now.
         """
         own = pixels[:rows].clone()
         batch = {
@@ -253,7 +240,7 @@ class MediaDecoder:
         return batch
 
     def _changed(self, pixels: torch.Tensor, changes: torch.Tensor) -> torch.Tensor:
-        """Pixels (n, 3, h, w) in 0 to 1 and what `Read` says of them, to normalised ones."""
+        """Pixels (n, 3, h, w) in 0 to 1, flipped, recoloured as `Read` says, and normalised."""
         flipped = changes[:, 0].view(-1, 1, 1, 1) > 0
         pixels = torch.where(flipped, pixels.flip(-1), pixels)
         colour = changes[:, 1:] if self._dataset.augmentation.jitter else None

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,16 @@ KINDS = ("cuda",)
 ORDER = 1
 
 READY_BATCHES = 2
-"""Batches that are decoded ahead: one that is made while one waits."""
+"""Batches that are decoded ahead: one is decoded while one waits."""
 
 DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 """JPEG files (uint8, on the host) to uint8 (3, h, w) on the device; RuntimeError for a bad one."""
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through nvJPEG; `loader.workers` (at least one) threads read the files.
+    """The path through nvJPEG; `loader.workers` threads, at least one, read the files.
 
-    Raises UnsupportedError where torchvision is missing or cannot use the GPU.
+    Raises UnsupportedError if torchvision is missing or cannot use the GPU.
     """
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
@@ -45,46 +46,41 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
             "that belongs to this torch, or use host or cache"
         ) from error
 
-    def decode_all(files: list[torch.Tensor]) -> list[torch.Tensor]:
-        decoded: list[torch.Tensor] = decode_jpeg(
-            files, mode=ImageReadMode.RGB, device=device.device
-        )
-        return decoded
-
+    decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
     threads = max(1, loader.workers)
 
-    def make_decoder(dataset: PairDataset, batch_size: int) -> GpuDecoder:  # noqa: ARG001
+    def make(dataset: PairDataset, _batch_size: int) -> GpuDecoder:
         return GpuDecoder(device.device, dataset, decode_all, threads)
 
-    return DevicePath(make_decoder, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
+    return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
 class SideStream:
-    """A stream beside that of the training step; on the CPU, which has none, nothing."""
+    """A stream next to that of the training step; on the CPU, which has none, no effect."""
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self) -> AbstractContextManager[Any]:
-        """Within it, work goes to the side."""
+        """A context whose work goes to this stream."""
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
     def mark(self) -> Any:
-        """The end of what was given to the side so far."""
+        """The end of the work given to this stream so far."""
         return self._stream.record_event() if self._stream else None
 
     def hand_over(self, tensors: Iterable[torch.Tensor], mark: Any) -> None:
-        """From now on the caller's stream uses `tensors`, once `mark` is reached."""
+        """Let the caller's stream use `tensors` once `mark` is reached."""
         if self._stream is None:
             return
         current = torch.cuda.current_stream(self._stream.device)
         current.wait_event(mark)
         for tensor in tensors:
-            tensor.record_stream(current)  # so that their memory is not given away too early
+            tensor.record_stream(current)  # so that their memory is not reused too early
 
 
 class GpuDecoder:
-    """Files are read by threads, batches are decoded by one more, `READY_BATCHES` ahead."""
+    """Threads read files; one more decodes batches, `READY_BATCHES` ahead."""
 
     def __init__(
         self, device: torch.device, dataset: PairDataset, decode_all: DecodeAll, threads: int
@@ -93,11 +89,11 @@ class GpuDecoder:
         self._dataset = dataset
         self._decode_all = decode_all
         self._threads = threads
-        self._finish = Finish(dataset.mean, dataset.std)  # its own: it keeps tensors on the device
+        self._finish = Finish(dataset.mean, dataset.std)  # its own, with tensors on the device
         self._stream = SideStream(device)
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch of batches on the device. Raises DataError naming a file that it cannot use."""
+        """One epoch of batches on the device. Raises DataError naming a file it cannot use."""
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode")
         waiting: deque[Future[tuple[Batch, Any]]] = deque()
@@ -127,10 +123,9 @@ class GpuDecoder:
             raise self._unreadable(row, error) from error
 
     def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> tuple[Batch, Any]:
-        """A batch, and the mark on the side stream that tells when it is there."""
+        """A batch, and the mark on the side stream at which it is complete."""
         data = self._dataset
-        rows = [number % len(data) for number in numbers]
-        draws = [data.augmentation.draw(*divmod(number, len(data))) for number in numbers]
+        rows, draws = data.rows_and_draws(numbers)
         encoded = [file.result() for file in files]
         with self._stream(), torch.no_grad():
             crops = []
@@ -149,9 +144,9 @@ class GpuDecoder:
             return batch, self._stream.mark()
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All files at once; where that fails one by one, to name the one that is at fault.
+        """All files at once; if that fails one by one, to name the one at fault.
 
-        An error of the device is no file's: after one, all that follows fails too.
+        After an error of the device itself, everything fails, so no file is at fault.
         """
         try:
             return self._decode_all(encoded)
@@ -173,6 +168,6 @@ class GpuDecoder:
 
 
 def of_device(error: RuntimeError) -> bool:
-    """Whether an error is the device's, such as want of memory, whatever it was given."""
+    """Whether an error is the device's own, such as a lack of memory."""
     kinds = (torch.OutOfMemoryError, torch.AcceleratorError)
     return isinstance(error, kinds) or "out of memory" in str(error).lower()

@@ -4,7 +4,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
@@ -40,9 +40,9 @@ class Clip(CLIPModel):
 
     def forward(
         self,
-        pixel_values: torch.Tensor,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
+        pixel_values: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor,
         return_loss: bool = False,
     ) -> Any:
         """CLIPOutput of images (batch, 3, px, px) and tokens (batch, max_tokens)."""

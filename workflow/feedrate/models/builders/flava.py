@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers.models.flava.configuration_flava import FlavaConfig
 from transformers.models.flava.modeling_flava import (
     FlavaForPreTraining,
@@ -71,9 +72,7 @@ class Masking:
         """Words that are hidden of a text of `tokens`; at least one, for a loss needs one."""
         return max(1, round(WORD_SHARE * tokens))
 
-    def mismatch(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def mismatch(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Texts and masks (batch, tokens), some of them the next row's; and 1 where they match."""
         rows = len(input_ids)
         device = input_ids.device
@@ -82,9 +81,7 @@ class Masking:
         take = (torch.arange(rows, device=device) + strangers) % rows
         return input_ids[take], attention_mask[take], (~strangers).long()
 
-    def mask_tokens(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (batch, tokens) with some hidden; and the labels: these, else IGNORED."""
         real = attention_mask.bool()
         order = torch.rand(input_ids.shape, device=input_ids.device)
@@ -100,7 +97,7 @@ class Masking:
         shown = torch.where(hidden & (draw < 0.9), other.view_as(input_ids), input_ids)
         return shown.masked_fill(hidden & (draw < 0.8), self.mask_id), labels
 
-    def mask_patches(self, rows: int, patches: int, like: torch.Tensor) -> torch.Tensor:
+    def mask_patches(self, rows: int, patches: int, like: Tensor) -> Tensor:
         """True (rows, patches) at as many hidden patches of each row, on the device of `like`."""
         draw = torch.rand(rows, patches, device=like.device)
         place = draw.argsort(dim=1).argsort(dim=1)
@@ -113,11 +110,11 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
     exchanges = True
 
     def forward(
-        self, image: torch.Tensor, text: torch.Tensor, logit_scale: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, image: Tensor, text: Tensor, logit_scale: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits by image and by text, and the column of each row's own pair."""
         if self.exchanges:
-            found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+            found: tuple[Tensor, Tensor, Tensor]
             found = super().forward(image, text, logit_scale)
             return found
         logits = image @ text.T * logit_scale.exp()
@@ -142,11 +139,11 @@ class Flava(FlavaForPreTraining):
 
     def forward(
         self,
-        pixel_values: torch.Tensor,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
+        pixel_values: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor,
         return_loss: bool = True,
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Tensor]:
         """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens).
 
         In evaluation also `text_embeds` and `image_embeds` (batch, hidden), normalised, and the
@@ -205,15 +202,15 @@ class Flava(FlavaForPreTraining):
             ):
                 torch.nn.init.trunc_normal_(parameter, std=self.config.initializer_range)
 
-    def visual_words(self, pixel_values: torch.Tensor) -> torch.Tensor:
+    def visual_words(self, pixel_values: Tensor) -> Tensor:
         """What the frozen codebook sees in each patch (batch, patches), at half the resolution."""
         with torch.no_grad():
             pixels = pixel_values * self.pixel_std + self.pixel_mean
             smaller = torch.nn.functional.avg_pool2d(pixels, 2)
-            words: torch.Tensor = self.image_codebook.get_codebook_indices(smaller)
+            words: Tensor = self.image_codebook.get_codebook_indices(smaller)
         return words.flatten(1)
 
-    def embeddings(self, output: Any) -> dict[str, torch.Tensor]:
+    def embeddings(self, output: Any) -> dict[str, Tensor]:
         """The vectors that the contrastive loss compares."""
         return {
             f"{name}_embeds": torch.nn.functional.normalize(
@@ -275,9 +272,9 @@ class _CountedFlava(Flava):
 
     def forward(
         self,
-        pixel_values: torch.Tensor,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
+        pixel_values: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor,
         return_loss: bool = True,  # noqa: ARG002
     ) -> Any:
         whole = self.flava(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers.modeling_outputs import ImageClassifierOutput
@@ -52,9 +52,9 @@ class PatchTokens(nn.Module):
         self.position_embeddings = nn.Parameter(torch.empty(1, patches, config.hidden_size))
         nn.init.trunc_normal_(self.position_embeddings, std=config.initializer_range)
 
-    def forward(self, pixel_values: torch.Tensor, **_: Any) -> torch.Tensor:
+    def forward(self, pixel_values: Tensor, **_: Any) -> Tensor:
         """Embed images (batch, 3, px, px)."""
-        embedded: torch.Tensor = self.patch_embeddings(pixel_values)
+        embedded: Tensor = self.patch_embeddings(pixel_values)
         return embedded + self.position_embeddings
 
 
@@ -75,9 +75,9 @@ class Vit(ViTForImageClassification):
 
     def forward(
         self,
-        pixel_values: torch.Tensor,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,  # noqa: ARG002
+        pixel_values: Tensor,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,  # noqa: ARG002
         return_loss: bool = True,
     ) -> ImageClassifierOutput:
         """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
@@ -163,19 +163,19 @@ def _swap_first_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return (inputs[0].transpose(0, 1), *inputs[1:])
 
 
-def _eager(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Attention over (batch, heads, tokens, dim), step by step as the library's eager one."""
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     return scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype) @ value
 
 
-def _flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _flash(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The flash kernel or an error: torch would otherwise take another one without a word."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return scaled_dot_product_attention(query, key, value)
 
 
-Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 ATTEND: dict[str, Attend] = {
     "eager": _eager,
     "sdpa": scaled_dot_product_attention,
@@ -183,23 +183,18 @@ ATTEND: dict[str, Attend] = {
 }
 
 
-def batch_first(attend: Attend) -> Callable[..., tuple[torch.Tensor, None]]:
+def batch_first(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
     """For the library: (batch, heads, tokens, dim) in, (batch, tokens, heads, dim) out."""
 
     def forward(
-        _module: nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *_: Any,
-        **__: Any,
-    ) -> tuple[torch.Tensor, None]:
+        _module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, None]:
         return attend(query, key, value).transpose(1, 2), None
 
     return forward
 
 
-def batch_second(attend: Attend) -> Callable[..., tuple[torch.Tensor, None]]:
+def batch_second(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
     """The same between layers that keep (tokens, batch, hidden).
 
     There the library's (tokens, heads, batch, dim) is a view of what the projections wrote, in
@@ -208,13 +203,8 @@ def batch_second(attend: Attend) -> Callable[..., tuple[torch.Tensor, None]]:
     """
 
     def forward(
-        _module: nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *_: Any,
-        **__: Any,
-    ) -> tuple[torch.Tensor, None]:
+        _module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, None]:
         mixed = attend(*(states.permute(2, 1, 0, 3) for states in (query, key, value)))
         return mixed.permute(2, 0, 1, 3), None
 
