@@ -44,9 +44,14 @@ PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 40
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 
 # How the shell starts training processes, in place of an interpreter's `-m MODULE …`. Slurm limits
-# and kills the processes below its own, so one device trains in a new interpreter.
-COLD = f'exec {sys.executable} "$@"'
+# and kills the processes below its own, so two devices train in a new interpreter.
 HANG = "exec sleep 3600"
+HUNGRY = (
+    f'shift 2; exec {sys.executable} -c "import sys; from feedrate.__main__ import main; '
+    'held = bytearray(b\'x\') * (600 << 20); sys.exit(main())" "$@"'
+)
+"""Training that takes 600 MiB of its own. Slurm counts shared pages by their share (PSS), so the
+libraries alone may stay below any limit while other tests have loaded them too."""
 LITTLE_MEMORY = f'shift 3; exec {sys.executable} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
 MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
@@ -132,7 +137,7 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
                 **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
                 **{"two": True},
             },
-            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 300}, "start": COLD},
+            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
             "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
             | {"start": LITTLE_MEMORY},
             "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},
@@ -171,7 +176,7 @@ def test_a_job_that_outlives_its_nodes_daemon_is_waited_for_and_not_run_twice(st
 def test_a_job_killed_for_memory_is_a_result_and_not_run_again(struck):
     word = struck.outcome("cpu")
     assert word["status"] == "out_of_memory"
-    assert "for lack of host memory: its limit of 300M on cpu-" in word["cause"]
+    assert "for lack of host memory: its limit of 400M on cpu-" in word["cause"]
     assert struck.trainings("cpu") == 1
 
 
