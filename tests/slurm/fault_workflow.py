@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,6 @@ from pathlib import Path
 import psutil
 from mini_project import Project
 
-import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -124,7 +124,7 @@ def interpreter(root: Path, device: str, start: str) -> Path:
     path = root / f"python-{device}"
     path.write_text(
         '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
-        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {warm.python()} "$@"\n'
+        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
     )
     path.chmod(0o755)
     return path

@@ -18,7 +18,6 @@ from cluster import Cluster
 from fault_workflow import Workflow, interpreter, node_of, wait_for
 from mini_project import MINI, ROOT, Project, make_project
 
-import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -43,8 +42,8 @@ ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 
-# How the shell starts training processes, in place of an interpreter's `-m MODULE …`. Slurm limits
-# and kills the processes below its own, so two devices train in a new interpreter.
+# How the shell starts training processes, in place of an interpreter's `-m MODULE …`.
+TRAIN = f'exec {sys.executable} "$@"'
 HANG = "exec sleep 3600"
 HUNGRY = (
     f'shift 2; exec {sys.executable} -c "import sys; from feedrate.__main__ import main; '
@@ -73,10 +72,11 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     made: list[Workflow] = []
 
     def _make(name: str, devices: dict[str, dict]) -> Workflow:
-        train = f'exec {warm.python()} "$@"'
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
-        project = Project(root)
+        project = Project(
+            root, sys.executable
+        )  # Slurm limits and kills what is below its own steps
         rules = {}
         for device, entry in devices.items():
             project.device(
@@ -85,7 +85,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
                 kind="cpu",
                 count=1,
                 capabilities=["fp32", "large_models"] if entry.get("two") else ["fp32"],
-                software={"python": str(interpreter(root, device, entry.get("start", train)))},
+                software={"python": str(interpreter(root, device, entry.get("start", TRAIN)))},
                 peaks=[],
                 **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
             )
