@@ -41,7 +41,7 @@ def test_a_peak_parses_again_and_trains_nothing(edited):
     peak = "peaks: [{precision: fp32, datasheet_tflops: 1.0, source: a guess}]"
     devices.write_text(head + "\ncpu:" + tail.replace("peaks: []", peak, 1))
     planned = edited.planned()
-    assert planned["parse_logs"] == 2
+    assert planned["parse_logs"] == 1
     assert TRAIN not in planned
 
 
@@ -95,14 +95,14 @@ def test_one_data_image_prepares_and_trains_all(edited):
 
 
 def test_training_code_trains(edited):
-    edited.edit("workflow/feedrate/train/meter.py", "\n\n\n", "\n\nGREETING = 'hello'\n\n\n")
+    edited.edit("workflow/feedrate/jobs/meter.py", "\n\n\n", "\n\nGREETING = 'hello'\n\n\n")
     assert edited.planned()[TRAIN] == 2
 
 
 def test_comments_and_docstrings_of_training_code_train_nothing(edited):
-    path = edited.root / "workflow/feedrate/train/meter.py"
+    path = edited.root / "workflow/feedrate/jobs/meter.py"
     path.write_text("# A remark.\n" + path.read_text())
-    edited.edit("workflow/feedrate/train/meter.py", '"""', '"""Really: ')
+    edited.edit("workflow/feedrate/jobs/meter.py", '"""', '"""Really: ')
     assert edited.planned() == {}
 
 
