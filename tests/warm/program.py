@@ -8,6 +8,7 @@ import os
 import resource
 import runpy
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -17,17 +18,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HIGH = 512
-"""Descriptors are parked above this number while those of the server are closed."""
 
+def become(
+    client: socket.socket,
+    asked: dict[str, Any],
+    given: Sequence[int],
+    executable: str,
+    base: list[str],
+) -> None:
+    """Confirm to the client that its program runs here, and run it; never returns.
 
-def become(asked: dict[str, Any], given: Sequence[int], executable: str, base: list[str]) -> None:
-    """Run the program that the client asked for; never returns.
-
-    `given` are the descriptors that the client sent; `base` is sys.path without PYTHONPATH.
+    `given` are the descriptors that the client sent; `base` is sys.path without PYTHONPATH. If the
+    client's state cannot be taken over, the client runs its program in a new interpreter.
     """
     try:
-        take_over(asked, given)
+        take_over(client, asked, given)
         words, environment = asked["argv"][1:], asked["env"]
         flags = set()
         while words[0] in ("-u", "-B"):
@@ -43,18 +48,23 @@ def become(asked: dict[str, Any], given: Sequence[int], executable: str, base: l
         os._exit(70)
 
 
-def take_over(asked: dict[str, Any], given: Sequence[int]) -> None:
-    """Take over the client's files, folder, variables, limits, cores and ignored signals."""
+def take_over(client: socket.socket, asked: dict[str, Any], given: Sequence[int]) -> None:
+    """Take over the client's limits, cores, folder, files, signals and variables."""
     os.setsid()
-    high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, HIGH) for one in given]
-    os.closerange(0, HIGH)
-    for one, number in zip(high, asked["fds"], strict=True):
-        os.dup2(one, number)
-        os.close(one)
     os.umask(asked["umask"])
     os.sched_setaffinity(0, asked["affinity"])
+    os.chdir(asked["cwd"])
+    above = 1 + max([client.fileno(), *asked["fds"], *given])
+    parked = [fcntl.fcntl(one, fcntl.F_DUPFD, above) for one in given]
     for name, limit in asked["limits"].items():
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), limit)
+        if resource.getrlimit(number := getattr(resource, f"RLIMIT_{name}")) != tuple(limit):
+            resource.setrlimit(number, limit)
+    client.send(b"runs")
+    client.detach()
+    os.closerange(0, above)
+    for one, number in zip(parked, asked["fds"], strict=True):
+        os.dup2(one, number)
+        os.close(one)
     for number in range(1, signal.SIGRTMIN):
         if asked["ignored"] >> (number - 1) & 1:
             signal.signal(number, signal.SIG_IGN)
@@ -63,7 +73,6 @@ def take_over(asked: dict[str, Any], given: Sequence[int]) -> None:
             signal.signal(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(asked["env"])
-    os.chdir(asked["cwd"])
 
 
 def equip(environment: dict[str, str], *, at_once: bool) -> None:
@@ -74,6 +83,8 @@ def equip(environment: dict[str, str], *, at_once: bool) -> None:
         except OSError:
             setattr(sys, name, None)
             continue
+        if getattr(sys, name) is None:  # closed when the server started
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
         if number:
             by_line = at_once or number == 2 or os.isatty(number)
             getattr(sys, name).reconfigure(line_buffering=by_line)

@@ -102,19 +102,18 @@ class Server:
             client.close()
 
     def start(self, client: socket.socket, asked: dict, given: list[int]) -> None:
-        """Fork the program and confirm it to the client."""
+        """Fork the program."""
         pid = os.fork()
         if not pid:
             die_with_parent()
-            for one in (self.listener, client, *(client for client, _ in self.clients.values())):
+            for one in (self.listener, *(client for client, _ in self.clients.values())):
                 one.detach()  # closing them later would close files of the program
-            become(asked, given, self.executable, self.base)
+            become(client, asked, given, self.executable, self.base)
         watched = os.pidfd_open(pid)
         self.clients[client.fileno()] = client, pid
         self.programs[watched] = client.fileno()
         self.poll.register(watched, select.POLLIN)
         self.poll.register(client, select.POLLIN)
-        client.send(b"runs")
 
     def client_says(self, number: int) -> None:
         """Forward a signal; if the client has died, kill its program and all descendants."""

@@ -111,6 +111,28 @@ def test_programs_import_the_package_themselves():
     assert ours.stdout == "False True\n"
 
 
+STARTS = """
+import subprocess, sys
+import warm
+python = warm.warm(sys.executable, ("json",))
+done = subprocess.run([python, "-c", "import sys; print('program' in sys.modules)"],
+                      capture_output=True, text=True)
+print(done.stdout.strip(), done.returncode, done.stderr, file=open(sys.argv[1], "w"))
+"""
+
+
+@pytest.mark.parametrize("start", ["ulimit -n 64", "exec <&-", "exec >&-", "exec 2>&-"])
+def test_few_descriptors_and_closed_streams_do_not_matter(tmp_path, start):
+    subprocess.run(
+        ["sh", "-c", f'{start}; exec "$@"', "sh", sys.executable, "-c", STARTS]
+        + [str(tmp_path / "told")],
+        cwd=Path(warm.__file__).parents[1],
+        check=True,
+        timeout=60,
+    )
+    assert (tmp_path / "told").read_text().split() == ["True", "0"]
+
+
 SLEEPS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
