@@ -4,7 +4,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 try:
-    from feedrate.flow import configuration, driver, dry_run, lost, preflight
+    from feedrate.flow import configuration, driver, forecast, lost
 except ImportError as missing:
     raise WorkflowError(
         f"the Python of this Snakemake lacks {missing.name}: start with `make run`, or with "
@@ -13,7 +13,7 @@ except ImportError as missing:
 
 min_version("9.20")
 
-PROFILE_FILES = driver.profile_files(main_process=workflow.is_main_process)
+PROFILE_FILES = configuration.profile_files(main_process=workflow.is_main_process)
 # Read before Snakemake reads the same files, which is less strict and names no line.
 with configuration.workflow_errors():
     LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
@@ -49,8 +49,8 @@ CAUSES = lost.Causes()
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
     check_files()
-    preflight.check(workflow)
-    preflight.check_token(PROJECT.config)
+    driver.check(workflow)
+    driver.check_token(PROJECT.config)
     driver.tell_jobs(workflow)
     CAUSES.listen()
 
@@ -98,5 +98,5 @@ rule plan:
 
 if workflow.is_main_process and workflow.output_settings.dryrun:
     check_files()
-if workflow.is_main_process and dry_run.is_wanted():
-    dry_run.tell_configuration(config, workflow)
+if workflow.is_main_process and forecast.is_wanted():
+    forecast.tell_configuration(config, workflow)

@@ -19,7 +19,7 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from feedrate.core import variables
-from feedrate.flow import dry_run
+from feedrate.flow import forecast
 
 PROFILES = sorted(path.name for path in (ROOT / "profiles").iterdir() if path.is_dir())
 STUDIES = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
@@ -59,9 +59,9 @@ GPU_FORMS = {
 class Plan:
     """What a dry-run told of itself."""
 
-    said: dry_run.DryRun
+    said: forecast.DryRun
 
-    def jobs(self, rule: str) -> list[dry_run.Job]:
+    def jobs(self, rule: str) -> list[forecast.Job]:
         return [job for job in self.said.jobs if job.rule == rule]
 
     def resources(self, rule: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def plan(project: Project, *arguments: str, tools: Path | None = None) -> Plan:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return Plan(dry_run.read(folder))
+    return Plan(forecast.read(folder))
 
 
 def committed(root: Path) -> Project:

@@ -14,7 +14,7 @@ with configuration.workflow_errors():
     PROJECT = configuration.load(ROOT, LAYERS)
     VIEW = PlanView(PROJECT, ROOT)
     if workflow.is_main_process:
-        configuration.check_targets(ROOT, PROJECT, LAYERS, driver.call().targets)
+        configuration.check_targets(ROOT, PROJECT, LAYERS, configuration.call().targets)
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
@@ -31,7 +31,7 @@ def check_files():
     """Before the first job, and in a dry-run: the files that the configuration names exist."""
     with configuration.workflow_errors():
         configuration.check_files(
-            PROJECT, VIEW.plan, LAYERS, here=driver.call().is_local
+            PROJECT, VIEW.plan, LAYERS, here=configuration.call().is_local
         )
 
 

@@ -9,7 +9,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.cli.display import Display, Job, Progress
 from feedrate.core import variables
-from feedrate.flow import configuration, driver, dry_run
+from feedrate.flow import configuration, driver, forecast
 from feedrate.flow.lost import Failures
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
@@ -47,7 +47,7 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         self._quiet = bool(self.common_settings.quiet)
-        self._jobs = dry_run.JobWriter() if dry_run.is_wanted() else None
+        self._jobs = forecast.JobWriter() if forecast.is_wanted() else None
         dryrun = self.common_settings.dryrun and self._jobs is None
         self._plain = bool(dryrun or self.common_settings.verbose)
         self._progress = Progress()
@@ -104,7 +104,7 @@ class LogHandler(LogHandlerBase):
     def _say(self, text: str) -> None:
         text = PLACE.sub("", text)
         if BROKEN.match(text):
-            text = configuration.fault_of_files(driver.call().configfiles) or text
+            text = configuration.fault_of_files(configuration.call().configfiles) or text
         self._display.message(text)
 
     def _tell_failure(self, record: logging.LogRecord) -> None:

@@ -14,7 +14,7 @@ from feedrate.core.files import write_json
 from feedrate.data.store import store_spec
 from feedrate.devices.host import lock_path
 from feedrate.flow.digests import DigestCache
-from feedrate.flow.inputs import Inputs
+from feedrate.flow.runs import Inputs
 from feedrate.jobs import drain
 from feedrate.jobs.drain import Loader, Refused, with_loader
 from feedrate.jobs.events import Ceiling, EventLog, Start, Window

@@ -7,7 +7,7 @@ import logging
 import pytest
 import snakemake_executor_plugin_slurm as plugin
 
-from feedrate.flow.preflight import FORGOTTEN, LONGEST_PAUSE_S, States, mend_executor
+from feedrate.flow.lost import FORGOTTEN, LONGEST_PAUSE_S, States, mend_executor
 
 LOG = logging.getLogger("test")
 

@@ -8,7 +8,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.spec import RunSpec
 from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
-from feedrate.flow.inputs import Inputs
+from feedrate.flow.runs import Inputs
 
 
 def planned(copy, text=STUDY, **config):

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from feedrate.core.files import digest_file, write_json
-from feedrate.flow.digests import DigestCache
-from feedrate.flow.inputs import edited, folder_state, weights_state
+from feedrate.flow.digests import DigestCache, edited, folder_state, weights_state
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ def test_special_files_and_loops_neither_block_nor_fail(tmp_path, cache):
 
 def test_watching_needs_no_heavy_import():
     code = (
-        "import sys, feedrate.flow.inputs; "
+        "import sys, feedrate.flow.digests; "
         "print({'PIL', 'pyarrow', 'torch', 'numpy', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ import pytest
 from feedrate.config.plan import load_project, make_plan
 from feedrate.config.reading import read_yaml
 from feedrate.core import paths
-from feedrate.flow.forecast import START_S, Estimator
+from feedrate.flow.runs import START_S, Estimator
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -10,8 +10,8 @@ from feedrate.config.plan import load_project, make_plan
 from feedrate.config.reading import read_yaml
 from feedrate.core import paths
 from feedrate.flow import forecast as forecasts
-from feedrate.flow.dry_run import Configuration, DryRun, Job
-from feedrate.flow.forecast import Estimate
+from feedrate.flow.forecast import Configuration, DryRun, Job
+from feedrate.flow.runs import Estimate
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"

@@ -8,7 +8,7 @@ import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from feedrate.core import variables
-from feedrate.flow import driver, dry_run
+from feedrate.flow import configuration, driver, forecast
 from snakemake_logger_plugin_feedrate import LogHandler
 
 SENTENCE = "config/config.yaml: dataset: 'x' is not allowed"
@@ -85,8 +85,8 @@ def test_a_broken_configfile_is_told_with_file_and_line(
     (tmp_path / "config/config.yaml").write_text("repeats: 1\n")
     (tmp_path / "mine.yaml").write_text("repeats:\n\t- 1\n")
     monkeypatch.chdir(tmp_path)
-    called = driver.Call("local", [], [Path("mine.yaml")], [])
-    monkeypatch.setattr(driver, "call", lambda: called)
+    called = configuration.Call("local", [], [Path("mine.yaml")], [])
+    monkeypatch.setattr(configuration, "call", lambda: called)
     text = "Config file is not valid JSON or YAML. In case of YAML, make sure to not mix tabs."
     handler(dryrun=dryrun).emit(record(f"WorkflowError:\n{text}", event=LogEvent.ERROR))
     said = capsys.readouterr().err
@@ -161,6 +161,6 @@ def test_where_a_plan_is_wanted_jobs_are_written_and_nothing_is_shown(
     )
     made.close()
     assert capsys.readouterr().err == ""
-    written = (tmp_path / dry_run.JOBS).read_text()
+    written = (tmp_path / forecast.JOBS).read_text()
     assert '"rule":"train_cpu"' in written
     assert '"resources":{"mem_mb":4}' in written

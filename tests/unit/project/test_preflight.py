@@ -7,7 +7,8 @@ import pytest
 from snakemake.exceptions import WorkflowError
 from snakemake_executor_plugin_slurm import ExecutorSettings
 
-from feedrate.flow import lost, preflight
+from feedrate.core import slurm as client
+from feedrate.flow import driver, lost
 
 
 class Resources(dict):
@@ -46,7 +47,7 @@ def slurm(tmp_path, monkeypatch):
     """A Slurm that takes every job, with partitions of 2 days; `answer` has it say something
     else. What it was asked is in `asked`."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(preflight, "mend_executor", lambda _: None)
+    monkeypatch.setattr(driver, "mend_executor", lambda _: None)
 
     def answer(name, text="", error="", code=0):
         (tmp_path / f"{name}.err").write_text(error)
@@ -63,7 +64,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def test_what_slurm_takes_passes_and_is_only_tried(slurm):
-    preflight.check(workflow(job(gres="gpu:8", slurm_extra="--exclusive")))
+    driver.check(workflow(job(gres="gpu:8", slurm_extra="--exclusive")))
     (_, first) = slurm.asked.read_text().splitlines()
     for part in (
         "--test-only",
@@ -81,21 +82,21 @@ def test_without_slurm_the_profiles_of_one_machine_are_named(tmp_path, monkeypat
     settings = ExecutorSettings(no_requeue=True)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(WorkflowError, match=r"no sbatch here: .*gaudi-node, gpu-node, local"):
-        preflight.check(workflow(job(), settings=settings))
+        driver.check(workflow(job(), settings=settings))
 
 
 def test_each_kind_of_job_is_asked_for_once(slurm):
-    preflight.check(workflow(*[job() for _ in range(50)], job("train_a100")))
+    driver.check(workflow(*[job() for _ in range(50)], job("train_a100")))
     assert len([line for line in slurm.asked.read_text().splitlines() if "--test" in line]) == 2
 
 
 def test_jobs_on_this_host_are_not_slurms(slurm):
-    preflight.check(workflow(job(local=True)))
+    driver.check(workflow(job(local=True)))
     assert not slurm.asked.exists()
 
 
 def test_other_executors_are_left_alone(slurm):
-    preflight.check(workflow(job(), settings=SimpleNamespace()))
+    driver.check(workflow(job(), settings=SimpleNamespace()))
     assert not slurm.asked.exists()
 
 
@@ -103,7 +104,7 @@ def test_all_that_slurm_refuses_is_told_at_once_by_rule(slurm):
     error = "sbatch: error: invalid partition: h100\nsbatch: error: submission failed: Invalid\n"
     slurm.answer("sbatch", error=error, code=1)
     with pytest.raises(WorkflowError) as told:
-        preflight.check(workflow(job(), job("train_a100", gres="gpu:4")))
+        driver.check(workflow(job(), job("train_a100", gres="gpu:4")))
     first, a100, h100 = str(told.value).splitlines()
     assert "Nothing was started; change it under `set-resources`" in first
     reason = "invalid partition: h100; submission failed: Invalid (asked for: "
@@ -122,10 +123,10 @@ def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
     )
     slurm.answer("scancel")
     with caplog.at_level(logging.WARNING, lost.snakemake_log().name):
-        preflight.check(workflow(job(), job("train_b", local=True)))
+        driver.check(workflow(job(), job("train_b", local=True)))
     _, tested, sent, cancelled = slurm.asked.read_text().splitlines()
     assert "--test-only" in tested
-    assert preflight.LATER in sent
+    assert driver.LATER in sent
     assert cancelled == "7"
     (record,) = caplog.records
     assert "No node can take it now; jobs will wait for: -p h100 -t 60" in record.getMessage()
@@ -133,23 +134,23 @@ def test_nodes_that_are_down_for_now_are_waited_for_with_a_word(slurm, caplog):
 
 def test_a_time_limit_that_would_wait_for_ever_is_told_with_its_try(slurm):
     with pytest.raises(WorkflowError, match=r"limit is 4000 minutes in try 2, .* h100 allows 2880"):
-        preflight.check(workflow(job(runtimes=(2000, 4000, 4000))))
-    preflight.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
+        driver.check(workflow(job(runtimes=(2000, 4000, 4000))))
+    driver.check(workflow(job(runtimes=(2000, 4000, 4000)), retries=0))
 
 
 @pytest.mark.parametrize("text", ["infinite", "2-00:00:00\ninfinite", ""])
 def test_a_partition_without_a_limit_takes_any_time(slurm, text):
     slurm.answer("sinfo", text)
-    preflight.check(workflow(job(runtimes=(99999, 99999, 99999))))
+    driver.check(workflow(job(runtimes=(99999, 99999, 99999))))
 
 
 def test_a_controller_that_does_not_answer_holds_nobody_up(slurm, monkeypatch):
-    monkeypatch.setattr(preflight, "ANSWER_S", 0.2)
+    monkeypatch.setattr(client, "ANSWER_S", 0.2)
     for name in ("sbatch", "sinfo"):
         (slurm.asked.parent / name).write_text("#!/bin/sh\nexec sleep 30\n")
-    preflight.check(workflow(job()))
+    driver.check(workflow(job()))
 
 
 def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
     with pytest.raises(WorkflowError, match="not allowed in the 'slurm_extra'"):
-        preflight.check(workflow(job(slurm_extra="--partition=x")))
+        driver.check(workflow(job(slurm_extra="--partition=x")))

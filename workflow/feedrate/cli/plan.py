@@ -16,8 +16,8 @@ from feedrate.cli.snakemake import add_choices, check_options, config_arguments,
 from feedrate.config.plan import load_project, make_plan
 from feedrate.core import variables
 from feedrate.devices import detect
-from feedrate.flow import dry_run
-from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, forecast
+from feedrate.flow.forecast import HERE, Forecast, Jobs, Runs, forecast, read
+from feedrate.flow.runs import START_S, Basis
 
 IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
 """Resources with their own columns."""
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, others: list[str]) -> int:
         )
         if code:
             return code
-        planned = dry_run.read(Path(folder))
+        planned = read(Path(folder))
     project = load_project(Path(), planned.configuration.config, detect.machine)
     show(forecast(project, make_plan(project), planned))
     return 0

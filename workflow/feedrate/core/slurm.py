@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +39,16 @@ _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
 _AT_ONCE = 500
 """Most job numbers in one command line."""
+_OPENING = re.compile(r"^s[a-z]+: (error: )?")
+"""How Slurm's commands begin a line of an error message: with their name."""
 
 
 class SlurmError(ExpectedError):
     """Slurm refused a request; the message is its own."""
+
+
+class NoAnswerError(SlurmError):
+    """Slurm is not installed, or did not answer in time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +110,29 @@ def cancel(jobs: Iterable[Job]) -> None:
             ask("scancel", *numbers[start : start + _AT_ONCE])
         except SlurmError as error:
             raise SlurmError(f"scancel: {error}") from None
+
+
+def is_installed() -> bool:
+    """Whether this host has Slurm's commands."""
+    return shutil.which("sbatch") is not None
+
+
+def submit(command: str) -> str:
+    """Run an sbatch command, in the syntax of a shell; return the number of the job, empty with
+    `--test-only`. Raises SlurmError, or NoAnswerError."""
+    return ask("sh", "-c", command).strip().partition(";")[0]
+
+
+def longest_min(partition: str) -> float | None:
+    """The longest time limit of a partition, minutes; None if it has none, or if Slurm does not
+    answer."""
+    try:
+        lines = ask("sinfo", "--noheader", "--format", "%l", "--partition", partition).splitlines()
+    except SlurmError:
+        return None
+    limits = [minutes(line.strip()) for line in lines]
+    known = [limit for limit in limits if limit is not None]
+    return max(known) if known and known == limits else None
 
 
 def _queue(*which: str) -> list[Job]:
@@ -180,13 +210,15 @@ def minutes(text: str) -> float | None:
 
 
 def ask(*command: str) -> str:
-    """The output of one of Slurm's commands. Raises SlurmError."""
+    """The output of one of Slurm's commands. Raises SlurmError, or NoAnswerError."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(str(error)) from None
+        raise NoAnswerError(str(error)) from None
     if answer.returncode:
-        raise SlurmError(" ".join(answer.stderr.split()) or f"exit code {answer.returncode}")
+        lines = [_OPENING.sub("", line).strip() for line in answer.stderr.splitlines()]
+        reasons = "; ".join(dict.fromkeys(filter(None, lines)))
+        raise SlurmError(reasons or f"exit code {answer.returncode}")
     return answer.stdout

@@ -1,13 +1,14 @@
-"""The configuration of one call: its files in order of precedence, read strictly, and checked
-together with the files on this host that it names, before anything starts."""
+"""The configuration of one call: how Snakemake was called, the files in order of precedence, read
+strictly, and a check of the files on this host that they name."""
 
 import os
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +42,8 @@ class Layers:
     def origin(self, key: str) -> str:
         """The file that `key`, such as `datasets.hub.name` or `devices[1]`, comes from.
 
-        A key that no file has comes from the last file that has the mapping it belongs to, else
-        from config.yaml.
+        For a key that no file has, the last file that has the mapping it belongs to; otherwise
+        config.yaml.
         """
         path = re.sub(r"\[\d+\]", "", key).split(".")
         depths = [_depth(values, path) for _, values in self._layers]
@@ -52,7 +53,7 @@ class Layers:
 
 
 def _depth(values: Any, path: Sequence[str]) -> int:
-    """How many keys of a path a mapping has."""
+    """The number of keys of `path`, from its first, that `values` has."""
     for number, key in enumerate(path):
         if not isinstance(values, Mapping) or key not in values:
             return number
@@ -84,7 +85,7 @@ def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layer
 
 
 def fault_of_files(files: Iterable[Path]) -> str:
-    """Why `files` cannot be read, with file and line; empty if they can."""
+    """Why `files` cannot be read, with file and line; empty if they can be read."""
     try:
         read_layers(files)
     except ConfigError as error:
@@ -140,18 +141,18 @@ def check_targets(root: Path, project: Project, layers: Layers, targets: Iterabl
             )
 
 
-# The profile of a call of `python -m feedrate`, which reads it without Snakemake.
+# Profiles, which `python -m feedrate` reads without Snakemake.
 
 
 class Profile(NamedTuple):
-    """What a profile says of the configuration and of where jobs run."""
+    """A profile's executor and configuration files."""
 
     executor: str
     files: list[Path]
 
 
 def read_profile(name: str) -> Profile:
-    """The profile that Snakemake would find. Raises ConfigError, with all profiles, if none."""
+    """The profile that Snakemake would use. Raises ConfigError, with all names, if none."""
     for folder in PROFILE_FOLDERS:
         place = folder.expanduser() / name
         for file in (place, place / "profile.yaml", place / "config.yaml"):
@@ -161,21 +162,21 @@ def read_profile(name: str) -> Profile:
                 names = [named] if isinstance(named, str) else named
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
                 return Profile(str(found.get("executor", "local")), files)
-        if place.is_dir():  # its file is for some versions of Snakemake alone, which reads it
+        if place.is_dir():  # its file is for certain versions of Snakemake
             return Profile("", [])
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 
 def profile_names(executor: str = "") -> list[str]:
-    """The project's own profiles; only those with the executor, if one is given."""
+    """The project's own profiles; with `executor`, only those that use it."""
     names = [file.parent.name for file in sorted(PROFILES.glob("*/config.yaml"))]
     return [
         n for n in names if not executor or read_profile(f"{PROFILES}/{n}").executor == executor
     ]
 
 
-# Files on this host. Jobs may run on other hosts, where an absolute path may name another file: it
-# is checked only if they run here. Relative paths start at the project's root, which all share.
+# Files on this host. On another host, an absolute path may name another file, so it is checked only
+# if jobs run here. Relative paths start at the project's root, which all hosts share.
 
 
 def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
@@ -184,7 +185,7 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     `here`: jobs run on this host.
     """
     if variables.LOST in os.environ:
-        return  # jobs ran elsewhere; what is left here reads no such file
+        return  # the jobs ran elsewhere; what remains reads no such file
     config = project.config
     found = Findings(layers.origin)
     downloads_here = here or "downloads" in config.on_driver
@@ -199,7 +200,7 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
     registry = Findings("config/devices.yaml")
     for name in config.devices:
         for key, text in _software_faults(project.devices[name].software, here=here):
-            if _has_runs_left(plan, name):  # else its results may come from another host
+            if _has_runs_left(plan, name):  # otherwise its results may come from another host
                 registry.say(f"{name}.software.{key}", text)
     raise_all([*found, *registry])
 
@@ -207,7 +208,7 @@ def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> 
 def _checkpoint_faults(
     project: Project, plan: Plan, layers: Layers, *, here: bool
 ) -> Iterator[str]:
-    """Checkpoints in local folders that no model can be loaded from."""
+    """Local checkpoints that no model can be loaded from."""
     models = {(s.settings.model.checkpoint, s.study): s.settings.model for s in plan.runs.values()}
     faults: dict[str, None] = {}
     for (name, study), model in models.items():
@@ -224,9 +225,9 @@ def _checkpoint_faults(
 
 
 def _software_faults(software: Software, *, here: bool) -> Iterator[tuple[str, str]]:
-    """Keys of a device's software whose program or image is not on this host, with the reason.
+    """Keys of a device's software whose program or image this host lacks, with the reason.
 
-    An interpreter in a container, or one that a module brings, is known only to the job.
+    Only the job knows an interpreter in a container, or one of an environment module.
     """
     python, image = software.python, software.container
     place = f"on {platform.node()}, where its jobs run" if here else "in the project's folder"
@@ -250,3 +251,55 @@ def _has_runs_left(plan: Plan, device: str) -> bool:
 
 def _is_known(path: str, *, here: bool) -> bool:
     return here or not Path(path).expanduser().is_absolute()
+
+
+# How this Snakemake was called, which the Snakefile sees only in part.
+
+
+class Call(NamedTuple):
+    """The options of the command line and its profiles that the configuration depends on."""
+
+    executor: str
+    targets: list[str]
+    configfiles: list[Path]
+    """The --configfile of the command line, else the `configfile` of the profiles: Snakemake reads
+    only one of them."""
+    profile_files: list[Path]
+    """The `configfile` of the profiles if Snakemake does not read it."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether jobs run on this host."""
+        return self.executor == "local"
+
+
+@cache
+def call() -> Call:
+    """How this process, Snakemake's main process, was called."""
+    from snakemake.cli import get_argument_parser
+
+    words = sys.argv[1:]
+    profiles = get_argument_parser().parse_known_args(words)[0].profile
+    parser = get_argument_parser(profiles=profiles)
+    options = parser.parse_known_args(words)[0]
+    hidden = profiles and any(word.startswith("--configfile") for word in words)
+    files = parser.parse_known_args([])[0].configfile if hidden else None
+    return Call(
+        executor=options.executor or "local",
+        targets=list(options.targets or []),
+        configfiles=list(options.configfile or []),
+        profile_files=[Path(name).resolve() for name in files or []],
+    )
+
+
+def profile_files(*, main_process: bool) -> list[Path]:
+    """The files under `configfile` in the profiles of this call of Snakemake.
+
+    They are read in addition to the --configfile of the command line, which overrides them. Jobs
+    are called without a profile, and read the files that the main process found.
+    """
+    if main_process:
+        files = os.pathsep.join(map(str, call().profile_files))
+        os.environ[variables.PROFILE_FILES] = files
+    told = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)
+    return [Path(name) for name in told if name]

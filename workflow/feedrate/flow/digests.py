@@ -1,16 +1,22 @@
-"""Digests of source code and of files, fast enough to take at every plan."""
+"""What makes a job run again: digests of its code and of the files that it reads, and the number of
+its attempt. All are fast enough for every plan."""
 
 import ast
 import json
+import stat
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.core.files import digest_text, digest_value, write_text
+from feedrate.config.spec import RunSpec
+from feedrate.core import paths
+from feedrate.core.files import digest_file, digest_text, digest_value, write_text
+from feedrate.data.checkpoint import PATTERNS
+from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
-
 
 DEVICES = ("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py")
 DECODERS = ("loading/decoders/*.py",)
@@ -19,21 +25,18 @@ MODELS = ("models/*.py", "models/builders/*.py")
 
 
 class Code(NamedTuple):
-    """The code behind a kind of job: the programs it starts (files or globs in the package) and all
-    that these import.
-
-    `rooms`: only modules in these parts of the package count; empty: all.
-    """
+    """The code behind a kind of job: its programs and all modules that these import."""
 
     programs: tuple[str, ...]
+    """Files or globs in the package."""
     rooms: tuple[str, ...] = ()
+    """Only modules in these rooms count; empty: all."""
 
 
 CODE = {
-    # The measured work itself. What plans, starts or watches a job is not part of it, and what a
-    # job is told stands in its spec: neither is a reason to train again.
+    # The measured work only. Modules that plan, start or watch a job do not count, and a job's
+    # settings are in its spec: neither is a reason to train again.
     "measured": Code(
-        # The job, adapters and builders are imported by name: all of them count.
         ("jobs/worker.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
         ("jobs", "devices", "models", "loading"),
     ),
@@ -61,7 +64,7 @@ CODE = {
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
     "merged": Code(("results/tables.py",)),
-    # Of a table or figure; the file of its kind is added, so that an edit reruns that kind alone.
+    # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/render.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
@@ -69,7 +72,7 @@ CODE = {
 
 
 class DigestCache:
-    """Remembers what was computed from a file by its path, size and time: nothing is read twice."""
+    """Values computed from files, kept from plan to plan: an unchanged file is not read again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -80,7 +83,7 @@ class DigestCache:
             self._known = {}
 
     def digest(self, path: Path, compute: Callable[[Path], Any]) -> Any:
-        """`compute(path)`, a JSON value; computed only where the size or time has changed."""
+        """`compute(path)`, a JSON value; computed only if the file's size or time has changed."""
         stat = path.stat()
         state = [stat.st_mtime_ns, stat.st_size]
         known = self._known.get(str(path))
@@ -92,7 +95,7 @@ class DigestCache:
         return value
 
     def save(self) -> None:
-        """Keep what was computed for the next plan; a read-only tree is no error."""
+        """Keep the values for the next plan; a read-only folder is no error."""
         if self._fresh:
             try:
                 write_text(self._path, json.dumps(self._known))
@@ -115,7 +118,7 @@ def source_digest(cache: DigestCache, code: Code) -> str:
         name = str(file.relative_to(PACKAGE))
         if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
             digests[name] = value
-        found = {path for module in imports for path in _files_of(module)} - seen
+        found = {path for module in imports for path in _files_of(PACKAGE, module)} - seen
         seen |= found
         waiting += found
     return digest_value(digests)
@@ -131,7 +134,7 @@ def digest_code(source: str) -> str:
 
 
 def imported_modules(source: str) -> list[str]:
-    """Names of this package that the code imports, anywhere in it: modules, or names in modules."""
+    """Names of this package that the code imports anywhere: modules, or names in modules."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -147,13 +150,136 @@ def _digest_module(path: Path) -> list[Any]:
     return [digest_code(source), imported_modules(source)]
 
 
-def _files_of(module: str) -> Iterator[Path]:
-    """The file of a module, or the packages' `__init__` on the way to it; a name is no file."""
-    path = PACKAGE.joinpath(*module.split(".")[1:])
-    for file in (path.with_suffix(".py"), path / "__init__.py"):
-        if file.is_file():
-            yield file
+@cache
+def _files_of(package: Path, module: str) -> list[Path]:
+    """The file of a module, or the `__init__` of a package; none for a name in a module."""
+    path = package.joinpath(*module.split(".")[1:])
+    return [f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()]
 
 
 def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+
+
+# Fetched files, and files of the user, that a job reads.
+
+_SHORT = 16
+"""Characters of a digest that are used as a param."""
+
+
+def edited(index_path: Path, cache: DigestCache) -> str:
+    """A digest of the fetched files that have changed since; empty if none has.
+
+    It is also empty if nothing has been fetched yet, and for a folder source, whose files belong to
+    the user: `folder_state` digests them. An unchanged file costs one stat.
+    """
+    try:
+        index = json.loads(index_path.read_text(encoding="utf-8"))
+        if index["root"]:
+            return ""
+        listed = {entry["path"]: entry["sha256"] for entry in [index["rows"], *index["files"]]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    now = {path: _state(index_path.parent / path, cache) for path in listed}
+    different = {path: state for path, state in now.items() if state != listed[path]}
+    return digest_value(different)[:_SHORT] if different else ""
+
+
+def folder_state(path: Path, cache: DigestCache) -> str:
+    """A digest of the file `path`, or of the names and contents of all files in the folder `path`
+    that are not hidden; "absent" if there is neither. Only regular files are opened.
+    """
+    if path.is_file():
+        return _state(path, cache)[:_SHORT]
+    if not path.is_dir():
+        return "absent"
+    files = {str(f.relative_to(path)): _state(f, cache) for f in _visible(path)}
+    return digest_value(files)[:_SHORT]
+
+
+def weights_state(folder: Path, cache: DigestCache) -> str:
+    """A digest of the names and contents of the files in `folder` that a model is read from;
+    "absent" if there are none. Other files, such as a model's card, do not count.
+    """
+    files = {file for pattern in PATTERNS for file in folder.glob(pattern)}
+    states = {file.name: _state(file, cache) for file in sorted(files)}
+    return digest_value(states)[:_SHORT] if states else "absent"
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """The files under a folder, by name; links to folders are not followed, to avoid loops."""
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _visible(entry)
+        else:
+            yield entry
+
+
+def _state(path: Path, cache: DigestCache) -> str:
+    """The SHA-256 of a regular file; for anything else, or after an error, a word."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return "special"
+        return cache.digest(path, digest_file)
+    except OSError as error:
+        return type(error).__name__
+
+
+def of_run(path: str, spec: RunSpec) -> str:
+    """A run's file, for one of the patterns of `core.paths`."""
+    return path.format(study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat)
+
+
+class Attempts:
+    """The number of each run's attempt. It is a param, so a run with a new number runs again.
+
+    Each number is read once per plan: a job that ends does not change the plan it belongs to.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._data: dict[str, str] = {}
+
+    def next(self, file: str, *, stands: Callable[[str], bool] | None = None) -> int:
+        """The attempt that makes `file`, a JSON file with a `status`: 1 at first.
+
+        It goes up after a failure, and if another training job ran on the host. Out of memory is a
+        result and keeps its number, unless `stands` says of its cause that it no longer holds.
+        """
+        if file not in self._numbers:
+            self._numbers[file] = _next_attempt(file, stands)
+        return self._numbers[file]
+
+    def of_run(self, spec: RunSpec, source: str) -> int:
+        """The attempt of a run with code of the digest `source`. A run that a ladder left out is
+        tried when the ladder or the smaller cell's result no longer excludes it."""
+
+        def stands(cause: str) -> bool:
+            if not cause.startswith(NOT_TRIED):
+                return True
+            run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
+            digests = Digests(source, self._digest_of(spec.dataset))
+            return still_pruned(cause, spec, digests, run)
+
+        return self.next(of_run(paths.OUTCOME, spec), stands=stands)
+
+    def _digest_of(self, dataset: str) -> str:
+        """The digest of the prepared data when the plan is made."""
+        if dataset not in self._data:
+            manifest = Path(paths.MANIFEST.format(dataset=dataset))
+            self._data[dataset] = digest_file(manifest) if manifest.is_file() else ""
+        return self._data[dataset]
+
+
+def _next_attempt(file: str, stands: Callable[[str], bool] | None) -> int:
+    try:
+        with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
+            last = json.load(stream)
+        status, cause = last["status"], str(last.get("cause", ""))
+        disturbed = bool((last.get("machine_before") or {}).get("other_training_jobs"))
+        fallen = status == "out_of_memory" and stands is not None and not stands(cause)
+        return int(last["attempt"]) + (status == "failed" or disturbed or fallen)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 1

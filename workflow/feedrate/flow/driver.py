@@ -1,4 +1,5 @@
-"""One driver at a time: who works in this folder, and clearing up after one that was killed."""
+"""The driver, which is the Snakemake that starts the jobs: one at a time in a folder, what it tells
+its jobs, and what it checks before the first one."""
 
 import contextlib
 import fcntl
@@ -9,17 +10,19 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from feedrate.config.plan import Project, timeouts_min
-from feedrate.core import variables
+from feedrate.config.workflow import WorkflowConfig
+from feedrate.core import slurm, variables
+from feedrate.flow.configuration import profile_names
+from feedrate.flow.lost import mend_executor
 from feedrate.jobs.pruning import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")
-"""A file that is there if the latest run of the workflow came as far as its first job."""
+"""A file that exists if the latest run of the workflow reached its first job."""
 SNAKEMAKE_LOCKS = Path(".snakemake/locks")
 
 _held: TextIO | None = None
@@ -27,7 +30,7 @@ _held: TextIO | None = None
 
 @dataclass(frozen=True)
 class Driver:
-    """A process that drives a workflow in this folder, or did."""
+    """A process that is, or was, the driver in this folder."""
 
     pid: int
     host: str
@@ -41,9 +44,9 @@ class Driver:
 
 
 def hold() -> bool:
-    """Mark this process as the driver for as long as it lives; the kernel forgets it at its death.
+    """Lock this folder for this process as the driver; the kernel releases the lock at its death.
 
-    Called while the Snakefile is parsed. Where another process holds the mark, or may hold it on
+    Called while the Snakefile is parsed. If another process holds the lock, or may hold it on
     another host, nothing happens: Snakemake's own lock then refuses the second driver. Returns
     whether this process is the driver.
     """
@@ -66,12 +69,8 @@ def hold() -> bool:
 
 
 def tell_jobs(workflow: Any) -> None:
-    """Set what the jobs of this driver, on whatever host, need to know of it.
-
-    `RETRIES`: how often Snakemake tries a failed job again. `DRIVER_SINCE`: when
-    this driver began (seconds since 1970). `FORCED`: it was told to run jobs again that
-    are done.
-    """
+    """Set the environment variables that say how this driver was called, for its jobs on all hosts;
+    `core.variables` explains them."""
     os.environ[variables.RETRIES] = str(getattr(workflow.execution_settings, "retries", 0))
     os.environ[variables.DRIVER_SINCE] = str(time.time())
     dag = workflow.dag_settings
@@ -82,13 +81,11 @@ def tell_jobs(workflow: Any) -> None:
 
 
 def equip_jobs(package: Path, project: Project) -> None:
-    """Set what the jobs of this driver find in their environment.
+    """Set the environment variables of the jobs that this process starts.
 
-    A training job ends with the driver, even where that is killed without a word. `python` is the
-    driver's own, be its environment activated or not, unless a rule brings another; and jobs in
-    environments of their own find the package in the folder `package`. What is no reason to train
-    again travels here too: that models are to be kept, how long a job may take, and the devices'
-    model patterns.
+    Settings that are no reason to train again are among them. `python` is the driver's own, unless
+    a rule brings another; jobs in environments of their own find the package in the folder
+    `package`.
     """
     os.environ[variables.DRIVER_PID] = f"{os.getpid()}@{socket.gethostname()}"
     os.environ[variables.MODEL_PATTERNS] = json.dumps(
@@ -107,21 +104,21 @@ def equip_jobs(package: Path, project: Project) -> None:
 
 
 def arguments_without(target: str) -> str:
-    """The arguments of this Snakemake but for a target, as a shell reads them."""
+    """The arguments of this Snakemake without a target, in the syntax of a shell."""
     words = sys.argv[1:]
     places = [place for place, word in enumerate(words) if word == target]
     return shlex.join(words[: places[-1]] + words[places[-1] + 1 :] if places else words)
 
 
 def occupied() -> str:
-    """That another run works in this folder, as a sentence; else ""."""
+    """If another run works in this folder, a sentence that says so; otherwise ""."""
     other = other_driver()
     say = f"another run works in this folder ({other}); wait for it, or stop it with Ctrl-C"
     return say if other else ""
 
 
 def other_driver() -> str:
-    """Who drives a workflow in this folder now, as `process 123 on node7 since 10:42`; else ""."""
+    """The driver in this folder, as `process 123 on node7 since 10:42`; "" if there is none."""
     if _held is not None:
         return ""
     with contextlib.suppress(OSError), LOCK.open("r+", encoding="utf-8") as stream:
@@ -131,8 +128,8 @@ def other_driver() -> str:
 
 
 def unseen_driver() -> str:
-    """A driver on another host, if its lock stands: from here nobody can tell whether it lives,
-    where a file system keeps its locks to each host. Call after `other_driver` has answered "".
+    """A driver on another host that left Snakemake's lock. Where a file system keeps locks to each
+    host, nobody can see from here whether it lives. Call after `other_driver` has returned "".
     """
     driver = _read_mark()
     elsewhere = driver is not None and driver.host != socket.gethostname()
@@ -140,14 +137,14 @@ def unseen_driver() -> str:
 
 
 def is_locked() -> bool:
-    """Whether Snakemake's lock stands, be its owner alive or dead."""
+    """Whether there is a lock of Snakemake's, of a living process or a dead one."""
     return SNAKEMAKE_LOCKS.is_dir() and any(SNAKEMAKE_LOCKS.iterdir())
 
 
 def clear_dead_lock() -> bool:
-    """Remove a Snakemake lock whose driver is dead; True where there was one.
+    """Remove a Snakemake lock whose driver is dead; True if there was one.
 
-    Call only after `other_driver` and `unseen_driver` have answered "".
+    Call only after `other_driver` and `unseen_driver` have returned "".
     """
     if not is_locked():
         return False
@@ -157,14 +154,14 @@ def clear_dead_lock() -> bool:
 
 
 def _put_first(variable: str, folder: str) -> None:
-    """Put a folder at the head of a search path."""
+    """Put a folder first in a search path."""
     found = os.environ.get(variable, "").split(os.pathsep)
     rest = [other for other in found if other and other != folder]
     os.environ[variable] = os.pathsep.join([folder, *rest])
 
 
 def _take(stream: TextIO) -> bool:
-    """Whether the mark was free; it is held until the stream is closed."""
+    """Whether the lock was free; it is held until the stream is closed."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -173,60 +170,121 @@ def _take(stream: TextIO) -> bool:
 
 
 def _read_mark() -> Driver | None:
-    """The driver that made the mark; None where there is none that can be read."""
+    """The driver that took the lock last; None if the file does not say."""
     try:
         return Driver(**json.loads(LOCK.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-# How this Snakemake was called, which it tells the Snakefile only in part.
+# Before the first job. Slurm refuses some requests only when the job is sent, which may be hours
+# after the start; it accepts others and never starts them.
+
+LATER = "--begin=now+1hour"
+"""Slurm checks a job with it like any other, and the job can be cancelled before it begins."""
 
 
-class Call(NamedTuple):
-    """The arguments that matter to the configuration, of the command line and its profiles."""
+def check(workflow: Any) -> None:
+    """Ask Slurm whether it would run each kind of job, in the executor's own words; nothing is run.
 
-    executor: str
-    targets: list[str]
-    configfiles: list[Path]
-    """The --configfile of the command line, else the `configfile` of the profiles: Snakemake reads
-    only one of them."""
-    profile_files: list[Path]
-    """The `configfile` of the profiles if Snakemake does not read it."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether jobs run on this host."""
-        return self.executor == "local"
-
-
-@cache
-def call() -> Call:
-    """How this process, Snakemake's main one, was called."""
-    from snakemake.cli import get_argument_parser
-
-    words = sys.argv[1:]
-    profiles = get_argument_parser().parse_known_args(words)[0].profile
-    parser = get_argument_parser(profiles=profiles)
-    options = parser.parse_known_args(words)[0]
-    hidden = profiles and any(word.startswith("--configfile") for word in words)
-    files = parser.parse_known_args([])[0].configfile if hidden else None
-    return Call(
-        executor=options.executor or "local",
-        targets=list(options.targets or []),
-        configfiles=list(options.configfile or []),
-        profile_files=[Path(name).resolve() for name in files or []],
-    )
-
-
-def profile_files(*, main_process: bool) -> list[Path]:
-    """The files under `configfile` in the profiles that this call of Snakemake names.
-
-    They are read in addition to the --configfile of the command line, which overrides them. Jobs,
-    which are called without a profile, read what the main process found.
+    Raises WorkflowError with all that it would not run. Other executors, and a Slurm that does not
+    answer, pass.
     """
-    if main_process:
-        files = os.pathsep.join(map(str, call().profile_files))
-        os.environ[variables.PROFILE_FILES] = files
-    told = os.environ.get(variables.PROFILE_FILES, "").split(os.pathsep)
-    return [Path(name) for name in told if name]
+    from snakemake.exceptions import WorkflowError
+    from snakemake_executor_plugin_slurm import ExecutorSettings
+
+    settings = workflow.executor_settings
+    if not isinstance(settings, ExecutorSettings):
+        return
+    if not slurm.is_installed():
+        here = ", ".join(profile_names("local"))
+        raise WorkflowError(
+            "no sbatch here: this profile sends its jobs to Slurm; run it on a login node of the "
+            f"cluster, or use a profile for one machine (--profile {here})"
+        )
+    mend_executor(settings)
+    tries = 1 + int(workflow.execution_settings.retries)
+    jobs = {_sbatch(job, settings): job for job in workflow.dag.needrun_jobs() if not job.is_local}
+    found = [
+        f"  {job.rule.name}: {problem}"
+        for command, job in jobs.items()
+        if (problem := _too_long(job, tries) or _refusal(command))
+    ]
+    if found:
+        raise WorkflowError(
+            "Slurm would not run what the profile asks for. Nothing was started; change it under "
+            "`set-resources` in the profile's config.yaml:\n" + "\n".join(sorted(found))
+        )
+
+
+def check_token(config: WorkflowConfig) -> None:
+    """Raise WorkflowError if models are to be pushed and there is no token for the hub."""
+    from snakemake.exceptions import WorkflowError
+
+    if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
+        raise WorkflowError(
+            "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
+            "nothing was started"
+        )
+
+
+def _sbatch(job: Any, settings: Any) -> str:
+    """The command with which the executor sends a job, without the job's own command."""
+    from snakemake_executor_plugin_slurm.submit_string import get_submit_command, safe_quote
+    from snakemake_executor_plugin_slurm.utils import set_gres_string
+    from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
+
+    validate_slurm_extra(job)
+    account, partition = (
+        f"{flag} {safe_quote(job.resources.get(key))}" if job.resources.get(key) else ""
+        for flag, key in (("-A", "slurm_account"), ("-p", "slurm_partition"))
+    )
+    params = {
+        "run_uuid": "feedrate",
+        "slurm_logfile": "/dev/null",
+        "comment_str": job.rule.name,
+        "account": account,
+        "partition": partition,
+        "workdir": "",
+    }
+    return str(get_submit_command(job, params, settings) + set_gres_string(job))
+
+
+def _refusal(command: str) -> str:
+    """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
+    from snakemake.logging import logger
+
+    asked = " ".join(command.partition(" --comment ")[2].split()[1:])
+    try:
+        slurm.submit(f"{command} --test-only --wrap true")
+    except slurm.NoAnswerError:
+        return ""
+    except slurm.SlurmError:
+        # --test-only refuses what no node can take now, a real job only what none ever can.
+        try:
+            number = slurm.submit(f"{command} {LATER} --wrap true")
+        except slurm.NoAnswerError:
+            number = ""
+        except slurm.SlurmError as error:
+            return f"{error} (asked for: {asked})"
+        with contextlib.suppress(slurm.SlurmError):
+            slurm.ask("scancel", number)
+        logger.warning(f"No node can take it now; jobs will wait for: {asked}")
+    return ""
+
+
+def _too_long(job: Any, tries: int) -> str:
+    """That a try's time limit is above the partition's, which Slurm accepts and then lets the job
+    wait for ever; empty if all `tries` are below it."""
+    partition = job.resources.get("slurm_partition")
+    longest = slurm.longest_min(str(partition)) if partition else None
+    if longest is None:
+        return ""
+    for attempt in range(1, tries + 1):
+        asked = job.rule.expand_resources(job.wildcards_dict, job.input, attempt, {"tmpdir"})
+        if (asked.get("runtime") or 0) > longest:
+            return (
+                f"its time limit is {asked.runtime} minutes in try {attempt}, and the partition "
+                f"{partition} allows {longest:.0f}: set `runtime`, or another partition"
+            )
+    return ""

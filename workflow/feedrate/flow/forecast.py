@@ -1,164 +1,124 @@
-"""A plan in numbers: runs by study and device, jobs by rule and place, hours and cost."""
+"""A plan in numbers: runs by study and device, jobs by rule and place, hours and cost.
 
+They come from a dry-run, which writes itself as data into the folder that an environment variable
+names: the Snakefile writes its configuration, the logger `feedrate` every job. So `feedrate plan`
+shows what Snakemake would run, and reads no text that is meant for people.
+"""
+
+import os
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Literal, NamedTuple
+from typing import Any, TextIO
 
 import msgspec
 
 from feedrate.config.plan import Plan, Project
-from feedrate.config.published import Published
-from feedrate.config.settings import Settings
-from feedrate.config.spec import Protocol, RunSpec
-from feedrate.config.study import Study
-from feedrate.config.values import Level
-from feedrate.core import paths
-from feedrate.flow.dry_run import DryRun, Job
+from feedrate.core import paths, variables
+from feedrate.flow.digests import of_run
+from feedrate.flow.runs import Basis, Estimator
 
-# How long a run will take: as earlier ones like it did, else by published rates, else unknown.
+CONFIGURATION = "configuration.json"
+JOBS = "jobs.jsonl"
+INTERNAL = ("_cores", "_nodes", "tmpdir", "tries")
+"""Resources that are no request of a job."""
 
-START_S = 120.0
-"""A job's start (imports, the model, the first step) where no run on the device has shown it. On
-Gaudi, compiling graphs can take longer."""
-
-Basis = Literal["cell", "study", "published", "lowest", "scaled"]
-"""What an estimate rests on, the best first: earlier runs of the cell, earlier runs of other cells
-of the study on the device, a published rate of the cell, the lowest published rate of the device,
-published rates of another number of these devices."""
+Resources = dict[str, int | str]
 
 
-class Estimate(NamedTuple):
-    """Seconds of a job from start to end, and what they rest on."""
+class Configuration(msgspec.Struct, frozen=True):
+    """How the dry-run's Snakemake was called."""
 
-    seconds: float
-    basis: Basis
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    cell: str
-    count: int
-    settings: Settings
-    protocol: Protocol
-
-
-class _Measurement(msgspec.Struct, frozen=True):
-    wall_s: float
+    config: dict[str, Any]
+    executor: str
+    rules: list[str]
+    """All rules, as the Snakefile has them."""
+    local_rules: list[str]
+    """Rules that run on Snakemake's host with every executor."""
+    set_resources: list[str]
+    """Rules with resources of their own in the profile or on the command line."""
 
 
-class _Provenance(msgspec.Struct, frozen=True):
-    duration_s: float | None = None
+class Job(msgspec.Struct, frozen=True):
+    """A job that would run."""
+
+    rule: str
+    output: list[str]
+    threads: int
+    resources: Resources
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """The part of a record that tells how long such a run takes."""
+class DryRun(msgspec.Struct, frozen=True):
+    """All that a dry-run wrote."""
 
-    status: str
-    spec: _Spec | None = None
-    measurement: _Measurement | None = None
-    provenance: _Provenance = _Provenance()
+    configuration: Configuration
+    jobs: list[Job]
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether jobs are sent to a cluster."""
+        return self.configuration.executor not in ("", "local")
 
-class _Past(NamedTuple):
-    """An earlier run: its window, and all else of the job, s."""
-
-    cell: str
-    samples: int
-    window_s: float
-    rest_s: float
+    def runs_here(self, job: Job) -> bool:
+        """Whether a job runs on the host of Snakemake itself."""
+        return not self.on_cluster or job.rule in self.configuration.local_rules
 
 
-class Estimator:
-    """Estimates for the runs of a project, from the records in the working directory."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._past: dict[tuple[str, str], list[_Past]] = {}
-
-    def of(self, spec: RunSpec) -> Estimate | None:
-        """How long a run will take; None where nothing tells.
-
-        Earlier runs of the same cell tell, else all of the same study and device: the window is
-        scaled to this run's samples, the rest of the job taken as it was. To published rates, a
-        job's start and its two ceilings are added.
-        """
-        key = spec.study, spec.device
-        if key not in self._past:
-            self._past[key] = list(_read_past(*key))
-        past = self._past[key]
-        alike = [run for run in past if run.cell == spec.cell]
-        samples = _window_samples(spec)
-        if past:
-            times_s = [run.rest_s + run.window_s * samples / run.samples for run in alike or past]
-            return Estimate(median(times_s), "cell" if alike else "study")
-        published = self._published_rate(spec)
-        if published is None:
-            return None
-        rate, basis = published
-        protocol = spec.protocol
-        training_s = samples * protocol.steps / (protocol.steps - protocol.warmup_steps) / rate
-        return Estimate(START_S + training_s + 2 * protocol.ceiling_s, basis)
-
-    def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
-        """Samples/s that somebody printed for a cell, the study's headline edition first; for a
-        cell that nobody printed, the lowest of the device, so that time is not estimated short.
-
-        Rates of another number of the same devices count where there are no others, as if each
-        device brought the same.
-        """
-        entry = self._project.devices.get(spec.device)
-        names = {spec.device, entry.variant_of if entry else None}
-        rows = [
-            row
-            for row in self._project.published[spec.study]
-            if row.device in names and row.metric == "samples_per_s"
-        ]
-        if not rows:
-            return None
-        counted = [row for row in rows if row.count == spec.count]
-        rows = counted or rows
-        study = self._project.studies[spec.study]
-        cell = [row for row in rows if _is_cell(row, study, spec.levels)]
-        best = [row for row in cell if row.headline] or cell or rows
-        basis: Basis = "scaled" if not counted else "published" if cell else "lowest"
-        return min(row.value / row.count for row in best) * spec.count, basis
+def is_wanted() -> bool:
+    """Whether this process is such a dry-run."""
+    return variables.PLAN in os.environ
 
 
-def _is_cell(row: Published, study: Study, levels: dict[str, Level]) -> bool:
-    """Whether a published number is of the cell with these levels: those that it leaves out are the
-    baseline's; one that names no level at all is of no cell."""
-    named = study.baseline | row.levels
-    return bool(row.levels) and {factor: named[factor] for factor in study.factors} == levels
+def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
+    """Write how this Snakemake was called; the Snakefile calls this after its last rule."""
+    from snakemake.cli import parse_args  # this process has it loaded
+
+    said = Configuration(
+        config=dict(config),
+        executor=parse_args(sys.argv[1:])[1].executor or "",
+        rules=[rule.name for rule in workflow.rules],
+        local_rules=sorted(workflow._localrules),  # `is_local` is true of all rules now
+        set_resources=sorted(workflow.resource_settings.overwrite_resources),
+    )
+    (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
-def _window_samples(spec: RunSpec | _Spec) -> int:
-    """Samples of the timed window, all ranks."""
-    train, protocol = spec.settings.train, spec.protocol
-    steps = protocol.steps - protocol.warmup_steps
-    return steps * train.batch_size * train.gradient_accumulation * spec.count
+class JobWriter:
+    """Writes jobs; the logger uses it."""
+
+    def __init__(self) -> None:
+        """Open the file; it exists even if no job would run."""
+        self._stream: TextIO = (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Write the job of a `job_info` record."""
+        resources = {
+            name: value if isinstance(value, int) else str(value)
+            for name, value in record["resources"].items()
+            if name not in INTERNAL and value is not None
+        }
+        job = Job(
+            rule=str(record["rule_name"]),
+            output=list(map(str, record["output"])),
+            threads=int(record["threads"]),
+            resources=resources,
+        )
+        self._stream.write(f"{msgspec.json.encode(job).decode()}\n")
+
+    def close(self) -> None:
+        """Complete the file."""
+        self._stream.close()
 
 
-def _read_past(study: str, device: str) -> Iterator[_Past]:
-    """The runs of a study on a device that ended well, whatever their cells."""
-    decoder = msgspec.json.Decoder(_Record)
-    for file in Path().glob(paths.RECORD.format(study=study, device=device, cell="*", repeat="*")):
-        try:
-            record = decoder.decode(file.read_bytes())
-        except (OSError, msgspec.DecodeError):
-            continue  # of another version, or being replaced
-        duration_s = record.provenance.duration_s
-        if record.status != "ok" or None in (record.spec, record.measurement, duration_s):
-            continue
-        assert record.spec is not None
-        assert record.measurement is not None
-        assert duration_s is not None
-        window_s = record.measurement.wall_s
-        samples = _window_samples(record.spec)
-        if samples > 0:
-            yield _Past(record.spec.cell, samples, window_s, max(duration_s - window_s, 0.0))
+def read(folder: Path) -> DryRun:
+    """What a dry-run wrote. Raises OSError if it wrote nothing."""
+    said = msgspec.json.decode((folder / CONFIGURATION).read_bytes(), type=Configuration)
+    decoder = msgspec.json.Decoder(Job)
+    lines = (folder / JOBS).read_bytes().splitlines()
+    return DryRun(said, [decoder.decode(line) for line in lines])
 
 
 HOUR_S = 3600.0
@@ -176,20 +136,20 @@ class Runs:
     device: str
     devices_per_job: int
     price_usd_per_hour: float | None
-    """Of all devices of a job."""
+    """For all devices of a job."""
     cells: int = 0
     unsupported_cells: int = 0
     runs: int = 0
     done: int = 0
     to_do: int = 0
     job_s: float = 0.0
-    """Of the runs to do that something tells the time of, one after another."""
+    """Estimated time of the runs to do, one after another, s; runs without an estimate left out."""
     bases: Counter[Basis | None] = field(default_factory=Counter)
-    """What the estimates rest on, counted; None: nothing tells the time of these runs."""
+    """The number of runs to do by the basis of their estimate; None: without one."""
 
     @property
     def unknown(self) -> int:
-        """Runs to do that nothing tells the time of."""
+        """Runs to do without an estimate."""
         return self.bases[None]
 
     @property
@@ -199,14 +159,14 @@ class Runs:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the jobs cost; None where no price is known."""
+        """The cost of the jobs; None without a price."""
         price = self.price_usd_per_hour
         return None if price is None else price * self.job_s / HOUR_S
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs of a rule that ask for the same in the same place."""
+    """Jobs of a rule with the same requests in the same place."""
 
     rule: str
     place: str
@@ -223,7 +183,7 @@ class Forecast:
     jobs: list[Jobs]
     on_cluster: bool
     unplaced: list[Jobs]
-    """Training jobs for which the profile says no place."""
+    """Training jobs that the profile sends to no partition of its own."""
 
     @property
     def wall_s(self) -> float:
@@ -267,28 +227,21 @@ def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:
         group = groups[spec.study, spec.device]
         group.cells += spec.repeat == 1
         group.runs += 1
-        outcome = paths.OUTCOME.format(
-            study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat
-        )
-        if outcome in planned:
-            _add(group, estimator, spec)
-        else:
+        outcome = of_run(paths.OUTCOME, spec)
+        if outcome not in planned:
             group.done += Path(outcome).exists()
+            continue
+        group.to_do += 1
+        estimate = estimator.of(spec)
+        group.bases[estimate.basis if estimate else None] += 1
+        group.job_s += estimate.seconds if estimate else 0.0
     return list(groups.values())
 
 
-def _add(group: Runs, estimator: Estimator, spec: RunSpec) -> None:
-    """Count a run that is to be made."""
-    group.to_do += 1
-    estimate = estimator.of(spec)
-    group.bases[estimate.basis if estimate else None] += 1
-    group.job_s += estimate.seconds if estimate else 0.0
-
-
 def _jobs(dry_run: DryRun) -> list[Jobs]:
-    """Jobs alike, counted, in the order of the Snakefile; all tables in one row, and all figures.
+    """Equal jobs, counted, in the order of the Snakefile; all tables in one row, and all figures.
 
-    Snakemake tells of jobs in an order that changes from call to call."""
+    Snakemake lists jobs in an order that changes from call to call."""
     order = {rule: number for number, rule in enumerate(dry_run.configuration.rules)}
     counts = Counter(
         (_FAMILY.sub(r"\1_*", job.rule), _place(dry_run, job), job.threads, _asked(dry_run, job))
@@ -307,7 +260,7 @@ def _place(dry_run: DryRun, job: Job) -> str:
 
 
 def _asked(dry_run: DryRun, job: Job) -> tuple[tuple[str, int | str], ...]:
-    """What a job asks a scheduler for, beside its place; nothing where none is asked."""
+    """A job's requests to a scheduler besides its place; none for a job on this host."""
     if dry_run.runs_here(job):
         return ()
     return tuple((k, v) for k, v in sorted(job.resources.items()) if k != "slurm_partition")

@@ -1,4 +1,5 @@
-"""Failed jobs: why each failed, and a report in spite of runs that failed in every attempt.
+"""Failed jobs: why each failed, a report in spite of runs that failed in every attempt, and ends of
+Slurm jobs that Snakemake would not see.
 
 A job that Slurm kills, or whose node dies, leaves no outcome, so nothing that depends on it can be
 made. After all other jobs, a second Snakemake on this host records such runs as failed and makes
@@ -13,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Failures:
     def line(self, record: Mapping[str, Any], label: str) -> str:
         """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted.
 
-        A job on this host has already printed why it failed.
+        The reason is left out for a job on this host, which has printed it.
         """
         rule = str(record.get("rule_name"))
         why = f": {cause(record)}" if record.get("rule_msg") else ""
@@ -66,7 +67,7 @@ class Failures:
         return f"{rule} {label}".rstrip() + f" failed{why}{f' ({logs})' if logs else ''}"
 
     def rest(self) -> list[str]:
-        """One line for each cause of which some failures were only counted."""
+        """One line for each cause whose later failures were only counted."""
         return [
             f"{rule} failed {count} times{self._first[rule, key]}"
             for (rule, key), count in self._counts.items()
@@ -102,7 +103,7 @@ def cause(record: Mapping[str, Any]) -> str:
 
 
 def own_words(text: str) -> str:
-    """The last sentence that one of feedrate's programs printed to a job's logs."""
+    """The last sentence that one of feedrate's programs wrote to a job's logs."""
     sentences = SENTENCE.findall(text)
     return str(sentences[-1]).strip().rstrip(":") if sentences else ""
 
@@ -135,7 +136,7 @@ class Causes(logging.Handler):
         snakemake_log().addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take in one log record."""
+        """Handle one log record."""
         if str(getattr(record, "event", "")) != "job_error":
             return
         for output in record.__dict__.get("output") or ():
@@ -186,8 +187,8 @@ def finish(workflow: Any, config: Any, causes: Causes) -> None:
 
 
 def find_lost(scheduler: Any) -> set[str]:
-    """The missing outputs of failed runs and scorings; none if another job failed or the workflow
-    was stopped early."""
+    """The missing outputs of failed runs and scorings; none if another job failed, or if the
+    workflow was stopped early."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
     failed = list(_single_jobs(scheduler.failed))
@@ -205,8 +206,8 @@ def _arguments(workflow: Any) -> list[str]:
     """Snakemake's arguments for the same targets and configuration, on this host."""
     dag, methods = workflow.dag_settings, workflow.deployment_settings.deployment_method
     lists = {
-        # Finished runs must stay, although a failed one has a new `attempt` among its params. By
-        # time alone, only what depends on the lost runs is made again.
+        # Finished runs must stay, although a failed one has a new `attempt` among its params. With
+        # times as the only trigger, only what depends on the lost runs is made again.
         "--rerun-triggers": ["mtime"],
         "--software-deployment-method": [method.item_to_choice() for method in methods],
         "--until": list(dag.until),
@@ -226,3 +227,60 @@ def _arguments(workflow: Any) -> list[str]:
 def _without_profile(output: str) -> str:
     lines = [line for line in output.splitlines() if not line.startswith("Using profile")]
     return "\n".join(lines).strip()
+
+
+# Ends of jobs that Snakemake's Slurm executor would not see, or would see late. It does not
+# recognise the end of a job that was preempted, that the controller has forgotten, or that sacct
+# calls `CANCELLED by <user>`, and would wait for it until somebody stops the workflow. It also
+# checks less often the longer no job has succeeded: a node may be idle for up to three minutes.
+
+Query = Callable[[str, Any], Awaitable[tuple[dict[str, str] | None, float | None]]]
+"""The executor's query: from a command and a logger to the states by job and the seconds it took,
+or None for both if Slurm did not answer (query_job_status of snakemake-executor-plugin-slurm
+2.8.0)."""
+
+PREEMPTED = "PREEMPTED"
+CANCELLED = "CANCELLED"
+LONGEST_PAUSE_S = 30
+"""Between two checks of all jobs; the executor has no option for it."""
+
+FORGOTTEN = "UNKNOWN"
+"""The executor takes it for an end, and Snakemake then checks that the results exist."""
+
+
+def mend_executor(settings: Any) -> None:
+    """Make the executor of this process see every end of a job soon. `settings` are its own."""
+    import snakemake_executor_plugin_slurm as plugin
+
+    if isinstance(plugin.query_job_status, States):
+        return
+    plugin.query_job_status = States(plugin.query_job_status, requeue=settings.requeue)
+    pause = plugin.Executor.next_seconds_between_status_checks
+    longest_s = max(LONGEST_PAUSE_S, settings.init_seconds_before_status_checks)
+    plugin.Executor.next_seconds_between_status_checks = property(
+        lambda executor: min(pause.fget(executor), longest_s), pause.fset
+    )
+
+
+class States:
+    """`query_job_status` of the executor, with states that the executor knows. `requeue`: whether
+    Slurm itself starts preempted jobs again."""
+
+    def __init__(self, query: Query, *, requeue: bool) -> None:
+        self._query, self._requeue = query, requeue
+        self._seen = set[str]()
+
+    async def __call__(
+        self, command: str, logger: Any
+    ) -> tuple[dict[str, str] | None, float | None]:
+        """Query, and translate the states into those that the executor knows."""
+        states, took_s = await self._query(command, logger)
+        if states is None:
+            return None, took_s
+        known = {job: self._word(state) for job, state in states.items()}
+        self._seen |= known.keys()
+        return dict.fromkeys(self._seen, FORGOTTEN) | known, took_s
+
+    def _word(self, state: str) -> str:
+        word = state.split()[0] if state else state  # "CANCELLED by 1000"
+        return CANCELLED if word == PREEMPTED and not self._requeue else word

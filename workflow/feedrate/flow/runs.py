@@ -1,160 +1,154 @@
-"""What is scored: the models that runs keep, and the table of what they score."""
+"""A run in the plan: which files it reads, what it requests, how long it will take."""
 
 import inspect
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from statistics import median
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
-from feedrate.config.spec import RunSpec
+from feedrate.config.errors import ConfigError
+from feedrate.config.plan import Plan, Project, timeouts_min
+from feedrate.config.published import Published
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.spec import Protocol, RunSpec
+from feedrate.config.study import Study
+from feedrate.config.values import Level
 from feedrate.core import paths
-from feedrate.core.files import digest_file
-from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
-from feedrate.results.quality import QualitySettings, ScoredRun
-
-# Which try a job is: what failed is tried again by the next call, since its number has changed.
-
+from feedrate.data.store import StoreSpec, store_spec
+from feedrate.flow.digests import DigestCache, weights_state
+from feedrate.models.checkpoint import is_on_hub, local_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def signed(function: Function) -> Function:
-    """The function with its signature kept on it.
+    """The function with its signature stored on it.
 
-    Snakemake asks `inspect.signature` about ten times per job; for 10,000 jobs this takes seconds.
+    Snakemake calls `inspect.signature` about ten times per job; for 10,000 jobs this takes seconds.
     """
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
 
 
-class Attempts:
-    """Numbers by the file that a job leaves, each taken once per plan, so that what a job leaves
-    behind does not change the plan that it belongs to."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._data: dict[str, str] = {}
-
-    def next(self, file: str, *, stands: Callable[[str], bool] | None = None) -> int:
-        """1 at first; after a failure the next number, which is a changed param: tried again.
-
-        So is a run beside which another training job was seen. Out of memory is a result and is
-        not tried again, unless by its cause it no longer `stands`.
-        """
-        if file not in self._numbers:
-            self._numbers[file] = _next_attempt(file, stands)
-        return self._numbers[file]
-
-    def of_run(self, spec: RunSpec, source: str) -> int:
-        """The same for a run that the code of the digest `source` makes: one that was not tried is
-        tried when no ladder leaves it out any more, or what it was left out for is no result now.
-        """
-
-        def stands(cause: str) -> bool:
-            if not cause.startswith(NOT_TRIED):
-                return True
-            run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
-            digests = Digests(source, self._digest_of(spec.dataset))
-            return still_pruned(cause, spec, digests, run)
-
-        return self.next(_of_run(paths.OUTCOME, spec), stands=stands)
-
-    def _digest_of(self, dataset: str) -> str:
-        """Of the prepared data, as it is when the plan is made."""
-        if dataset not in self._data:
-            manifest = Path(paths.MANIFEST.format(dataset=dataset))
-            self._data[dataset] = digest_file(manifest) if manifest.is_file() else ""
-        return self._data[dataset]
+Asked = Callable[[Any], list[str]] | list[str]
+"""A rule's input: files, or a function of wildcards that names them."""
 
 
-def _next_attempt(file: str, stands: Callable[[str], bool] | None) -> int:
-    try:
-        with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them at a plan)
-            last = json.load(stream)
-        status, cause = last["status"], str(last.get("cause", ""))
-        disturbed = bool((last.get("machine_before") or {}).get("other_training_jobs"))
-        fallen = status == "out_of_memory" and stands is not None and not stands(cause)
-        return int(last["attempt"]) + (status == "failed" or disturbed or fallen)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 1
+class Inputs:
+    """What runs read besides their data: hub checkpoints, a user's own checkpoints, and stores of
+    decoded pictures. The rules that make them ask `checkpoint` and `store` for the settings."""
 
-
-Params = dict[str, Any]
-
-
-class Scored:
-    """Answers for the rules that score models and collect the scores."""
-
-    def __init__(
-        self,
-        project: Project,
-        plan: Plan,
-        attempts: Attempts,
-        params: Callable[[dict[str, Any], str], Params],
-    ) -> None:
-        """`params` makes a rule's params of settings and the name of its code."""
-        self._project, self._plan = project, plan
-        self._attempts, self._params = attempts, params
-
-    def files(self, study: str) -> list[str]:
-        """The scores of each model that a study's runs keep."""
-        return [_of_run(paths.QUALITY, spec) for spec in self._kept(study)]
-
-    def table(self, study: str) -> list[str]:
-        """The study's table of scores; none where no run keeps a model."""
-        return [paths.QUALITY_CSV.format(study=study)] if self._kept(study) else []
-
-    def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """All that makes a model be scored again, but the run's outcome and data, which are
-        inputs."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
-        return {
-            **self._params(msgspec.to_builtins(spec), "scored"),
-            "model": _of_run(paths.MODEL, spec),
-            "attempt": self._attempts.next(_of_run(paths.QUALITY, spec)),
+    def __init__(self, plan: Plan, cache: DigestCache) -> None:
+        """`cache` keeps the digests of weights."""
+        self._runs = plan.runs
+        self._cache = cache
+        self._states: dict[Path, str] = {}
+        self._checkpoints = {
+            _key(model): (model.checkpoint, model.revision or "main")
+            for model in (spec.settings.model for spec in plan.runs.values())
+            if model.checkpoint and is_on_hub(model.checkpoint)
         }
+        self._stores: dict[str, StoreSpec] = {}
 
-    def collecting(self, study: str) -> Params:
-        """Which run each file of scores belongs to."""
-        runs = [
-            ScoredRun(
-                file=_of_run(paths.QUALITY, spec),
-                device=spec.device,
-                cell=spec.cell,
-                levels=spec.levels,
-                repeat=spec.repeat,
+    def checkpoint(self, key: str) -> tuple[str, str]:
+        """A hub checkpoint's name and revision."""
+        return self._checkpoints[key]
+
+    def weights(self, model: ModelSettings) -> dict[str, str]:
+        """Further params of a model that starts from a user's folder: a digest of its files. A
+        fetched checkpoint is an input instead."""
+        folder = local_folder(model)
+        if folder is None:
+            return {}
+        if folder not in self._states:
+            self._states[folder] = weights_state(folder, self._cache)
+            self._cache.save()
+        return {"weights": self._states[folder]}
+
+    def store(self, key: str) -> StoreSpec:
+        """The settings of a store."""
+        if key not in self._stores:  # it was asked for by its name
+            for spec in self._runs.values():
+                self._stored(spec)
+        return self._stores[key]
+
+    def of_training(self, device: str) -> dict[str, Asked]:
+        """The inputs that training on a device needs besides its data: `weights` and `store`.
+
+        An input that no run of the device needs is left out, because each one makes the plan of
+        thousands of runs slower.
+        """
+        needed: dict[str, Asked] = {}
+        if self._checkpoints:
+            needed["weights"] = self.checkpoints(device)
+        specs = (spec for spec in self._runs.values() if spec.device == device)
+        if any(spec.settings.loader.decode == "cache" for spec in specs):
+            needed["store"] = lambda wildcards: self._stored(self._run(device, wildcards))
+        return needed
+
+    def checkpoints(self, device: str) -> Asked:
+        """The fetched hub checkpoints that runs on a device start from."""
+        if not self._checkpoints:
+            return []
+        return lambda wildcards: self._fetched(self._run(device, wildcards).settings.model)
+
+    def checkpoints_of_store(self, key: str) -> list[str]:
+        """The fetched checkpoint whose tokenizer a store needs."""
+        return self._fetched(self.store(key).model)
+
+    def first_run(self, device: str) -> RunSpec:
+        """The first training run of a device, which loader settings are recommended for: a study's
+        baseline comes first. Raises ConfigError if no study trains."""
+        runs = (r for r in self._runs.values() if r.device == device and r.task == "training")
+        first = next(runs, None)
+        if first is None:
+            raise ConfigError(
+                f"config/config.yaml: studies: none of them trains on {device}, so there is no "
+                "loader to tune; name one that does"
             )
-            for spec in self._kept(study)
+        return first
+
+    def of_tuning(self, device: str) -> list[str]:
+        """What a recommendation reads: the run's checkpoint, and the store of `decode: cache`."""
+        spec = self.first_run(device)
+        loader = msgspec.structs.replace(spec.settings.loader, decode="cache", scaled_decode=False)
+        cached = msgspec.structs.replace(spec.settings, loader=loader)
+        return [
+            *self._fetched(spec.settings.model),
+            *self._stored(msgspec.structs.replace(spec, settings=cached)),
         ]
-        factors = self._project.studies[study].factors
-        settings = QualitySettings(study=study, factors=factors, runs=runs)
-        return self._params(msgspec.to_builtins(settings), "qualities")
 
-    def _kept(self, study: str) -> list[RunSpec]:
-        config = self._project.config
-        return [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
+    def _run(self, device: str, wildcards: Any) -> RunSpec:
+        return self._runs[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]
+
+    def _fetched(self, model: ModelSettings) -> list[str]:
+        key = _key(model)
+        return [paths.CHECKPOINT.format(checkpoint=key)] if key in self._checkpoints else []
+
+    def _stored(self, spec: RunSpec) -> list[str]:
+        needed = store_spec(spec.settings)
+        if needed is None:
+            return []
+        self._stores[needed.key] = needed
+        return [paths.STORE.format(dataset=spec.dataset, store=needed.key)]
 
 
-def _of_run(path: str, spec: RunSpec) -> str:
-    return path.format(study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat)
+def _key(model: ModelSettings) -> str:
+    return paths.checkpoint_key(model.checkpoint or "", model.revision)
 
-
-# What the jobs of a device ask a cluster for; a change of it reruns nothing.
 
 START_MIN = 20
 """Minutes that a scheduler allows a training job beyond its protocol's `timeout_min`."""
-
 TUNING_MIN = 60
-"""Minutes that a scheduler allows for the advice on a loader, which takes a few."""
+"""Minutes that a scheduler allows for a recommendation, which takes a few."""
 
 
 class Resources:
-    """Snakemake's `resources` of the rules of each device."""
+    """Snakemake's `resources` of the rules of each device; a change of them reruns nothing."""
 
     def __init__(self, project: Project) -> None:
         self._devices = project.devices
@@ -165,10 +159,7 @@ class Resources:
         }
 
     def training(self, device: str) -> dict[str, Any]:
-        """What a training job asks for.
-
-        The time limit is what the protocol allows and a start, and after a fault twice that.
-        """
+        """What a training job requests. Its time limit doubles after the first try."""
         return {
             "tries": signed(lambda _, attempt: attempt),
             "runtime": signed(
@@ -178,7 +169,7 @@ class Resources:
         }
 
     def tuning(self, device: str) -> dict[str, Any]:
-        """What the job that advises on a loader asks for."""
+        """What the job that recommends loader settings requests."""
         return {"runtime": TUNING_MIN, **_of_device(self._devices[device])}
 
 
@@ -190,6 +181,143 @@ def _of_device(entry: Device) -> dict[str, Any]:
     }
     if entry.nodes > 1:
         asked |= {"nodes": entry.nodes, "tasks": entry.nodes, "mpi": "srun"}
-        # Else the executor asks for --ntasks-per-gpu=<tasks>, which no node can satisfy.
+        # Otherwise the executor requests --ntasks-per-gpu=<tasks>, which no node can satisfy.
         asked["tasks_per_gpu"] = 0
     return {name: value for name, value in asked.items() if value is not None}
+
+
+START_S = 120.0
+"""A job's start (imports, the model, the first step) where no run on the device has shown it. On
+Gaudi, compiling graphs can take longer."""
+
+Basis = Literal["cell", "study", "published", "lowest", "scaled"]
+"""What an estimate uses, the best first: earlier runs of the cell, earlier runs of other cells of
+the study on the device, a published rate of the cell, the lowest published rate of the device,
+published rates of another number of these devices."""
+
+
+class Estimate(NamedTuple):
+    """The duration of a job from start to end, s, and what it was estimated from."""
+
+    seconds: float
+    basis: Basis
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    cell: str
+    count: int
+    settings: Settings
+    protocol: Protocol
+
+
+class _Measurement(msgspec.Struct, frozen=True):
+    wall_s: float
+
+
+class _Provenance(msgspec.Struct, frozen=True):
+    duration_s: float | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The part of a record that says how long the run took."""
+
+    status: str
+    spec: _Spec | None = None
+    measurement: _Measurement | None = None
+    provenance: _Provenance = _Provenance()
+
+
+class _Past(NamedTuple):
+    """An earlier run: its window, and all else of the job, s."""
+
+    cell: str
+    samples: int
+    window_s: float
+    rest_s: float
+
+
+class Estimator:
+    """Estimates the duration of runs from the records in the working directory."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._past: dict[tuple[str, str], list[_Past]] = {}
+
+    def of(self, spec: RunSpec) -> Estimate | None:
+        """The duration of a run; None if there is nothing to estimate it from.
+
+        Earlier runs of the same cell count, else all of the same study and device: the window is
+        scaled to this run's samples, the rest of the job taken as it was. To published rates, a
+        job's start and its two ceilings are added.
+        """
+        key = spec.study, spec.device
+        if key not in self._past:
+            self._past[key] = list(_read_past(*key))
+        past = self._past[key]
+        alike = [run for run in past if run.cell == spec.cell]
+        samples = _window_samples(spec)
+        if past:
+            times_s = [run.rest_s + run.window_s * samples / run.samples for run in alike or past]
+            return Estimate(median(times_s), "cell" if alike else "study")
+        published = self._published_rate(spec)
+        if published is None:
+            return None
+        rate, basis = published
+        protocol = spec.protocol
+        training_s = samples * protocol.steps / (protocol.steps - protocol.warmup_steps) / rate
+        return Estimate(START_S + training_s + 2 * protocol.ceiling_s, basis)
+
+    def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
+        """Published samples/s of a cell, those of the study's headline edition first. For a cell
+        without a published rate, the lowest of the device: the time is not estimated too short.
+
+        Rates of another number of the same devices count if there are no others, as if throughput
+        grew in proportion to the number.
+        """
+        entry = self._project.devices.get(spec.device)
+        names = {spec.device, entry.variant_of if entry else None}
+        rows = [
+            row
+            for row in self._project.published[spec.study]
+            if row.device in names and row.metric == "samples_per_s"
+        ]
+        if not rows:
+            return None
+        counted = [row for row in rows if row.count == spec.count]
+        rows = counted or rows
+        study = self._project.studies[spec.study]
+        cell = [row for row in rows if _is_cell(row, study, spec.levels)]
+        best = [row for row in cell if row.headline] or cell or rows
+        basis: Basis = "scaled" if not counted else "published" if cell else "lowest"
+        return min(row.value / row.count for row in best) * spec.count, basis
+
+
+def _is_cell(row: Published, study: Study, levels: dict[str, Level]) -> bool:
+    """Whether a published number belongs to the cell with these levels. Factors that it does not
+    name have the baseline's level; a number that names no factor belongs to no cell."""
+    named = study.baseline | row.levels
+    return bool(row.levels) and {factor: named[factor] for factor in study.factors} == levels
+
+
+def _window_samples(spec: RunSpec | _Spec) -> int:
+    """Samples of the timed window, all ranks."""
+    train, protocol = spec.settings.train, spec.protocol
+    steps = protocol.steps - protocol.warmup_steps
+    return steps * train.batch_size * train.gradient_accumulation * spec.count
+
+
+def _read_past(study: str, device: str) -> Iterator[_Past]:
+    """The runs of a study on a device with status `ok`, including those of former cells."""
+    decoder = msgspec.json.Decoder(_Record)
+    for file in Path().glob(paths.RECORD.format(study=study, device=device, cell="*", repeat="*")):
+        try:
+            record = decoder.decode(file.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            continue  # of another version, or being replaced
+        spec, measured = record.spec, record.measurement
+        duration_s = record.provenance.duration_s
+        if record.status != "ok" or spec is None or measured is None or duration_s is None:
+            continue
+        if samples := _window_samples(spec):
+            rest_s = max(duration_s - measured.wall_s, 0.0)
+            yield _Past(spec.cell, samples, measured.wall_s, rest_s)

@@ -1,11 +1,12 @@
-"""The plan as the Snakefile asks for it: targets, params, and what makes a job run again.
+"""The plan as the rules ask for it: targets, inputs and params.
 
-Every params dict holds the settings that a job uses and the digest of its code, and nothing else:
-the job runs again when, and only when, one of these or an input has changed.
+A job's params are one dict: the settings that it uses and the digest of its code. The job runs
+again when, and only when, one of these or an input has changed.
 """
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,21 @@ from feedrate.config.spec import RunSpec
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
-from feedrate.flow import digests, inputs
-from feedrate.flow.inputs import Inputs
-from feedrate.flow.runs import Attempts, Resources, Scored
+from feedrate.flow import digests
+from feedrate.flow.digests import Attempts, of_run
+from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
 from feedrate.results import settings as results
+from feedrate.results.quality import QualitySettings, ScoredRun
 
 KEPT = Path(".snakemake/feedrate")
-"""What a plan keeps for the next one, and for jobs; never needed by a result."""
+"""Files for the next plan and for jobs; no result needs them."""
 
 Params = dict[str, Any]
 
 
 class PlanView:
-    """Answers of plain strings, numbers, lists and dicts, so that Snakemake can compare params."""
+    """Answers in plain strings, numbers, lists and dicts, so that Snakemake can compare params."""
 
     def __init__(self, project: Project, root: Path) -> None:
         self.project = project
@@ -52,10 +54,10 @@ class PlanView:
 
     def outcomes(self, study: str, device: str) -> list[str]:
         """The outcomes of all runs of a study on a device."""
-        return [_of_run(paths.OUTCOME, spec) for spec in self._runs(study, device)]
+        return [of_run(paths.OUTCOME, spec) for spec in self._runs(study, device)]
 
     def parsed(self, study: str) -> list[str]:
-        """A file for each device of a study that is there once its runs are parsed."""
+        """For each device of a study, the file that is written once its runs are parsed."""
         devices = dict.fromkeys(spec.device for spec in self.plan.of_study(study))
         return [paths.RECORDS.format(study=study, device=device) for device in devices]
 
@@ -67,8 +69,8 @@ class PlanView:
         ]
 
     def captions(self, part: str) -> list[tuple[str, str]]:
-        """Captions of the `tables` or `figures` of all studies, each with a regular expression of
-        the names that bear it."""
+        """The captions of the `tables` or `figures` of all studies, each with a regular expression
+        that matches the names of its pages."""
         names: dict[str, dict[str, None]] = {}
         for study in self.project.studies.values():
             for page in getattr(study, part):
@@ -87,22 +89,22 @@ class PlanView:
         entry = self.project.config.datasets[name]
         state = ""
         if isinstance(entry, Folder):
-            state = inputs.folder_state(self._root / entry.path, self._cache)
+            state = digests.folder_state(self._root / entry.path, self._cache)
             self._cache.save()
         return {**self._params(msgspec.to_builtins(entry), "fetched"), "state": state}
 
     def fetching_winoground(self, name: str) -> Params:
-        """Where a copy of Winoground comes from, and for a local one the state of its files."""
+        """The source of a copy of Winoground, and for a local one the state of its files."""
         entry = self.project.config.winoground_sets[name]
         state = ""
         if isinstance(entry, LocalExamples):
-            state = inputs.folder_state(self._root / entry.path, self._cache)
+            state = digests.folder_state(self._root / entry.path, self._cache)
             self._cache.save()
         return {**self._params(msgspec.to_builtins(entry), "winoground"), "state": state}
 
     def preparing(self, name: str) -> Params:
-        """A dataset's settings, and which fetched files were edited since."""
-        edited = inputs.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
+        """A dataset's settings, and a digest of the fetched files that were edited."""
+        edited = digests.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
         self._cache.save()
         settings = msgspec.to_builtins(self.project.config.datasets[name])
         return {**self._params(settings, "prepared"), "edited": edited}
@@ -113,7 +115,7 @@ class PlanView:
         return self._params({"name": name, "revision": revision}, "weights")
 
     def training(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """All that makes a run be done again, but its data, which is an input."""
+        """A run's spec and code, its weights, and its attempt; its data are an input."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
         params = self._params(msgspec.to_builtins(spec), code)
@@ -121,53 +123,54 @@ class PlanView:
         return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
 
     def storing(self, key: str) -> Params:
-        """What a store is made for."""
+        """The settings of a store of decoded pictures, and its weights."""
         spec = self.inputs.store(key)
         return self._params(msgspec.to_builtins(spec), "stored") | self.inputs.weights(spec.model)
 
     def tuning(self, device: str) -> Params:
-        """A run of a device whose loader is to be chosen; who asks by the command wants it anew."""
+        """The run of a device that loader settings are recommended for, and the time of the call:
+        `feedrate tune` measures again."""
         spec = self.inputs.first_run(device)
         params = self._params(msgspec.to_builtins(spec), "tuned")
         asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
         return params | self.inputs.weights(spec.settings.model) | asked
 
     def predictions(self) -> Params:
-        """Published rates that tell of loading, of all studies, whichever are asked for."""
+        """The published rates of all studies, selected or not, that predictions are made from."""
         published = results.prediction_settings(with_all_studies(self._root, self.project))
         return self._params(published, "predicted")
 
     def order(self, study: str, device: str, cell: str, repeat: str) -> int:
-        """Priority of a training job: repeat 1 of all cells goes before any repeat 2."""
+        """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
         return -1 - self._order[study, device, cell, int(repeat)]
 
     # Params of kept models
 
     def kept(self, study: str) -> list[str]:
-        """The card of each model that a study's runs keep, and of those that go to the hub (repeat
-        1, where a repository is named) what tells that they did."""
+        """The card of each model that a study's runs keep, and the file that confirms the upload
+        of those that go to the hub: repeat 1, if `push_to_hub` names a repository."""
         config = self.project.config
         specs = [spec for spec in self.plan.of_study(study) if keeps_weights(spec, config)]
         pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
-        return [_of_run(paths.CARD, spec) for spec in specs] + [
-            _of_run(paths.PUSHED, spec) for spec in pushed
+        return [of_run(paths.CARD, spec) for spec in specs] + [
+            of_run(paths.PUSHED, spec) for spec in pushed
         ]
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """What a model's card says beside its record and its scores."""
+        """What a model's card shows besides its record and its scores."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
             **self._params(report.card_settings(self.project, spec), "card"),
-            "model": _of_run(paths.MODEL, spec),
-            "record": _of_run(paths.RECORD, spec),
+            "model": of_run(paths.MODEL, spec),
+            "record": of_run(paths.RECORD, spec),
             "parser": self.parsing(device)["source"],
         }
 
     def pushing(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """Where a model is pushed."""
+        """The repository and folder that a model is uploaded to."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         settings = {"repository": self.project.config.push_to_hub, "place": report.place(spec)}
-        return {"settings": settings, "model": _of_run(paths.MODEL, spec)}
+        return {"settings": settings, "model": of_run(paths.MODEL, spec)}
 
     # Params of results
 
@@ -177,26 +180,26 @@ class PlanView:
 
     def run_list(self, study: str, device: str) -> str:
         """A file that lists the folders of a study's runs on a device."""
-        folders = [_of_run(paths.RUN, spec) for spec in self._runs(study, device)]
+        folders = [of_run(paths.RUN, spec) for spec in self._runs(study, device)]
         return self._keep(f"{study}.{device}.runs", "\n".join(folders))
 
     def collecting(self, study: str) -> Params:
-        """What turns records into rows and cells, beside the records."""
+        """What turns records into rows and cells, besides the records."""
         runs = {key: spec for key, spec in self.plan.runs.items() if key[0] == study}
         lacking = [cell for cell in self.plan.unsupported if cell.study == study]
         plan = Plan(runs=runs, unsupported=lacking)
         return self._params(results.collect_settings(self._only(study), plan), "collected")
 
     def collect_arguments(self, study: str) -> str:
-        """A file with the arguments that are longer than a command line may be."""
+        """A file with the arguments of `collecting`, which can be too long for a command line."""
         settings = self.collecting(study)["settings"]
-        files = [_of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
+        files = [of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
         records = self._keep(f"{study}.records", "\n".join(files))
         text = f"--records-list\n{records}\n--settings\n{settings}"
         return self._keep(f"{study}.collect", text)
 
     def quality_arguments(self, study: str) -> str:
-        """The same for the table of scores."""
+        """A file with the arguments for the table of scores."""
         settings = self.scored.collecting(study)["settings"]
         return self._keep(f"{study}.qualities", f"--settings\n{settings}")
 
@@ -209,7 +212,7 @@ class PlanView:
         return self._params(results.fit_settings(self._only(study)), "fitted")
 
     def merging(self) -> Params:
-        """Only the code: all that is merged are inputs."""
+        """Only the code: everything that is merged is an input."""
         return self._params({}, "merged")
 
     # Params of the report
@@ -221,7 +224,7 @@ class PlanView:
         return self._params(settings, "page", f"report/{part}s/{kind}.py")
 
     def overview(self) -> Params:
-        """What the first page shows beside results."""
+        """What the first page shows besides results."""
         return self._params(report.overview_settings(self.project, self.plan), "overview")
 
     def _params(self, settings: dict[str, Any], code: str, *programs: str) -> Params:
@@ -248,6 +251,54 @@ class PlanView:
         return str(path)
 
 
-def _of_run(path: str, spec: RunSpec) -> str:
-    """A run's file."""
-    return path.format(study=spec.study, device=spec.device, cell=spec.cell, repeat=spec.repeat)
+class Scored:
+    """Answers for the rules that score kept models and collect the scores."""
+
+    def __init__(
+        self,
+        project: Project,
+        plan: Plan,
+        attempts: Attempts,
+        params: Callable[[dict[str, Any], str], Params],
+    ) -> None:
+        """`params` makes a rule's params from settings and the name of its code."""
+        self._project, self._plan = project, plan
+        self._attempts, self._params = attempts, params
+
+    def files(self, study: str) -> list[str]:
+        """The scores of each model that a study's runs keep."""
+        return [of_run(paths.QUALITY, spec) for spec in self._kept(study)]
+
+    def table(self, study: str) -> list[str]:
+        """The study's table of scores; none where no run keeps a model."""
+        return [paths.QUALITY_CSV.format(study=study)] if self._kept(study) else []
+
+    def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """A scored run's spec and code, its model, and the attempt; the run's outcome and data are
+        inputs."""
+        spec = self._plan.runs[study, device, cell, int(repeat)]
+        return {
+            **self._params(msgspec.to_builtins(spec), "scored"),
+            "model": of_run(paths.MODEL, spec),
+            "attempt": self._attempts.next(of_run(paths.QUALITY, spec)),
+        }
+
+    def collecting(self, study: str) -> Params:
+        """The run that each file of scores belongs to."""
+        runs = [
+            ScoredRun(
+                file=of_run(paths.QUALITY, spec),
+                device=spec.device,
+                cell=spec.cell,
+                levels=spec.levels,
+                repeat=spec.repeat,
+            )
+            for spec in self._kept(study)
+        ]
+        factors = self._project.studies[study].factors
+        settings = QualitySettings(study=study, factors=factors, runs=runs)
+        return self._params(msgspec.to_builtins(settings), "qualities")
+
+    def _kept(self, study: str) -> list[RunSpec]:
+        config = self._project.config
+        return [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
