@@ -22,7 +22,7 @@ for device, entry in VIEW.devices():
         # All cores, so that no training job is measured while a model is scored.
         threads: entry.threads or CORES
         resources:
-            **VIEW.resources.training(device),
+            **VIEW.resources.training(device, retried=RETRIED),
         params:
             score=lambda wc, device=device: VIEW.scored.scoring(
                 wc.study, device, wc.cell, wc.repeat

@@ -23,7 +23,7 @@ for device, entry in VIEW.devices():
         # All cores, so that no other job runs while a training job is measured.
         threads: entry.threads or CORES
         resources:
-            **VIEW.resources.training(device),
+            **VIEW.resources.training(device, retried=RETRIED),
         params:
             train=signed(
                 lambda wc, device=device: VIEW.training(

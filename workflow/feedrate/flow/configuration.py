@@ -266,6 +266,8 @@ class Call(NamedTuple):
     only one of them."""
     profile_files: list[Path]
     """The `configfile` of the profiles if Snakemake does not read it."""
+    retries: int = 0
+    """How often Snakemake tries a failed job again."""
 
     @property
     def is_local(self) -> bool:
@@ -289,6 +291,7 @@ def call() -> Call:
         targets=list(options.targets or []),
         configfiles=list(options.configfile or []),
         profile_files=[Path(name).resolve() for name in files or []],
+        retries=int(options.retries or 0),
     )
 
 

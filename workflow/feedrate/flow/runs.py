@@ -158,15 +158,20 @@ class Resources:
             for device, minutes in of_device.items()
         }
 
-    def training(self, device: str) -> dict[str, Any]:
-        """What a training job requests. Its time limit doubles after the first try."""
-        return {
-            "tries": signed(lambda _, attempt: attempt),
-            "runtime": signed(
-                lambda wildcards, attempt: self._minutes[wildcards.study, device] * min(attempt, 2)
-            ),
-            **_of_device(self._devices[device]),
-        }
+    def training(self, device: str, *, retried: bool) -> dict[str, Any]:
+        """What a training job requests. Its time limit doubles after the first try.
+
+        If no job is `retried`, constants take the place of functions where they can: each function
+        makes the plan of thousands of runs slower.
+        """
+        limits_min = {limit for (_, name), limit in self._minutes.items() if name == device}
+        tries: Any = signed(lambda _, attempt: attempt) if retried else 1
+        runtime: Any = signed(
+            lambda wildcards, attempt: self._minutes[wildcards.study, device] * min(attempt, 2)
+        )
+        if not retried and len(limits_min) == 1:
+            (runtime,) = limits_min
+        return {"tries": tries, "runtime": runtime, **_of_device(self._devices[device])}
 
     def tuning(self, device: str) -> dict[str, Any]:
         """What the job that recommends loader settings requests."""
