@@ -1,7 +1,7 @@
-"""Planning and a nothing-to-do call against a bare Snakefile with as many jobs and files.
+"""Planning and a nothing-to-do call against a bare Snakefile with as many jobs.
 
-Its training rule has one param too: Snakemake compares params only where a rule has one, and loads
-pandas to do so.
+Its training rule has what such a rule needs: a log, a benchmark file, a thread count and one param.
+Without a param, Snakemake would compare none, and would not load pandas to do so.
 """
 
 import json
@@ -21,11 +21,11 @@ SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SIZES = (100, 1_000, 10_000)
 PAIRS = {100: 5, 1_000: 3, 10_000: 1}
 GOAL = 1.2
-MEMORY = Path("/dev/shm")  # a file system in memory: planning is timed, not the disk
+MEMORY = Path("/dev/shm")  # in memory, because planning is timed and not the disk
 
 TOUCH = """
 import snakemake.executors.touch as touch
-touch.Executor.SLEEPING_TIME = 0.0  # it rests 0.1 s a job: half an hour at 10,000 cells
+touch.Executor.SLEEPING_TIME = 0.0  # otherwise 0.1 s per job: 17 minutes at 10,000 cells
 from snakemake.cli import main
 main()
 """
@@ -44,6 +44,8 @@ rule train:
     input: "resources/manifest.json"
     output: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/outcome.json"
     log: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/train.log"
+    benchmark: "results/{{study}}/{{device}}/{{cell}}/rep{{repeat}}/benchmark.tsv"
+    threads: 2
     params: settings={{"steps": 10}}
     shell: "touch {{output}}"
 
@@ -104,7 +106,7 @@ def _env(project: Path) -> dict[str, str]:
 
 
 def _make_ours(folder: Path, cells: int) -> None:
-    """The project with one study of so many cells."""
+    """The project with one study of `cells` cells."""
     folder.mkdir()
     for part in ("Snakefile", "config", "workflow", "report", "envs", "profiles"):
         source = ROOT / part
@@ -134,7 +136,7 @@ def _make_bare(folder: Path, cells: int) -> None:
 
 
 def _pretend_done(project: Path) -> None:
-    """Make every file of the plan and have Snakemake record it as done, running nothing."""
+    """Make every file of the plan, and let Snakemake record it as done without running a job."""
     listing = [*SNAKEMAKE, "--dry-run", "--quiet", "all", "--cores", "2", "--summary"]
     run(listing, project, _env(project))
     lines = (project / ".benchmark.log").read_text().splitlines()
@@ -144,7 +146,7 @@ def _pretend_done(project: Path) -> None:
             path = project / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text('{"attempt": 1, "status": "ok"}\n' if name.endswith(".json") else "x\n")
-    # All ready jobs at once: with two at a time the scheduler looks through all of them each time.
+    # All ready jobs at once: with two at a time, the scheduler searches all of them each time.
     touch = [sys.executable, "-c", TOUCH, "--touch", "--forceall", "--cores", "100000"]
     touch += ["--scheduler", "greedy"]
     if (project / "config").is_dir():

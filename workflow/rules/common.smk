@@ -18,7 +18,7 @@ with configuration.workflow_errors():
 STUDIES = list(PROJECT.studies)
 # All cores of the machine; on a cluster a profile's `cpus_per_task` sets the number.
 CORES = workflow.resource_settings.cores or 8
-# A job's own process does not know.
+# Whether failed jobs are tried again. The process of a job does not know, and assumes it.
 RETRIED = not workflow.is_main_process or configuration.call().retries > 0
 SHORT_IS_LOCAL = "short" in PROJECT.config.on_driver
 DOWNLOADS_ARE_LOCAL = "downloads" in PROJECT.config.on_driver
