@@ -74,7 +74,7 @@ rule all:
         paths.OVERVIEW,
         paths.CONFIRMED,
         [path for study in STUDIES for path in VIEW.kept(study)],
-        [path for study in STUDIES for path in VIEW.scored.table(study)],
+        [path for study in STUDIES for path in VIEW.score_table(study)],
 
 
 # Each study is a target with its own name: only its runs, results, claims, tables and figures.
@@ -87,7 +87,7 @@ for study in STUDIES:
             VIEW.pages(study),
             paths.CLAIMS_CSV.format(study=study),
             VIEW.kept(study),
-            VIEW.scored.table(study),
+            VIEW.score_table(study),
 
 
 rule plan:

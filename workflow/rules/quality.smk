@@ -24,7 +24,7 @@ for device, entry in VIEW.devices():
         resources:
             **VIEW.resources.training(device, retried=RETRIED),
         params:
-            score=lambda wc, device=device: VIEW.scored.scoring(
+            score=lambda wc, device=device: VIEW.scoring(
                 wc.study, device, wc.cell, wc.repeat
             ),
             winoground=f"--winoground {EXAMPLES}" if EXAMPLES else "",
@@ -38,7 +38,7 @@ for device, entry in VIEW.devices():
 rule collect_quality:
     """Collect the scores of a study's models into one table."""
     input:
-        lambda wc: VIEW.scored.files(wc.study),
+        lambda wc: VIEW.scores(wc.study),
     output:
         paths.QUALITY_CSV,
     log:
@@ -47,7 +47,7 @@ rule collect_quality:
     conda:
         "../../envs/report.yaml"
     params:
-        collect=lambda wc: VIEW.scored.collecting(wc.study),
+        collect=lambda wc: VIEW.collecting_scores(wc.study),
         arguments=lambda wc: VIEW.quality_arguments(wc.study),
     shell:
         "python -m feedrate collect-quality @{params.arguments:q} --out {output:q} "

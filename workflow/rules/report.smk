@@ -49,7 +49,7 @@ rule write_overview:
                 paths.FIT_CSV,
             )
         ],
-        scores=[page for study in STUDIES for page in VIEW.scored.table(study)],
+        scores=[page for study in STUDIES for page in VIEW.score_table(study)],
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
         data=paths.DATA_REPORT.format(dataset=PROJECT.config.dataset),
         captions=[
@@ -75,7 +75,7 @@ rule confirm_results:
     """Fail with a short list if a run failed; runs last, so that the report exists."""
     input:
         results=paths.of_all_studies(paths.RESULTS_CSV),
-        quality=[page for study in STUDIES for page in VIEW.scored.table(study)],
+        quality=[page for study in STUDIES for page in VIEW.score_table(study)],
         after=paths.OVERVIEW,
     output:
         paths.CONFIRMED,

@@ -23,24 +23,24 @@ def view(tmp_path, monkeypatch):
 
 
 def test_models_that_are_kept_are_scored_and_no_others(view):
-    files = view.scored.files(KEPT)
+    files = view.scores(KEPT)
     assert len(files) == len(view.outcomes(KEPT, files[0].split("/")[2])) == len(set(files))
     assert all(file.endswith("/quality.json") for file in files)
-    assert view.scored.table(KEPT) == [f"results/{KEPT}/quality.csv"]
-    assert view.scored.files(OTHER) == view.scored.table(OTHER) == []
+    assert view.score_table(KEPT) == [f"results/{KEPT}/quality.csv"]
+    assert view.scores(OTHER) == view.score_table(OTHER) == []
 
 
 def test_every_file_is_told_which_run_it_is_of(view):
-    settings = view.scored.collecting(KEPT)["settings"]
-    assert [run["file"] for run in settings["runs"]] == view.scored.files(KEPT)
+    settings = view.collecting_scores(KEPT)["settings"]
+    assert [run["file"] for run in settings["runs"]] == view.scores(KEPT)
     for run in settings["runs"]:
         assert f"/{run['cell']}/rep{run['repeat']}/" in run["file"]
         assert run["levels"].keys() == settings["factors"].keys()
 
 
 def test_params_hold_the_runs_settings_and_plain_values(view):
-    device, cell = view.scored.files(KEPT)[0].split("/")[2:4]
-    params = view.scored.scoring(KEPT, device, cell, "1")
+    device, cell = view.scores(KEPT)[0].split("/")[2:4]
+    params = view.scoring(KEPT, device, cell, "1")
     assert params["settings"] == view.training(KEPT, device, cell, "1")["settings"]
     assert params["source"] != view.training(KEPT, device, cell, "1")["source"]
     assert params["attempt"] == 1

@@ -18,10 +18,13 @@ from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
 
-DEVICES = ("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py")
-DECODERS = ("loading/decoders/*.py",)
-MODELS = ("models/*.py", "models/builders/*.py")
+PLUGINS = (
+    *("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
+    *("models/*.py", "models/builders/*.py"),
+)
 """The code of all device kinds, launchers, decoders and models: a job imports its own by name."""
+MEASURED = ("jobs", "devices", "models", "loading")
+"""The rooms of the measured work."""
 
 
 class Code(NamedTuple):
@@ -36,26 +39,17 @@ class Code(NamedTuple):
 CODE = {
     # The measured work only. Modules that plan, start or watch a job do not count, and a job's
     # settings are in its spec: neither is a reason to train again.
-    "measured": Code(
-        ("jobs/worker.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
-        ("jobs", "devices", "models", "loading"),
-    ),
-    "inferred": Code(
-        ("jobs/worker.py", "jobs/infer.py", *DEVICES, *DECODERS, *MODELS),
-        ("jobs", "devices", "models", "loading"),
-    ),
+    "measured": Code(("jobs/worker.py", "jobs/train.py", *PLUGINS), MEASURED),
+    "inferred": Code(("jobs/worker.py", "jobs/infer.py", *PLUGINS), MEASURED),
+    "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *PLUGINS), MEASURED),
+    "tuned": Code(("cli/tune.py", "jobs/drain.py", "jobs/train.py", *PLUGINS), ("cli", *MEASURED)),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/checkpoint.py",), ("data",)),
     "winoground": Code(("data/fetch_winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(("jobs/store.py", *MODELS), ("jobs", "models", "loading", "data")),
-    "scored": Code(
-        ("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *DEVICES, *DECODERS, *MODELS),
-        ("jobs", "devices", "models", "loading"),
-    ),
-    "tuned": Code(
-        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
-        ("cli", "jobs", "devices", "models", "loading"),
+    "stored": Code(
+        ("jobs/store.py", "models/*.py", "models/builders/*.py"),
+        ("jobs", "models", "loading", "data"),
     ),
     "predicted": Code(("cli/predictions.py",)),
     "qualities": Code(("results/quality.py",)),

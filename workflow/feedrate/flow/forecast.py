@@ -26,8 +26,6 @@ JOBS = "jobs.jsonl"
 INTERNAL = ("_cores", "_nodes", "tmpdir", "tries")
 """Resources that are no request of a job."""
 
-Resources = dict[str, int | str]
-
 
 class Configuration(msgspec.Struct, frozen=True):
     """How the dry-run's Snakemake was called."""
@@ -48,7 +46,7 @@ class Job(msgspec.Struct, frozen=True):
     rule: str
     output: list[str]
     threads: int
-    resources: Resources
+    resources: dict[str, int | str]
 
 
 class DryRun(msgspec.Struct, frozen=True):

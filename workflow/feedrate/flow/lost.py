@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -191,15 +191,10 @@ def find_lost(scheduler: Any) -> set[str]:
     workflow was stopped early."""
     if scheduler is None or scheduler.running or scheduler.open_jobs:
         return set()
-    failed = list(_single_jobs(scheduler.failed))
+    failed = [one for job in scheduler.failed for one in (job.jobs if job.is_group() else [job])]
     if any(not job.rule.name.startswith((paths.TRAIN_RULE, paths.EVALUATE_RULE)) for job in failed):
         return set()
     return {str(path) for job in failed for path in job.output if not Path(path).exists()}
-
-
-def _single_jobs(jobs: Iterable[Any]) -> Iterator[Any]:
-    for job in jobs:
-        yield from job.jobs if job.is_group() else [job]
 
 
 def _arguments(workflow: Any) -> list[str]:

@@ -209,27 +209,12 @@ class Estimate(NamedTuple):
 
 
 class _Spec(msgspec.Struct, frozen=True):
+    """The part of a spec that the duration depends on."""
+
     cell: str
     count: int
     settings: Settings
     protocol: Protocol
-
-
-class _Measurement(msgspec.Struct, frozen=True):
-    wall_s: float
-
-
-class _Provenance(msgspec.Struct, frozen=True):
-    duration_s: float | None = None
-
-
-class _Record(msgspec.Struct, frozen=True):
-    """The part of a record that says how long the run took."""
-
-    status: str
-    spec: _Spec | None = None
-    measurement: _Measurement | None = None
-    provenance: _Provenance = _Provenance()
 
 
 class _Past(NamedTuple):
@@ -313,16 +298,15 @@ def _window_samples(spec: RunSpec | _Spec) -> int:
 
 def _read_past(study: str, device: str) -> Iterator[_Past]:
     """The runs of a study on a device with status `ok`, including those of former cells."""
-    decoder = msgspec.json.Decoder(_Record)
     for file in Path().glob(paths.RECORD.format(study=study, device=device, cell="*", repeat="*")):
         try:
-            record = decoder.decode(file.read_bytes())
-        except (OSError, msgspec.DecodeError):
+            record = msgspec.json.decode(file.read_bytes())
+            if record["status"] != "ok":
+                continue
+            spec = msgspec.convert(record["spec"], _Spec)
+            window_s = float(record["measurement"]["wall_s"])
+            rest_s = max(float(record["provenance"]["duration_s"]) - window_s, 0.0)
+        except (OSError, msgspec.MsgspecError, KeyError, TypeError):
             continue  # of another version, or being replaced
-        spec, measured = record.spec, record.measurement
-        duration_s = record.provenance.duration_s
-        if record.status != "ok" or spec is None or measured is None or duration_s is None:
-            continue
         if samples := _window_samples(spec):
-            rest_s = max(duration_s - measured.wall_s, 0.0)
-            yield _Past(spec.cell, samples, measured.wall_s, rest_s)
+            yield _Past(spec.cell, samples, window_s, rest_s)

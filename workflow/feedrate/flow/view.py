@@ -6,7 +6,6 @@ again when, and only when, one of these or an input has changed.
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,10 @@ class PlanView:
         self.resources = Resources(project)
         self._attempts = Attempts()
         self._sources: dict[tuple[str, ...], str] = {}
-        self.scored = Scored(project, self.plan, self._attempts, self._params)
+        self._kept = {
+            study: [s for s in self.plan.of_study(study) if keeps_weights(s, project.config)]
+            for study in project.studies
+        }
 
     # Targets
 
@@ -144,17 +146,50 @@ class PlanView:
         """Priority of a training job: repeat 1 of all cells, then repeat 2, and so on."""
         return -1 - self._order[study, device, cell, int(repeat)]
 
-    # Params of kept models
+    # Kept models: their scores, cards and uploads
 
     def kept(self, study: str) -> list[str]:
         """The card of each model that a study's runs keep, and the file that confirms the upload
         of those that go to the hub: repeat 1, if `push_to_hub` names a repository."""
-        config = self.project.config
-        specs = [spec for spec in self.plan.of_study(study) if keeps_weights(spec, config)]
-        pushed = [spec for spec in specs if config.push_to_hub and spec.repeat == 1]
+        specs = self._kept[study]
+        pushed = [s for s in specs if self.project.config.push_to_hub and s.repeat == 1]
         return [of_run(paths.CARD, spec) for spec in specs] + [
             of_run(paths.PUSHED, spec) for spec in pushed
         ]
+
+    def scores(self, study: str) -> list[str]:
+        """The scores of each model that a study's runs keep."""
+        return [of_run(paths.QUALITY, spec) for spec in self._kept[study]]
+
+    def score_table(self, study: str) -> list[str]:
+        """The study's table of scores; none if no run keeps a model."""
+        return [paths.QUALITY_CSV.format(study=study)] if self._kept[study] else []
+
+    def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
+        """A scored run's spec and code, its model, and the attempt; the run's outcome and data are
+        inputs."""
+        spec = self.plan.runs[study, device, cell, int(repeat)]
+        return {
+            **self._params(msgspec.to_builtins(spec), "scored"),
+            "model": of_run(paths.MODEL, spec),
+            "attempt": self._attempts.next(of_run(paths.QUALITY, spec)),
+        }
+
+    def collecting_scores(self, study: str) -> Params:
+        """The run that each file of scores belongs to."""
+        runs = [
+            ScoredRun(
+                file=of_run(paths.QUALITY, spec),
+                device=spec.device,
+                cell=spec.cell,
+                levels=spec.levels,
+                repeat=spec.repeat,
+            )
+            for spec in self._kept[study]
+        ]
+        factors = self.project.studies[study].factors
+        settings = QualitySettings(study=study, factors=factors, runs=runs)
+        return self._params(msgspec.to_builtins(settings), "qualities")
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """What a model's card shows besides its record and its scores."""
@@ -200,7 +235,7 @@ class PlanView:
 
     def quality_arguments(self, study: str) -> str:
         """A file with the arguments for the table of scores."""
-        settings = self.scored.collecting(study)["settings"]
+        settings = self.collecting_scores(study)["settings"]
         return self._keep(f"{study}.qualities", f"--settings\n{settings}")
 
     def claims(self, study: str) -> Params:
@@ -249,56 +284,3 @@ class PlanView:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
         return str(path)
-
-
-class Scored:
-    """Answers for the rules that score kept models and collect the scores."""
-
-    def __init__(
-        self,
-        project: Project,
-        plan: Plan,
-        attempts: Attempts,
-        params: Callable[[dict[str, Any], str], Params],
-    ) -> None:
-        """`params` makes a rule's params from settings and the name of its code."""
-        self._project, self._plan = project, plan
-        self._attempts, self._params = attempts, params
-
-    def files(self, study: str) -> list[str]:
-        """The scores of each model that a study's runs keep."""
-        return [of_run(paths.QUALITY, spec) for spec in self._kept(study)]
-
-    def table(self, study: str) -> list[str]:
-        """The study's table of scores; none where no run keeps a model."""
-        return [paths.QUALITY_CSV.format(study=study)] if self._kept(study) else []
-
-    def scoring(self, study: str, device: str, cell: str, repeat: str) -> Params:
-        """A scored run's spec and code, its model, and the attempt; the run's outcome and data are
-        inputs."""
-        spec = self._plan.runs[study, device, cell, int(repeat)]
-        return {
-            **self._params(msgspec.to_builtins(spec), "scored"),
-            "model": of_run(paths.MODEL, spec),
-            "attempt": self._attempts.next(of_run(paths.QUALITY, spec)),
-        }
-
-    def collecting(self, study: str) -> Params:
-        """The run that each file of scores belongs to."""
-        runs = [
-            ScoredRun(
-                file=of_run(paths.QUALITY, spec),
-                device=spec.device,
-                cell=spec.cell,
-                levels=spec.levels,
-                repeat=spec.repeat,
-            )
-            for spec in self._kept(study)
-        ]
-        factors = self._project.studies[study].factors
-        settings = QualitySettings(study=study, factors=factors, runs=runs)
-        return self._params(msgspec.to_builtins(settings), "qualities")
-
-    def _kept(self, study: str) -> list[RunSpec]:
-        config = self._project.config
-        return [spec for spec in self._plan.of_study(study) if keeps_weights(spec, config)]
