@@ -3,14 +3,17 @@
 import logging
 import os
 import re
+from typing import TYPE_CHECKING
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from feedrate.cli.display import Display, Job, Progress
 from feedrate.core import variables
 from feedrate.flow import configuration, driver, forecast
 from feedrate.flow.lost import Failures
+
+if TYPE_CHECKING:
+    from feedrate.cli.display import Job
 
 SHOWN_AS_EVENTS = {str(event) for event in LogEvent} - {str(LogEvent.ERROR)}
 
@@ -46,6 +49,9 @@ class LogHandler(LogHandlerBase):
     """Shows a plan as it is worked off; a dry-run and all errors look as Snakemake writes them."""
 
     def __post_init__(self) -> None:
+        # Snakemake imports every plugin, also in calls that do not use it.
+        from feedrate.cli.display import Display, Progress
+
         self._quiet = bool(self.common_settings.quiet)
         self._jobs = forecast.JobWriter() if forecast.is_wanted() else None
         dryrun = self.common_settings.dryrun and self._jobs is None

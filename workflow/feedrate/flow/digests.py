@@ -106,13 +106,14 @@ def source_digest(cache: DigestCache, code: Code) -> str:
     digests: dict[str, str] = {}
     waiting = [file for program in code.programs for file in sorted(PACKAGE.glob(program))]
     seen = set(waiting)
+    modules = _modules(PACKAGE)
     while waiting:
         file = waiting.pop()
         value, imports = cache.digest(file, _digest_module)
         name = str(file.relative_to(PACKAGE))
         if not code.rooms or name.startswith(tuple(f"{room}/" for room in code.rooms)):
             digests[name] = value
-        found = {path for module in imports for path in _files_of(PACKAGE, module)} - seen
+        found = {modules[name] for name in imports if name in modules} - seen
         seen |= found
         waiting += found
     return digest_value(digests)
@@ -145,10 +146,13 @@ def _digest_module(path: Path) -> list[Any]:
 
 
 @cache
-def _files_of(package: Path, module: str) -> list[Path]:
-    """The file of a module, or the `__init__` of a package; none for a name in a module."""
-    path = package.joinpath(*module.split(".")[1:])
-    return [f for f in (path.with_suffix(".py"), path / "__init__.py") if f.is_file()]
+def _modules(package: Path) -> dict[str, Path]:
+    """The files of a package by the dotted names of their modules."""
+    found = {}
+    for file in package.rglob("*.py"):
+        parts = file.relative_to(package).with_suffix("").parts
+        found[".".join((NAME, *parts)).removesuffix(".__init__")] = file
+    return found
 
 
 def _is_text(node: ast.stmt) -> bool:
