@@ -432,6 +432,7 @@ def test_a_param_that_is_no_mapping():
     with pytest.raises(ConfigError, match="--settings: warmup_steps: missing, but required"):
         convert_text("{'steps': 3}", Protocol, "--settings")
     assert convert_text("{'steps': 3, 'warmup_steps': 1}", Protocol, "x").ceiling_s == 2.0
+    assert convert_text('{"steps": 3, "warmup_steps": 1}', Protocol, "x").ceiling_s == 2.0
 
 
 def test_a_number_for_a_text(copy):

@@ -91,13 +91,17 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
 
 
 def convert_text(text: str, kind: type[T], origin: str) -> T:
-    """The same for a mapping given as text: a dict param as Snakemake prints it, in Python."""
+    """The same for a mapping given as text: JSON, or a dict param as Snakemake prints it."""
     import ast  # only jobs need it, and planning is to stay light
+    import json
 
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise ConfigError(f"{origin}: {text[:80]!r} is not a mapping") from None
+        value = json.loads(text)
+    except ValueError:
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise ConfigError(f"{origin}: {text[:80]!r} is not a mapping") from None
     return convert(value, kind, origin)
 
 
