@@ -1,163 +1,141 @@
-"""From the rows of runs to one row per cell: medians, intervals, speed-ups, losses, verdicts."""
+"""From the table of runs to one row per cell: medians, intervals, speed-ups, losses, verdicts."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
+import pandas as pd
 
 from feedrate.config.values import cell_name
 from feedrate.results.columns import CELLS
 from feedrate.results.schema import VALUES
 from feedrate.results.settings import CollectSettings, CollectStudy
 from feedrate.results.statistics import median_interval, ratio_interval, spread
-from feedrate.results.tables import Row
-from feedrate.results.verdicts import cell_verdict
+from feedrate.results.tables import Row, rows_of
+from feedrate.results.verdicts import cell_verdict, recommend
 
-Key = tuple[str, str, str]
-"""Study, device, cell."""
+KEY = ["study", "device", "cell"]
+"""The columns that identify a cell."""
+BASELINE = ["study", "device", "baseline"]
+"""The columns that identify the baseline of a cell."""
 STATUSES = ("ok", "out_of_memory", "failed", "invalid", "unsupported")
 """A cell's status is the first of these among its runs."""
-OVER_REPEATS: dict[str, Callable[[Sequence[Any]], Any]] = {
-    "median": lambda values: float(np.median(values)),
-    "largest": max,
-    "smallest": min,
-}
-"""How the values of a cell's ok runs combine, by the words of the schema."""
+OVER_REPEATS = {"median": "median", "largest": "max", "smallest": "min"}
+"""How the values of a cell's ok runs combine: pandas' name by the schema's word."""
 COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}
+INTERVALS = ["ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high"]
 FEWEST = 2
 """Repeats from which seeds have a range."""
 
 
-def combine(runs: Iterable[Row], settings: CollectSettings) -> dict[str, list[Row]]:
-    """One row per cell, by study, in the order in which cells first appear among `runs`."""
-    groups: dict[Key, list[Row]] = {}
-    for run in runs:
-        groups.setdefault((run["study"], run["device"], run["cell"]), []).append(run)
-    rates = {key: rates_of(group) for key, group in groups.items()}
-    baselines: dict[Key, Key] = {
-        key: (key[0], key[1], cell_name(settings.studies[key[0]].baseline_of(group[0])))
-        for key, group in groups.items()
-    }
-    shifts = loss_shifts(groups, baselines)
-    rows: dict[str, list[Row]] = {}
-    for key, group in groups.items():
-        study, device, _ = key
-        facts = settings.studies[study]
-        row = _cell(group, facts, rates[key])
-        row |= _speedup(rates[key], rates.get(baselines[key], []), facts.thresholds.confidence)
-        row |= _cost(row["samples_per_s"], settings.price_usd_per_hour.get(device))
-        row |= shifts[key]
-        memory_gib = settings.memory_gib.get(device)
-        found = cell_verdict(row, group[0], facts.thresholds, memory_gib)
-        row |= {"verdict": found.name, "why": found.why}
-        rows.setdefault(study, []).append(row)
+def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
+    """A row for each cell, study by study, with its verdict and a recommendation per device.
+
+    `runs` is the table of `run_table`.
+    """
+    rows: list[Row] = []
+    for name, study in settings.studies.items():
+        cells = rows_of(combine(runs[runs["study"] == name], study, settings).reset_index())
+        for cell in cells:
+            found = cell_verdict(cell, study.thresholds, settings.memory_gib.get(cell["device"]))
+            cell |= {"verdict": found.name, "why": found.why}
+        recommend(cells, study)
+        rows += cells
     return rows
 
 
-def _cell(group: Sequence[Row], facts: CollectStudy, rates: Sequence[float]) -> Row:
-    first, status = group[0], status_of(group)
-    good = [run for run in group if run["status"] == "ok"]
-    count = Counter(run["status"] for run in group)
-    interval = median_interval(rates, facts.thresholds.confidence) if rates else (None,) * 3
-    share = spread(rates) if rates else None
-    return {
-        **{name: first[name] for name in ("study", "device", "cell", *facts.factors)},
-        **{name: first.get(name) for name in ("task", "world_size", "nodes", "batch_size")},
-        "status": status,
-        "cause": cause_of(group, status),
-        "runs": len(group) - count["unsupported"],
-        **{f"{name}_runs": count[name] for name in STATUSES[:-1]},
-        **{name: _combine(good, name, how) for name, how in COMBINED.items()},
-        **dict(zip(("samples_per_s", "ci_low", "ci_high"), interval, strict=True)),
-        "spread": share,
-        "noisy": share is not None and share > facts.thresholds.noise_share,
-    }
+def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
+    """The cells of a study by KEY, in the order in which they first appear among `runs`.
+
+    What is not combined is that of the cell's first run.
+    """
+    cells = runs.drop_duplicates(KEY).set_index(KEY)
+    states = outcomes(runs)
+    cells[states.columns] = states
+    ok = runs[runs["status"] == "ok"].groupby(KEY)
+    for word, function in OVER_REPEATS.items():
+        names = [name for name, how in COMBINED.items() if how == word]
+        cells[names] = ok[names].agg(function)
+    baselines = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
+    cells["baseline"] = pd.Series(baselines, cells.index, dtype=object)
+    rates = ok["samples_per_s"].agg(list).to_dict()
+    intervals = [
+        _intervals(rates.get(key), rates.get((*key[:2], baseline)), study.thresholds.confidence)
+        for key, baseline in cells["baseline"].items()
+    ]
+    cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
+    cells["noisy"] = cells["spread"] > study.thresholds.noise_share
+    usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
+    cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
+    cells["usd_per_million_samples"] = cost_usd
+    return cells.join(loss_shifts(runs, cells["baseline"]))
 
 
-def _combine(runs: Iterable[Row], name: str, how: str) -> Any:
-    """The value of a cell, over the runs that have one; None where none has."""
-    known = [run[name] for run in runs if run.get(name) is not None]
-    return OVER_REPEATS[how](known) if known else None
+def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
+    """Status, cause and numbers of runs of each cell, by KEY.
+
+    The cause is that of the first run with the cell's status; of an ok cell, that of the first run
+    that does not count.
+    """
+    statuses = [runs[name] for name in KEY], runs["status"]
+    counts = pd.crosstab(*statuses).reindex(columns=list(STATUSES), fill_value=0)
+    cells = counts.drop(columns="unsupported").add_suffix("_runs")
+    cells["runs"] = cells.sum(axis="columns")
+    cells["status"] = counts.gt(0).idxmax(axis="columns")
+    cells["partly"] = cells["ok_runs"].between(1, cells["runs"] - 1)
+    of_cell = cells.reindex(pd.MultiIndex.from_frame(runs[KEY])).set_index(runs.index)
+    tells = (runs["status"] == of_cell["status"]) != of_cell["partly"]
+    told = runs[tells & (runs["cause"] != "")].drop_duplicates(KEY).set_index(KEY)
+    cells["cause"] = told["cause"]
+    return cells.drop(columns="partly").fillna({"cause": ""})
 
 
-def status_of(group: Iterable[Row]) -> str:
-    """A cell's status, from those of its runs (one at least)."""
-    found = {run["status"] for run in group}
-    return next(status for status in STATUSES if status in found)
-
-
-def cause_of(group: Sequence[Row], status: str) -> str:
-    """Why the cell has its status; of an ok cell, why the first of its other runs does not
-    count."""
-    lost = [run for run in group if run["status"] != status] if status == "ok" else []
-    told = lost or [run for run in group if run["status"] == status]
-    return next((run["cause"] for run in told if run["cause"]), "")
-
-
-def rates_of(group: Iterable[Row]) -> list[float]:
-    """samples_per_s of the ok runs."""
-    return [run["samples_per_s"] for run in group if run["status"] == "ok"]
-
-
-def _speedup(rates: Sequence[float], baseline: Sequence[float], confidence: float) -> Row:
-    ratio: tuple[float | None, ...] = (None, None, None)
-    if rates and baseline:
+def _intervals(
+    rates: Sequence[float] | None, baseline: Sequence[float] | None, confidence: float
+) -> list[float | None]:
+    """The values of INTERVALS for a cell with these rates of its ok runs, if it has any."""
+    if not rates:
+        return [None] * len(INTERVALS)
+    speedup: Sequence[float | None] = (None, None, None)
+    if baseline:
         same = rates is baseline
-        ratio = (1.0, 1.0, 1.0) if same else ratio_interval(rates, baseline, confidence)
-    return dict(zip(("speedup", "speedup_ci_low", "speedup_ci_high"), ratio, strict=True))
+        speedup = (1.0, 1.0, 1.0) if same else ratio_interval(rates, baseline, confidence)
+    return [*median_interval(rates, confidence)[1:], spread(rates), *speedup]
 
 
-def _cost(samples_per_s: float | None, usd_per_hour: float | None) -> Row:
-    """The cost of training on a million samples, at the price of the job's devices."""
-    known = samples_per_s and usd_per_hour
-    cost = usd_per_hour / 3600 / samples_per_s * 1e6 if known else None  # type: ignore[operator]
-    return {"usd_per_million_samples": cost}
+def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
+    """The difference of each cell's final loss from that of its baseline; missing where unknown.
 
-
-def loss_shifts(cells: Mapping[Key, Sequence[Row]], baselines: Mapping[Key, Key]) -> dict[Key, Row]:
-    """For each cell, how far the loss at its end is from its baseline's; None where unknown.
-
+    `baselines` has the names of the baseline cells by KEY, which is the index of the result too.
     `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
-    samples in the same order. `loss_seeds` is what seeds alone do: the range of the baseline's
+    samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
     repeats or, where that is larger, the median range of the cells that are compared with it; so
     two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
     takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
     batch see an unknown number of samples and are not compared.
     """
-    ends = {key: _loss_ends(runs) for key, runs in cells.items()}
-    ranges = {k: max(e.values()) - min(e.values()) for k, e in ends.items() if len(e) >= FEWEST}
-    compared: dict[Key, list[float]] = defaultdict(list)
-    for key, spread_of_cell in ranges.items():
-        compared[baselines[key]].append(spread_of_cell)
-    rows: dict[Key, Row] = {}
-    for key, baseline in baselines.items():
-        known, seeds, shift = compared.get(baseline), None, None
-        if known and baseline in ranges:
-            seeds = max(ranges[baseline], float(np.median(known)))
-        common = sorted(ends[key].keys() & ends.get(baseline, {}).keys())
-        if key != baseline and seeds is not None and len(common) >= FEWEST:
-            shift = float(np.mean([ends[key][one] - ends[baseline][one] for one in common]))
-        rows[key] = {
-            "loss_shift": shift,
-            "loss_seeds": None if shift is None and key != baseline else seeds,
-            "loss_departs": None if shift is None or seeds is None else abs(shift) > seeds,
-        }
-    return rows
+    known = (runs["status"] == "ok") & runs["loss_end"].notna()
+    ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
+    ends = ends.assign(trained=trained_samples(ends))[[*KEY, "repeat", "trained", "loss_end"]]
+    losses = ends.groupby(KEY)["loss_end"]
+    ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
+    cells = baselines.rename("baseline").reset_index()
+    cells = cells.join(ranges.rename("range"), on=KEY)
+    cells = cells.join(ranges.rename("loss_seeds"), on=BASELINE)
+    typical = cells.groupby(BASELINE)["range"].transform("median")
+    seeds = cells["loss_seeds"].clip(lower=typical)
+    of_baseline = ends.set_axis([*BASELINE, "repeat", "trained", "loss_of_baseline"], axis=1)
+    pairs = ends.merge(cells[cells["cell"] != cells["baseline"]]).merge(of_baseline)
+    pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
+    common = pairs.groupby(KEY)["shift"].agg(lambda shifts: shifts.mean())
+    cells = cells.join(common[pairs.groupby(KEY).size() >= FEWEST].rename("loss_shift"), on=KEY)
+    shift = cells["loss_shift"].astype(float).where(seeds.notna())
+    departs = (shift.abs() > seeds).astype("boolean").where(shift.notna())
+    seeds = seeds.where(shift.notna() | (cells["cell"] == cells["baseline"]))
+    found = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
+    return found.set_index(KEY)
 
 
-def _loss_ends(runs: Iterable[Row]) -> dict[tuple[int, int], float]:
-    """Losses at the end of the ok runs, by repeat and samples trained on."""
-    return {
-        (run["repeat"], trained_samples(run)): run["loss_end"]
-        for run in runs
-        if run["status"] == "ok"
-        and run.get("loss_end") is not None
-        and not run.get("keeps_last_batch")
-    }
-
-
-def trained_samples(run: Row) -> int:
-    """Samples that a run trained on, warm-up included."""
-    steps = run["steps"] + run["warmup_steps"]
-    return int(steps * run["batch_size"] * run["gradient_accumulation"] * run["world_size"])
+def trained_samples(runs: pd.DataFrame) -> pd.Series:
+    """Samples that each run trained on, warm-up included."""
+    steps = runs["steps"] + runs["warmup_steps"]
+    per_step = runs["batch_size"] * runs["gradient_accumulation"] * runs["world_size"]
+    return steps * per_step

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
 from feedrate.results.assemble import current_record
-from feedrate.results.cells import combine
+from feedrate.results.cells import cell_rows
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import Record
 from feedrate.results.schema import VALUES
 from feedrate.results.settings import CollectSettings, DeviceFacts
-from feedrate.results.tables import Row, write_parquet, write_result
-from feedrate.results.verdicts import recommend
+from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 
@@ -26,42 +26,33 @@ def collect_results(
 
     `records_list` has one path per line. A missing or damaged record is made again from its logs.
     """
-    rows = run_rows(records_list.read_text(encoding="utf-8").splitlines(), settings)
+    runs = run_table(records_list.read_text(encoding="utf-8").splitlines(), settings)
     columns = for_studies(RUNS, settings.studies)
-    write_result(out_csv, columns, rows)
-    write_parquet(out_parquet, columns, rows)
-    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(rows, settings))
+    write_result(out_csv, columns, rows_of(runs))
+    write_parquet(out_parquet, columns, runs)
+    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(runs, settings))
 
 
-def run_rows(records: Iterable[str], settings: CollectSettings) -> list[Row]:
-    """A row for each record and each unsupported cell, in the order of the configuration: by study,
-    device, levels, repeat."""
+def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
+    """A row for each record and each unsupported cell, with the columns of results.csv, in the
+    order of the configuration: by study, device, levels, repeat."""
     rows = [_run_row(path, settings) for path in records]
     rows += [unsupported_row(cell) for cell in settings.unsupported]
-    studies, devices = list(settings.studies), list(settings.memory_gib)
-    orders = {
-        name: {f: {x: i for i, x in enumerate(e.levels)} for f, e in study.factors.items()}
-        for name, study in settings.studies.items()
-    }
-
-    def place(row: Row) -> tuple[Any, ...]:
-        order = orders[row["study"]]
-        return (
-            studies.index(row["study"]),
-            devices.index(row["device"]) if row["device"] in devices else len(devices),
-            [known.get(row[factor], len(known)) for factor, known in order.items()],
-            row["repeat"],
+    runs = frame_of(rows, for_studies(RUNS, settings.studies))
+    tables = []
+    for name, study in settings.studies.items():
+        orders = {"device": list(settings.memory_gib)}
+        orders |= {factor: entry.levels for factor, entry in study.factors.items()}
+        places = {
+            name: {value: i for i, value in enumerate(order)} for name, order in orders.items()
+        }
+        tables.append(
+            runs[runs["study"] == name].sort_values(
+                [*places, "repeat"],
+                key=lambda column, places=places: column.map(places.get(column.name, int)),
+            )
         )
-
-    return sorted(rows, key=place)
-
-
-def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
-    """A row for each cell, study by study, with a recommendation for each device."""
-    studies = combine(runs, settings)
-    for study, cells in studies.items():
-        recommend(cells, settings.studies[study])
-    return [row for cells in studies.values() for row in cells]
+    return pd.concat(tables, ignore_index=True)
 
 
 def _run_row(path: str, settings: CollectSettings) -> Row:

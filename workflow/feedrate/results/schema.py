@@ -15,6 +15,13 @@ from msgspec import Meta, inspect
 from feedrate.config.values import Strict
 
 Kind = Literal["text", "integer", "number", "flag"]
+DTYPES: dict[Kind, str] = {
+    "text": "object",
+    "integer": "Int64",
+    "number": "float64",
+    "flag": "boolean",
+}
+"""How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
 Repeats = Literal["median", "largest", "smallest", ""]
 Ranks = Literal["sum", "complete sum", "mean", "largest", ""]

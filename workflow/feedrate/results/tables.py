@@ -5,13 +5,17 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
 from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
 from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
+from feedrate.results.schema import DTYPES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
@@ -102,10 +106,24 @@ def _read_digests(noted: Path) -> dict[str, str]:
         return {}
 
 
-def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, atomically, with a type, a unit and a meaning for every column."""
+def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
+    """A DataFrame of rows with exactly these columns, each with the dtype of its kind."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
+    return frame.astype({c.name: DTYPES[c.kind] for c in columns if not c.is_level})
+
+
+def rows_of(frame: "pd.DataFrame") -> list[Row]:
+    """The rows of a DataFrame as plain Python values; a missing value is None."""
+    plain = frame.astype(object)
+    rows: list[Row] = plain.where(plain.notna(), None).to_dict("records")
+    return rows
+
+
+def write_parquet(path: Path, columns: Sequence[Column], frame: "pd.DataFrame") -> None:
+    """Write a DataFrame as Parquet, atomically; each column has a type, a unit and a meaning."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
     fields = [
@@ -113,21 +131,19 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
         for c in columns
     ]
     texts = [c.name for c in columns if c.kind == "text"]
-    rows = [row | {n: level_text(row[n]) for n in texts if row.get(n) is not None} for row in rows]
+    written = frame.assign(**frame[texts].map(level_text, na_action="ignore"))
     with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), temporary)
+        written.to_parquet(temporary, index=False, schema=pa.schema(fields))
 
 
 def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
     """The rows of all `files`, and their columns with the factors of all of them."""
-    rows = [row for file in files for row in read_csv(file, columns)]
-    known = {column.name for column in columns}
-    levels: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, level in row.items():
-            if name not in known and level is not None:
-                levels.setdefault(name, []).append(level)
-    return with_factors(columns, levels), rows
+    import pandas as pd
+
+    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
+    merged = pd.concat(tables, ignore_index=True)
+    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
+    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
 
 
 def _digest_of(path: Path) -> Path:
@@ -161,4 +177,5 @@ def merge_results(
         merged, rows = merge(files, columns)
         write_result(out / files[0].name, merged, rows)
         if columns is RUNS:
-            write_parquet(out / files[0].with_suffix(".parquet").name, merged, rows)
+            parquet = out / files[0].with_suffix(".parquet").name
+            write_parquet(parquet, merged, frame_of(rows, merged))

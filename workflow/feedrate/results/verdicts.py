@@ -48,8 +48,8 @@ class Verdict(NamedTuple):
     why: str
 
 
-def cell_verdict(cell: Row, run: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
-    """The verdict of a cell's row; `run` is one of its runs, `memory_gib` the device's."""
+def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
+    """The verdict of a cell's row; `memory_gib` is the device's."""
     if cell["status"] == "out_of_memory":
         return Verdict("memory-pressed", cell["cause"])
     if cell["status"] != "ok":
@@ -64,9 +64,9 @@ def cell_verdict(cell: Row, run: Row, lines: Thresholds, memory_gib: float | Non
         peak_memory_gib=cell["peak_memory_gib"],
         memory_gib=memory_gib,
         world_size=cell["world_size"],
-        workers=run["loader_workers"],
-        cores=cell["cores_granted"] if run.get("oversubscribed") else None,
-        decodes_on_device=run["decodes_on_device"],
+        workers=cell["loader_workers"],
+        cores=cell["cores_granted"] if cell["oversubscribed"] else None,
+        decodes_on_device=cell["decodes_on_device"],
     )
     return verdict(limits, lines)
 
