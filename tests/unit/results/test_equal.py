@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from feedrate.results.cells import KEY, loss_shifts, trained_samples
+from feedrate.results.collect import KEY, loss_shifts, trained_samples
 from feedrate.results.columns import RUNS, with_factors
 from feedrate.results.tables import frame_of, rows_of
 

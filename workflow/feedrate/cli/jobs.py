@@ -28,7 +28,7 @@ JOBS = {
     "node": "devices.launchers.srun:run_node",
     "parse-logs": "results.assemble:parse_logs",
     "collect-results": "results.collect:collect_results",
-    "collect-quality": "results.quality:collect_quality",
+    "collect-quality": "results.collect:collect_quality",
     "check-claims": "results.claims:check_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "merge-results": "results.tables:merge_results",

@@ -16,8 +16,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.params import CardSettings, from_param
-from feedrate.results.quality import Quality, Score, read_quality
-from feedrate.results.record import Record, read_record
+from feedrate.results.record import Quality, Record, Score, read_quality, read_record
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCardData

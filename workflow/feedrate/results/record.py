@@ -1,4 +1,5 @@
-"""The two documents of a run: the supervisor's outcome, and the record made from all its logs."""
+"""The documents of a run: the outcome that its supervisor writes, the record made from all its
+logs, and quality.json with the scores of its model."""
 
 import json
 import math
@@ -17,6 +18,9 @@ from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Proven
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
+
+QUALITY_SCHEMA = 1
+"""Version of `Quality`."""
 
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 BAD: tuple[Status, ...] = ("failed", "invalid")
@@ -44,6 +48,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 class RecordError(ExpectedError):
     """A file that is no record; the message names it."""
+
+
+class QualityError(ExpectedError):
+    """A file that is no quality.json; the message names it."""
 
 
 class Check(Strict, kw_only=True):
@@ -94,6 +102,42 @@ class Record(Strict, kw_only=True):
     made_from: MadeFrom = MadeFrom()
 
 
+class Score(Strict, kw_only=True):
+    """One figure of a model."""
+
+    moment: Literal["before", "after"]
+    on: Annotated[str, Meta(description="validation, test, or winoground.")]
+    metric: Annotated[
+        str, Meta(description="contrastive_loss, image_to_text_recall_at_1, text_score, …")
+    ]
+    head: Annotated[str, Meta(description="What scored a pair: contrastive, matching.")] = ""
+    value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
+    low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
+    high: float | None = None
+    n: Annotated[int, Meta(description="Number of examples that the figure is a mean over.")] = 0
+    chance: Annotated[float | None, Meta(description="By guessing; null: unknown.")] = None
+    seconds: Annotated[float, Meta(description="Time that scoring took.")] = 0.0
+    note: str = ""
+
+
+class Quality(Strict, kw_only=True):
+    """quality.json."""
+
+    schema: int = QUALITY_SCHEMA
+    status: Annotated[
+        Literal["ok", "failed", "no_model"],
+        Meta(description="no_model: the run left nothing to score; only what failed is retried."),
+    ]
+    attempt: Annotated[int, Meta(description="Which attempt at scoring this is, from 1.")] = 1
+    cause: Annotated[str, Meta(description="Why nothing was scored.")] = ""
+    winoground: Annotated[
+        str,
+        Meta(description="generated, folder (NAME) or hub (facebook/winoground at 4d3…)."),
+    ] = ""
+    seconds: Annotated[float, Meta(description="The whole job.")] = 0.0
+    scores: list[Score] = []
+
+
 def read_outcome(path: Path) -> Outcome | None:
     """Read outcome.json; None where the supervisor was killed too early. Raises LogError."""
     try:
@@ -126,6 +170,22 @@ def read_record(path: Path) -> Record:
             f"feedrate reads {RECORD_SCHEMA} (remove the file, and it is made again from its logs)"
         )
     return record
+
+
+def read_quality(path: Path) -> Quality:
+    """Read quality.json. Raises QualityError where it is none, or of another version."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Quality)
+    except FileNotFoundError:
+        raise QualityError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise QualityError(f"{path}: not of this version: {error}") from None
+    if found.schema != QUALITY_SCHEMA:
+        raise QualityError(
+            f"{path}: schema {found.schema} is not allowed; this version of feedrate reads "
+            f"{QUALITY_SCHEMA} (remove the file, and the model is scored again)"
+        )
+    return found
 
 
 def _finite(value: Any) -> Any:

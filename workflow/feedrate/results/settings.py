@@ -69,6 +69,24 @@ class CollectSettings(Strict, kw_only=True):
     """To make a damaged record again."""
 
 
+class ScoredRun(Strict, kw_only=True):
+    """A run whose model is scored; `file` is its quality.json."""
+
+    file: str
+    device: Name
+    cell: str
+    levels: dict[str, Level]
+    repeat: int
+
+
+class QualitySettings(Strict, kw_only=True):
+    """`--settings` of collect-quality."""
+
+    study: Name
+    factors: dict[Name, Factor]
+    runs: list[ScoredRun]
+
+
 class PublishedFacts(Strict, kw_only=True):
     """A published number, as far as claims and fits use it."""
 
