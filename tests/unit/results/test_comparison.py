@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
 from feedrate.results.columns import COMPARISON
-from feedrate.results.comparison import Results, compare, comparison_columns, read_results, slowed
+from feedrate.results.comparison import (
+    Results,
+    compare,
+    comparison_columns,
+    read_results,
+    run_frame,
+    slowed,
+)
 from feedrate.results.tables import read_csv, write_csv
 from result_sets import AFTER, runs, write_set
 
@@ -18,9 +25,7 @@ LINES = Thresholds()
 
 def results(*cells):
     """A set that was read, without files."""
-    return Results(
-        None, {(row["study"], row["device"], row["cell"]): cell for cell in cells for row in cell}
-    )
+    return Results(None, run_frame([row for cell in cells for row in cell]))
 
 
 def changes(before, after, lines=LINES):
@@ -236,7 +241,7 @@ def test_a_folder_a_clone_and_the_files_are_the_same_results(tmp_path):
     for place in (tmp_path, folder, folder / "results.csv", folder / "cells.csv"):
         found = read_results(place)
         assert found.path == folder / "results.csv"
-        assert list(found.cells) == [("loading", "cpu", "workers=0")]
+        assert [row["cell"] for row in found.started] == ["workers=0"]
 
 
 def test_a_file_of_results_may_have_any_name(tmp_path):

@@ -178,9 +178,10 @@ def sentences(
     if same := sum(row["same_runs"] for row in rows):
         yield f"The same in both: {_counted(same, 'run')}, not made again."
     for word, results in (("before", before), ("after", after)):
-        if lost := sum(run[SOFTWARE] is None for run in results.runs):
+        runs = results.started
+        if lost := sum(run[SOFTWARE] is None for run in runs):
             yield (
-                f"Packages of {lost} of {_counted(len(results.runs), 'run')} {word} are not known: "
+                f"Packages of {lost} of {_counted(len(runs), 'run')} {word} are not known: "
                 f"their records are not beside {results.path}."
             )
 
@@ -193,9 +194,9 @@ def _is_silent(row: Row) -> bool:
 
 def _described(results: Results) -> str:
     """The file, and when its runs were started."""
-    times = sorted(run["started_at"] for run in results.runs if run.get("started_at"))
+    times = sorted(run["started_at"] for run in results.started if run.get("started_at"))
     dated = f", started {_minute(times[0])} to {_minute(times[-1])} UTC" if times else ""
-    return f"{results.path}, {_counted(len(results.runs), 'run')}{dated}"
+    return f"{results.path}, {_counted(len(results.started), 'run')}{dated}"
 
 
 def _minute(time: str) -> str:
