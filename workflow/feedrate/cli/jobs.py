@@ -32,7 +32,7 @@ JOBS = {
     "check-claims": "results.claims:check_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "merge-results": "results.tables:merge_results",
-    "confirm-results": "results.confirm:confirm_results",
+    "confirm-results": "results.tables:confirm_results",
     "tune-device": "cli.tune:tune_device",
     "drain": "jobs.drain:drain_loaders",
     "render-page": "report.render:render_page",

@@ -14,7 +14,7 @@ from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core import paths, slurm
 from feedrate.core.errors import fail, tell
 from feedrate.flow import driver
-from feedrate.results.record import BAD
+from feedrate.results.schema import BAD
 
 REPORT = Path("report.html")
 PART = Path(".report.part.html")

@@ -30,18 +30,16 @@ from feedrate.logs.text import one_line, read_log
 from feedrate.results.checks import Evidence, check_run
 from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (
-    BAD,
     Check,
     MadeFrom,
     Outcome,
     Record,
     RecordError,
-    Status,
     read_outcome,
     read_record,
     write_record,
 )
-from feedrate.results.schema import Measurement, PixelDistance, Provenance
+from feedrate.results.schema import BAD, Measurement, PixelDistance, Provenance, Status
 from feedrate.results.settings import DeviceFacts
 
 UNCHANGED = "logs_unchanged"

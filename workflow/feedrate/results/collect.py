@@ -17,7 +17,7 @@ from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
 from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
 from feedrate.results.record import Record, read_quality
-from feedrate.results.schema import VALUES
+from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.settings import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
 from feedrate.results.statistics import median_interval, ratio_interval, spread
 from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
@@ -29,8 +29,6 @@ KEY = ["study", "device", "cell"]
 """The columns that identify a cell."""
 BASELINE = ["study", "device", "baseline"]
 """The columns that identify the baseline of a cell."""
-STATUSES = ("ok", "out_of_memory", "failed", "invalid", "unsupported")
-"""A cell's status is the first of these among its runs."""
 OVER_REPEATS = {"median": "median", "largest": "max", "smallest": "min"}
 """How the values of a cell's ok runs combine: pandas' name by the schema's word."""
 COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}

@@ -11,8 +11,9 @@ import pandas as pd
 from feedrate.config.study import Thresholds
 from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
-from feedrate.results.collect import KEY, STATUSES, outcomes
+from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
+from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import ratio_interval
 from feedrate.results.tables import Row, frame_of, read_csv, rows_of
 

@@ -14,17 +14,13 @@ from feedrate.config.values import Level, Strict
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Status
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
 
 QUALITY_SCHEMA = 1
 """Version of `Quality`."""
-
-Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
-BAD: tuple[Status, ...] = ("failed", "invalid")
-"""Statuses that are faults; the others are results."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

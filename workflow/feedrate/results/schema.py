@@ -8,12 +8,17 @@ measured, and its field here.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from msgspec import Meta, inspect
 
 from feedrate.config.values import Strict
 
+Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""Statuses of a run. A cell's status is the first of these among its runs."""
+BAD: tuple[Status, ...] = ("failed", "invalid")
+"""Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
 DTYPES: dict[Kind, str] = {
     "text": "object",

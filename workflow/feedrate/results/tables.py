@@ -11,13 +11,15 @@ from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
 from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
-from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
-from feedrate.results.schema import DTYPES
+from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, Column, with_factors
+from feedrate.results.schema import BAD, DTYPES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Row = dict[str, Any]
+LISTED = 20
+"""Number of failures that `confirm_results` lists."""
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """What is made from the records of a study, in its folder."""
 _MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
@@ -179,3 +181,37 @@ def merge_results(
         if columns is RUNS:
             parquet = out / files[0].with_suffix(".parquet").name
             write_parquet(parquet, merged, frame_of(rows, merged))
+
+
+def confirm_results(results: Path, out: Path, quality: list[Path] | None = None) -> None:
+    """Write `out` if no run failed and every kept model was scored.
+
+    `results` is results.csv of all studies, `quality` are the studies' quality.csv. Raises
+    ExpectedError with a short list where a run failed, a check rejected its numbers, or a model
+    could not be scored. Cells that are unsupported or ran out of memory are results, not failures.
+    """
+    rows = read_csv(results, RUNS)
+    scores = [row for file in quality or [] for row in read_csv(file, QUALITY)]
+    tried = sum(row["status"] != "unsupported" for row in rows)
+    runs, scorings = problems(rows), problems(scores, "scoring ")
+    if lines := runs + scorings:
+        more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+        counts = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
+        models = f"{len(scorings)} model{'s' * (len(scorings) > 1)}"
+        counts += [f"{models} could not be scored"] if scorings else []
+        first = (
+            f"{' and '.join(counts)}; the report shows them, and the same command tries failed "
+            "ones again:"
+        )
+        raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
+    write_text(out, f"{tried} runs, none failed\n")
+
+
+def problems(rows: list[Row], doing: str = "") -> list[str]:
+    """A line for each failed or invalid run: where, what failed and why."""
+    return [
+        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
+        f"{row['status']}: {row['cause']}"
+        for row in rows
+        if row["status"] in BAD
+    ]
