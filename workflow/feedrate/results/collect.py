@@ -61,15 +61,13 @@ def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame
     for name, study in settings.studies.items():
         orders = {"device": list(settings.memory_gib)}
         orders |= {factor: entry.levels for factor, entry in study.factors.items()}
-        tables.append(
-            runs[runs["study"] == name]
-            .sort_values("repeat")
-            .sort_values(
-                list(orders),
-                key=lambda column, orders=orders: pd.Categorical(column, orders[column.name]),
-                kind="stable",
-            )
-        )
+        of_study = runs[runs["study"] == name]
+        places = {
+            column: of_study[column].map({value: place for place, value in enumerate(order)})
+            for column, order in orders.items()
+        }
+        keys = pd.concat([*places.values(), of_study["repeat"]], axis="columns")
+        tables.append(of_study.loc[keys.sort_values(list(keys)).index])
     return pd.concat(tables, ignore_index=True)
 
 

@@ -24,8 +24,10 @@ class Column(NamedTuple):
     kind: Kind
     unit: str
     description: str
-    is_level: bool = False
-    """Whether it holds the levels of a factor, which keep the types that the study gives them."""
+
+
+class FactorColumn(Column):
+    """A column of a factor's levels, which keep the types that the study gives them."""
 
 
 def _of(kind: Kind) -> Callable[..., Column]:
@@ -237,7 +239,7 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
     name of another column."""
     fixed = {column.name for column in columns}
     own = [
-        Column(name, level_kind(found), "", f"Level of {name}.", is_level=True)
+        FactorColumn(name, level_kind(found), "", f"Level of {name}.")
         for name, found in levels.items()
         if name not in fixed
     ]

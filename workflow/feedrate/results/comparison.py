@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -91,8 +92,8 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     """A row for each cell of either set, by study, device and ratio, slowest first; the cells of a
     device without a ratio come last."""
     both = before.runs, after.runs
-    sides = [_cells(runs) for runs in both]
-    cells = sides[0].join(sides[1], how="outer", lsuffix="_before", rsuffix="_after")
+    old, new = _cells(before.runs), _cells(after.runs)
+    cells = old.add_suffix("_before").join(new.add_suffix("_after"), how="outer")
     cells["same_runs"] = _same_runs(*both)
     specs = _moved(*both, [*KEY, "repeat"], ["spec_digest"]).drop_duplicates(KEY)
     others = pd.concat([specs, _moved(*both, KEY, [*WORK.values(), *SHOWN])])
@@ -106,10 +107,32 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells[texts] = cells[texts].fillna("")
     rows = [
-        row | parse_levels(row["cell"], BETWEEN_LEVELS) | _judged(row, lines)
+        row | parse_levels(row["cell"], BETWEEN_LEVELS) | _change(row, lines)
         for row in rows_of(cells.reset_index())
     ]
     return rows_of(pd.DataFrame(rows).sort_values(["study", "device", "ratio", "cell"]))
+
+
+def judge(old: Sequence[float], new: Sequence[float], lines: Thresholds) -> Row:
+    """The ratio of the rates of a cell in two sets, the change, and the reason.
+
+    Rates differ where the greater median is more than `noise_share` above the lesser and, as far as
+    there are runs for one, the interval does not contain 1. So swapped sets give the same answer,
+    swapped.
+    """
+    found = ratio_interval(new, old, lines.confidence)
+    lesser, greater = sorted((median(old), median(new)))
+    apart = greater > lesser * (1 + lines.noise_share)
+    low, high = found.low, found.high
+    unsure = low is not None and high is not None and low <= 1 <= high
+    why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
+    if low is None:
+        why += "; a single run does not show noise"
+    elif apart:
+        why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
+    change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
+    names = ("ratio", "ratio_ci_low", "ratio_ci_high")
+    return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
 
 
 def comparison_columns(rows: Sequence[Row]) -> list[Column]:
@@ -176,7 +199,7 @@ def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]
     names = list(dict.fromkeys(name for table in tables for name in table))
     absent = {name: NONE for name in names if name not in BELOW}
     versions = [
-        runs[KEY].join(table.reindex(columns=names).fillna(absent))
+        runs[KEY].join(table.reindex(columns=names).astype(object).fillna(absent))
         for runs, table in zip(known, tables, strict=True)
     ]
     return _moved(versions[0], versions[1], by, names)
@@ -247,42 +270,17 @@ def _same_runs(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
     return old.drop_duplicates().merge(new.drop_duplicates()).groupby(KEY).size()
 
 
-def _judged(row: Row, lines: Thresholds) -> Row:
-    """The change of a cell and its reason, with the ratio where both sets have rates.
-
-    Rates differ where the greater median is more than `noise_share` above the lesser and, as far as
-    there are runs for one, the interval does not contain 1. So swapped sets give the same answer,
-    swapped.
-    """
-    old, new = row["rates_before"], row["rates_after"]
-    if not (old and new):
-        return {"change": _unmeasured(row), "why": _cause(row), "ratio": None}
-    found = ratio_interval(new, old, lines.confidence)
-    lesser, greater = sorted((row["samples_per_s_before"], row["samples_per_s_after"]))
-    apart = greater > lesser * (1 + lines.noise_share)
-    low, high = found.low, found.high
-    unsure = low is not None and high is not None and low <= 1 <= high
-    why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
-    if row["same_runs"] == row["runs_before"] == row["runs_after"]:
-        why = "The runs are the same in both: none was repeated"
-    elif low is None:
-        why += "; a single run does not show noise"
-    elif apart:
-        why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
-    change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
-    names = ("ratio", "ratio_ci_low", "ratio_ci_high")
-    return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
-
-
-def _unmeasured(row: Row) -> str:
-    """The change of a cell that lacks a rate before or after."""
+def _change(row: Row, lines: Thresholds) -> Row:
+    """The change of a cell and its reason; the ratio where both sets have rates."""
+    if row["rates_before"] and row["rates_after"]:
+        found = judge(row["rates_before"], row["rates_after"], lines)
+        if row["same_runs"] == row["runs_before"] == row["runs_after"]:
+            found["why"] = "The runs are the same in both: none was repeated."
+        return found
     old, new = row["status_before"], row["status_after"]
     if not (old and new):
-        return ONLY_AFTER if new else ONLY_BEFORE
-    return NO_RATE if old == new else OTHER_STATUS
-
-
-def _cause(row: Row) -> str:
-    """Why a cell lacks a rate after or, if it does not, before."""
-    causes = (row[f"cause_{side}"] for side in ("after", "before") if row[f"status_{side}"] != "ok")
-    return next(filter(None, causes), "")
+        change = ONLY_AFTER if new else ONLY_BEFORE
+    else:
+        change = NO_RATE if old == new else OTHER_STATUS
+    causes = [row[f"cause_{side}"] for side in ("after", "before") if row[f"status_{side}"] != "ok"]
+    return {"change": change, "why": next(filter(None, causes), ""), "ratio": None}

@@ -11,7 +11,16 @@ from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
 from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
-from feedrate.results.columns import CELLS, CLAIMS, FIT, QUALITY, RUNS, Column, with_factors
+from feedrate.results.columns import (
+    CELLS,
+    CLAIMS,
+    FIT,
+    QUALITY,
+    RUNS,
+    Column,
+    FactorColumn,
+    with_factors,
+)
 from feedrate.results.schema import BAD, DTYPES
 
 if TYPE_CHECKING:
@@ -113,7 +122,8 @@ def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
     import pandas as pd
 
     frame = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
-    return frame.astype({c.name: DTYPES[c.kind] for c in columns if not c.is_level})
+    known = (column for column in columns if not isinstance(column, FactorColumn))
+    return frame.astype({column.name: DTYPES[column.kind] for column in known})
 
 
 def rows_of(frame: "pd.DataFrame") -> list[Row]:
