@@ -1,11 +1,12 @@
-"""The documents of a study's runs into its tables: one row per run, per cell and per score.
+"""Makes the tables of a study from the documents of its runs.
 
-results.csv and results.parquet have the runs. cells.csv has the cells: medians, intervals,
-speed-ups, losses, verdicts. quality.csv has the scores of the models.
+results.csv and results.parquet have one row per run. cells.csv has one row per cell: medians,
+intervals, speed-ups, losses and verdicts. quality.csv has one row per score of a model.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -30,11 +31,11 @@ KEY = ["study", "device", "cell"]
 BASELINE = ["study", "device", "baseline"]
 """The columns that identify the baseline of a cell."""
 OVER_REPEATS = {"median": "median", "largest": "max", "smallest": "min"}
-"""How the values of a cell's ok runs combine: pandas' name by the schema's word."""
+"""How the values of a cell's ok runs combine: the aggregation in pandas by the schema's word."""
 COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}
 INTERVALS = ["ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high"]
 FEWEST = 2
-"""Repeats from which seeds have a range."""
+"""Number of repeats that a range over seeds needs at least."""
 
 
 def collect_results(
@@ -52,14 +53,16 @@ def collect_results(
 
 
 def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
-    """A row for each record and each unsupported cell, with the columns of results.csv, in the
-    order of the configuration: by study, device, levels, repeat."""
+    """A row for each record and each unsupported cell, with the columns of results.csv.
+
+    The order is that of the configuration: by study, device, levels, repeat.
+    """
     rows = [_run_row(path, settings) for path in records]
     rows += [unsupported_row(cell) for cell in settings.unsupported]
     runs = frame_of(rows, for_studies(RUNS, settings.studies))
     tables = []
     for name, study in settings.studies.items():
-        orders = {"device": list(settings.memory_gib)}
+        orders: dict[str, list[Any]] = {"device": list(settings.memory_gib)}
         orders |= {factor: entry.levels for factor, entry in study.factors.items()}
         of_study = runs[runs["study"] == name]
         places = {
@@ -83,7 +86,7 @@ def _run_row(path: str, settings: CollectSettings) -> Row:
 def run_row(record: Record, path: str) -> Row:
     """One row of results.csv, by column; unknown fields are left out.
 
-    The numbers of an invalid run stay in its row; its status keeps them out of all else.
+    The numbers of an invalid run stay in its row. Its status excludes them from everything else.
     """
     row: Row = {
         **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
@@ -155,7 +158,7 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
 def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
     """The cells of a study by KEY, in the order in which they first appear among `runs`.
 
-    What is not combined is that of the cell's first run.
+    Columns that are not combined over the repeats have the values of the cell's first run.
     """
     cells = runs.drop_duplicates(KEY).set_index(KEY)
     states = outcomes(runs)
@@ -164,19 +167,19 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     for word, function in OVER_REPEATS.items():
         names = [name for name, how in COMBINED.items() if how == word]
         cells[names] = ok[names].agg(function)
-    baselines = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
-    cells["baseline"] = pd.Series(baselines, cells.index, dtype=object)
+    names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
+    baselines = pd.Series(names, cells.index, dtype=object)
     rates = ok["samples_per_s"].agg(list).to_dict()
     intervals = [
         _intervals(rates.get(key), rates.get((*key[:2], baseline)), study.thresholds.confidence)
-        for key, baseline in cells["baseline"].items()
+        for key, baseline in baselines.items()
     ]
     cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
     cells["noisy"] = cells["spread"] > study.thresholds.noise_share
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd
-    return cells.join(loss_shifts(runs, cells["baseline"]))
+    return cells.join(loss_shifts(runs, baselines))
 
 
 def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
@@ -185,8 +188,8 @@ def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
     The cause is that of the first run with the cell's status; of an ok cell, that of the first run
     that does not count.
     """
-    statuses = [runs[name] for name in KEY], runs["status"]
-    counts = pd.crosstab(*statuses).reindex(columns=list(STATUSES), fill_value=0)
+    counts = pd.crosstab([runs[name] for name in KEY], runs["status"])
+    counts = counts.reindex(columns=list(STATUSES), fill_value=0)
     cells = counts.drop(columns="unsupported").add_suffix("_runs")
     cells["runs"] = cells.sum(axis="columns")
     cells["status"] = counts.gt(0).idxmax(axis="columns")
@@ -236,7 +239,7 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     of_baseline = ends.set_axis([*BASELINE, "repeat", "trained", "loss_of_baseline"], axis=1)
     pairs = ends.merge(cells[~is_baseline]).merge(of_baseline)
     pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
-    # Not "mean", with which pandas rounds in another way than numpy.
+    # Not agg("mean"), which rounds differently from numpy's mean.
     shifts = pairs.groupby(KEY)["shift"].agg(lambda v: v.mean() if len(v) >= FEWEST else None)
     cells = cells.join(shifts, on=KEY)
     shift = cells["shift"].astype(float).where(seeds.notna())

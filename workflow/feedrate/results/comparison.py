@@ -1,4 +1,4 @@
-"""Two sets of results, cell by cell: what became slower or faster, and what else differs."""
+"""Two sets of results, compared cell by cell: changes of speed, machine, software and commit."""
 
 import json
 import math
@@ -30,12 +30,12 @@ COMPARED = (SLOWER, FASTER, EQUAL)
 """The changes that have a ratio."""
 
 SOFTWARE = "software"
-"""The key of a run's `Software` in its row: None where its record is not there, empty where the job
-reported nothing."""
+"""The column of a run's `Software`: None if its record is missing, empty if the job reported no
+software."""
 WORK = {"data": "data_digest", "code": "source_digest"}
-"""What makes a run another one, besides its spec, by its column."""
+"""Columns that, besides the spec, identify the measured work; by their word in `differs`."""
 SHOWN = ("device_model", "host", "cores_granted", "commit")
-"""Columns that say where, and from what, a run was measured."""
+"""Columns with the machine and the commit of a run."""
 BELOW = ("driver", "Python", "platform")
 """Software that is compared where it is known; packages are known completely or not at all."""
 NONE = "none"
@@ -67,8 +67,8 @@ class Moved(NamedTuple):
 def read_results(place: Path) -> Results:
     """Read the runs of a folder of results, of a clone that has one, or of a file in it.
 
-    For cells.csv the results.csv beside it is read: intervals need single runs. Raises OSError and
-    ValueError, each with a sentence, where there is none or it is not one.
+    For cells.csv the results.csv in the same folder is read, because intervals need single runs.
+    Raises OSError if the file cannot be read, and ValueError if it is missing or has no runs.
     """
     path = _results_csv(place)
     rows = read_csv(path, RUNS)
@@ -89,10 +89,12 @@ def run_frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
-    """A row for each cell of either set, by study, device and ratio, slowest first; the cells of a
-    device without a ratio come last."""
+    """A row for each cell of either set, by study, device and ratio, slowest first.
+
+    The cells of a device that have no ratio come last.
+    """
     both = before.runs, after.runs
-    old, new = _cells(before.runs), _cells(after.runs)
+    old, new = map(_cells, both)
     cells = old.add_suffix("_before").join(new.add_suffix("_after"), how="outer")
     cells["same_runs"] = _same_runs(*both)
     specs = _moved(*both, [*KEY, "repeat"], ["spec_digest"]).drop_duplicates(KEY)
@@ -110,7 +112,8 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
         row | parse_levels(row["cell"], BETWEEN_LEVELS) | _change(row, lines)
         for row in rows_of(cells.reset_index())
     ]
-    return rows_of(pd.DataFrame(rows).sort_values(["study", "device", "ratio", "cell"]))
+    table = pd.DataFrame(rows, dtype=object)  # object, so that levels keep their types
+    return rows_of(table.sort_values(["study", "device", "ratio", "cell"]))
 
 
 def judge(old: Sequence[float], new: Sequence[float], lines: Thresholds) -> Row:
@@ -150,8 +153,8 @@ def percent(share: float) -> str:
 
 
 def slowed(rows: Sequence[Row], share: float) -> list[Row]:
-    """Cells that are slower, beyond noise, by more than `share` of their rate before, and those
-    that had a rate and have none now."""
+    """The cells that are slower, beyond noise, by more than `share` of their rate before, and the
+    cells that had a rate and have none now."""
     return [
         row
         for row in rows
@@ -161,8 +164,10 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
 
 
 def moved_between(before: Results, after: Results) -> list[Moved]:
-    """What differs in machine, software and commit over the cells that both sets have; what several
-    devices share is listed once."""
+    """The differences in machine, software and commit between the cells that both sets have.
+
+    A difference that several devices share is listed once.
+    """
     keys = [pd.MultiIndex.from_frame(results.runs[KEY]) for results in (before, after)]
     shared = before.runs[keys[0].isin(keys[1])], after.runs[keys[1].isin(keys[0])]
     shown = _moved(*shared, ["device"], SHOWN)
@@ -170,7 +175,7 @@ def moved_between(before: Results, after: Results) -> list[Moved]:
     facts = pd.concat([shown, _software_moved(*shared, ["device"])])
     facts = facts.sort_values("device", kind="stable")
     groups = facts.groupby(["what", "before", "after"], sort=False)["device"]
-    return [Moved(*fact, list(devices)) for fact, devices in groups]
+    return [Moved(what, old, new, list(devices)) for (what, old, new), devices in groups]
 
 
 def _moved(
@@ -193,7 +198,10 @@ def _moved(
 
 
 def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The same of all software."""
+    """The software whose versions differ between the runs of each group, in the same form.
+
+    Runs whose software is unknown are left out. A package that a run lacks has the version NONE.
+    """
     known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
     tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
     names = list(dict.fromkeys(name for table in tables for name in table))
@@ -220,7 +228,7 @@ def _results_csv(place: Path) -> Path:
 
 
 def _fault(row: Row) -> str:
-    """Why a row is not that of a run; empty where it is."""
+    """The reason why a row does not describe a run; empty if it does."""
     if row["status"] not in STATUSES:
         return f"status {row['status']!r} is not one of {', '.join(STATUSES)}"
     try:
@@ -234,10 +242,10 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> Software | None:
-    """The software of a run, from its record beside `results_csv`; None where that is not there.
+    """The software of a run, from its record near `results_csv`; None if that is missing.
 
-    The row names the record from the root of its clone. Beside a copy of the results lies a copy of
-    the record, while the clone may have a newer one: a record with another start is not this run's.
+    The row has the record's path from the root of the clone. A copy of the results has a copy of
+    the record, while the clone may have a newer one. A record with another start is not this run's.
     """
     path = Path(run.get("record") or "")
     if not path.is_relative_to(RESULTS):
@@ -257,14 +265,14 @@ def _software(run: Row, results_csv: Path) -> Software | None:
 
 
 def _cells(runs: pd.DataFrame) -> pd.DataFrame:
-    """What became of each cell of a set, by KEY; `rates` are those of its ok runs, samples/s."""
+    """Status, cause, numbers of runs, and median and `rates` of the ok runs (samples/s), by KEY."""
     ok = runs[runs["status"] == "ok"].groupby(KEY)["samples_per_s"]
     cells = outcomes(runs)[["status", "cause", "runs", "ok_runs"]]
     return cells.assign(samples_per_s=ok.median(), rates=ok.agg(list))
 
 
 def _same_runs(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
-    """How many runs of each cell are in both sets: start, host and spec identify a run."""
+    """Number of runs of each cell that both sets have. Start, host and spec identify a run."""
     names = [*KEY, "started_at", "host", "spec_digest"]
     old, new = (runs.loc[runs["started_at"].astype(bool), names] for runs in (before, after))
     return old.drop_duplicates().merge(new.drop_duplicates()).groupby(KEY).size()
