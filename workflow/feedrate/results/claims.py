@@ -1,4 +1,4 @@
-"""Every claim of the studies, checked against the published numbers and against ours."""
+"""Checks the claims of the studies against the published numbers and against ours."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""The documents of a run: the outcome that its supervisor writes, the record made from all its
-logs, and quality.json with the scores of its model."""
+"""The documents of a run: the supervisor's outcome, the record made from all logs, the scores."""
 
 import json
 import math
@@ -59,7 +58,7 @@ class Check(Strict, kw_only=True):
 
 
 class MadeFrom(Strict, kw_only=True):
-    """What a record was made from; where this has changed, the record is made again."""
+    """The sources of a record; if they have changed, the record is made again."""
 
     parser: Annotated[str, Meta(description="Digest of the code that read the logs.")] = ""
     device: Annotated[str, Meta(description="Digest of the registry's facts on the device.")] = ""
@@ -99,14 +98,16 @@ class Record(Strict, kw_only=True):
 
 
 class Score(Strict, kw_only=True):
-    """One figure of a model."""
+    """One score of a model."""
 
     moment: Literal["before", "after"]
     on: Annotated[str, Meta(description="validation, test, or winoground.")]
     metric: Annotated[
         str, Meta(description="contrastive_loss, image_to_text_recall_at_1, text_score, …")
     ]
-    head: Annotated[str, Meta(description="What scored a pair: contrastive, matching.")] = ""
+    head: Annotated[
+        str, Meta(description="The head that scored a pair: contrastive, matching.")
+    ] = ""
     value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
     low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
     high: float | None = None
@@ -135,7 +136,7 @@ class Quality(Strict, kw_only=True):
 
 
 def read_outcome(path: Path) -> Outcome | None:
-    """Read outcome.json; None where the supervisor was killed too early. Raises LogError."""
+    """Read outcome.json; None if the supervisor was killed before it wrote one. Raises LogError."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), Outcome)
     except FileNotFoundError:
@@ -147,13 +148,13 @@ def read_outcome(path: Path) -> Outcome | None:
 def write_record(path: Path, record: Record) -> None:
     """Write a record atomically; the same record always gives the same bytes.
 
-    JSON has no NaN: where the free-form state of the machine holds one, it becomes null.
+    JSON has no NaN: one in the state of the machine, which has any form, becomes null.
     """
     write_json(path, _finite(msgspec.to_builtins(record)))
 
 
 def read_record(path: Path) -> Record:
-    """Read a record. Raises RecordError where it is none, or of another version."""
+    """Read a record. Raises RecordError if it is not one of this version."""
     try:
         record = msgspec.json.decode(path.read_bytes(), type=Record)
     except FileNotFoundError:
@@ -169,7 +170,7 @@ def read_record(path: Path) -> Record:
 
 
 def read_quality(path: Path) -> Quality:
-    """Read quality.json. Raises QualityError where it is none, or of another version."""
+    """Read quality.json. Raises QualityError if it is not one of this version."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Quality)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The part of the configuration that each step after the runs needs.
+"""The parts of the configuration that the steps after the runs need.
 
 Each rule gets one plain dict, so that it runs again when, and only when, something it uses has
-changed. The Snakefile imports this module at every parse: nothing here is heavy.
+changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
 
 DECODE = "loader.decode"
-"""The setting that tells ways of loading apart."""
+"""The setting that chooses where and how images are decoded."""
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):

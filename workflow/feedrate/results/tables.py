@@ -1,4 +1,8 @@
-"""Result files: CSV with typed rows, Parquet, and the files of all studies merged into one."""
+"""Result files: CSV with typed rows, Parquet, and what is done with the files of all studies.
+
+Rows are read and written without pandas, because most jobs handle few rows and pandas takes about
+0.7 s to import. Tables that are computed with are DataFrames.
+"""
 
 import csv
 import io
@@ -30,9 +34,9 @@ Row = dict[str, Any]
 LISTED = 20
 """Number of failures that `confirm_results` lists."""
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
-"""What is made from the records of a study, in its folder."""
+"""The files made from the records of a study, in its folder."""
 _MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
-"""What is made from the results of all studies."""
+"""The files made from the results of all studies."""
 
 
 class TableError(ExpectedError, ValueError):
@@ -51,7 +55,7 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
 
 
 def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a result file as CSV, and beside it the digest by which `remove_damaged` knows it."""
+    """Write a result file as CSV, and the digest by which `remove_damaged` recognises it."""
     write_csv(path, columns, rows)
     write_text(_digest_of(path), digest_file(path))
 
@@ -59,8 +63,8 @@ def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[s
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
     """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level.
 
-    Raises TableError for a line with too few or too many fields and for a
-    field that is not of its column's kind.
+    Raises TableError for a line with too few or too many fields, and for a field that is not of its
+    column's kind.
     """
     kinds = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
@@ -73,11 +77,11 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 
 def remove_damaged(results: Path) -> list[Path]:
-    """Find derived files that changed after they were written, and return them.
+    """Remove result files and records that changed after they were written, and return them.
 
-    These are result files and records; those of earlier versions have no digest and are kept. They
-    are removed with all that is made from them, so that the workflow makes it again from the raw
-    logs: Snakemake does not miss a file while the files made from it are there.
+    All files made from them are removed too, because Snakemake does not notice a missing file while
+    the files made from it exist. So the workflow makes all of them again from the raw logs. Files
+    of earlier versions have no digest and are kept.
     """
     found = [table for table in results.glob("*.csv") if _has_changed(table, _noted_digest(table))]
     stale = list(found)
@@ -159,7 +163,7 @@ def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column
 
 
 def _digest_of(path: Path) -> Path:
-    """The file beside a result file that notes the digest of its content."""
+    """The file with the digest of a result file's content."""
     return path.with_name(f".{path.name}.sha256")
 
 

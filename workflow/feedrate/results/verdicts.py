@@ -1,4 +1,4 @@
-"""What limits a cell, from its wait for data and its ceilings, and which cell to use."""
+"""Verdicts: the limit of a cell, from its wait for data and its ceilings; and the cell to use."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Name = Literal[
 
 
 class Limits(NamedTuple):
-    """Medians of a cell's ok runs, and what is known of its device."""
+    """Medians of a cell's ok runs, and facts about its device."""
 
     samples_per_s: float
     data_wait_share: float
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What limits a cell, and why, in a sentence."""
+    """The limit of a cell, and the reason in a sentence."""
 
     name: Name | Literal[""]
     why: str
@@ -195,7 +195,7 @@ def _compared(chosen: Row, best: Row, study: CollectStudy, workers: str | None, 
 
 
 def _name(cell: Row, study: CollectStudy, workers: str | None) -> str:
-    """`decode = host, 2 workers`: what differs from the baseline, and the workers."""
+    """The levels that differ from the baseline, and the workers: `decode = host, 2 workers`."""
     levels = [f"{f} = {level_text(v)}" for f, v in _changed(cell, study, workers).items()]
     if workers:
         levels.append(_count(cell[workers], "worker") if cell[workers] else "no worker")
