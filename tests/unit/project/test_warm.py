@@ -126,7 +126,7 @@ print(done.stdout.strip(), done.returncode, done.stderr, file=open(sys.argv[1], 
     ["ulimit -n 64; exec $RUN", "exec $RUN <&-", "exec $RUN >&-", "exec $RUN 2>&-", "make run"],
 )
 def test_it_starts_under_any_parent(tmp_path, start):
-    """With few descriptors, with closed streams, and under make, which ignores signals 32 and 33."""
+    """With few descriptors or closed streams, and under make, which ignores signals 32 and 33."""
     (tmp_path / "starts.py").write_text(STARTS)
     (tmp_path / "Makefile").write_text("run:\n\t@exec $$RUN\n")
     told = tmp_path / "told"
