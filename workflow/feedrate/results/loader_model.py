@@ -179,7 +179,7 @@ def _published(study: PublishedStudy) -> Origins:
     found: Origins = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
-            levels = {f: (study.baseline | row.levels)[f] for f in study.factors}
+            levels = study.levels_of(row)
             if not study.decodes_on_device(row.device, levels):
                 cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
                 key = (f"published {row.edition}", row.device, row.count)

@@ -106,6 +106,11 @@ class PublishedStudy(StudyFacts, kw_only=True):
     decoding: list[Name] = []
     """Devices that decode themselves, where no factor says otherwise."""
 
+    def levels_of(self, row: PublishedFacts) -> dict[str, Level]:
+        """All levels of a published number's cell: the baseline's where it names none."""
+        levels = self.baseline | row.levels
+        return {factor: levels[factor] for factor in self.factors}
+
     def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
         """Whether the device decodes in the cell with these levels. Then at least one thread loads
         in parallel with the model, and there is no cell without workers."""

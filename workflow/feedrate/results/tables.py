@@ -1,7 +1,7 @@
 """Result files: CSV with typed rows, Parquet, and what is done with the files of all studies.
 
-Rows are read and written without pandas, because most jobs handle few rows and pandas takes about
-0.7 s to import. Tables that are computed with are DataFrames.
+Rows are read and written without pandas: its import takes about 0.7 s, more than most jobs need for
+their few rows, and its reader accepts lines that were cut off. Computing needs DataFrames.
 """
 
 import csv
