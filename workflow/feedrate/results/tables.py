@@ -83,11 +83,10 @@ def remove_damaged(results: Path) -> list[Path]:
     the files made from it exist. So the workflow makes all of them again from the raw logs. Files
     of earlier versions have no digest and are kept.
     """
-    found = [table for table in results.glob("*.csv") if _has_changed(table, _noted_digest(table))]
+    found = _changed_tables(results)
     stale = list(found)
     for study in (folder for folder in results.glob("*") if folder.is_dir()):
-        tables = study.glob("*.csv")
-        damaged = [table for table in tables if _has_changed(table, _noted_digest(table))]
+        damaged = _changed_tables(study)
         for noted in study.glob(f"*/{Path(RECORDS).name}"):
             records = {Path(run) / RECORD_NAME: one for run, one in _read_digests(noted).items()}
             changed = [record for record, digest in records.items() if _has_changed(record, digest)]
@@ -109,9 +108,11 @@ def _has_changed(file: Path, digest: str) -> bool:
     return digest != "" and (not file.is_file() or digest_file(file) != digest)
 
 
-def _noted_digest(table: Path) -> str:
-    note = _digest_of(table)
-    return note.read_text(encoding="utf-8") if note.is_file() else ""
+def _changed_tables(folder: Path) -> list[Path]:
+    """The result files in a folder that differ from their digest; without one they are kept."""
+    notes = {table: _digest_of(table) for table in folder.glob("*.csv")}
+    noted = {table: note.read_text("utf-8") for table, note in notes.items() if note.is_file()}
+    return [table for table, digest in noted.items() if _has_changed(table, digest)]
 
 
 def _read_digests(noted: Path) -> dict[str, str]:
