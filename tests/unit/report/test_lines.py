@@ -3,7 +3,7 @@ import pytest
 from report_samples import STUDY, make_project, settings_of, study_of, write_results
 
 from feedrate.config.study import Exclude
-from feedrate.report import lines, speedups, text
+from feedrate.report import lines, text
 from feedrate.report.rows import Inputs
 
 
@@ -88,14 +88,14 @@ def test_what_a_device_lacks_is_said(shown):
 
 def test_gains_over_the_own_baseline_and_of_device_over_device(shown, inputs):
     cells = inputs.cells(STUDY)
-    own = speedups.baseline_speedups(shown, cells, "workers")
+    own = lines.baseline_speedups(shown, cells, "workers")
     assert [gain.value for gain in own["CPU, here"]] == pytest.approx(
         [1.0, 14.1 / 11.2, 14.3 / 11.2, 12.6 / 11.2]
     )
     assert own["CPU, here"][0].low is None
     assert own["H100, published"][2].value == pytest.approx(602.1 / 336.5)
     assert own["Gaudi2, published, decode = device"][2].value == pytest.approx(847.7 / 601.5)
-    across = speedups.device_speedups(shown, cells, "workers")
+    across = lines.device_speedups(shown, cells, "workers")
     assert list(across) == ["Gaudi2 over H100, published"]
     values = [gain.value for gain in across["Gaudi2 over H100, published"]]
     assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)

@@ -19,7 +19,7 @@ def test_a_text_never_opens_a_tag(text):
 
 def test_text_is_escaped_once_where_it_enters():
     cell = markup.join(EVIL, markup.small(EVIL))
-    page = markup.page(EVIL, markup.table([EVIL], [markup.row([cell, EVIL])]))
+    page = markup.page(EVIL, markup.table([EVIL], [markup.row(cell, EVIL)]))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "&amp;lt;" not in page
@@ -31,7 +31,7 @@ def test_a_page_needs_nothing_from_anywhere():
 
 
 def test_the_middle_of_a_page_comes_back(tmp_path):
-    content = markup.table(["a", "b"], [markup.row(["1", EVIL])])
+    content = markup.table(["a", "b"], [markup.row("1", EVIL)])
     path = tmp_path / "table.html"
     path.write_text(markup.page("A table", content))
     assert markup.content_of(path) == content
@@ -56,7 +56,7 @@ def test_words_that_stand_for_numbers_are_marked_but_signs_are_not():
 
 
 def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
-    made = markup.table(["", "x"], [markup.row(["r", "1"]), markup.group_row("g", 2)])
+    made = markup.table(["", "x"], [markup.row("r", "1"), markup.group_row("g", 2)])
     assert made.startswith('<div class="scroll" tabindex="0"><table>')
     assert '<th scope="row">r</th>' in made
     assert '<th colspan="2" scope="rowgroup">g</th>' in made

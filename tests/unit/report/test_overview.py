@@ -18,7 +18,7 @@ from report_samples import (
 
 from feedrate.config.errors import ConfigError
 from feedrate.core import paths
-from feedrate.report import overview, provenance
+from feedrate.report import overview
 from feedrate.report.overview import read_captions, to_html
 from feedrate.report.rows import Inputs
 
@@ -204,6 +204,6 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
 
 def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     study = msgspec.structs.replace(study_of(project), task="inference")
-    page = provenance.machines(study, inputs.runs(STUDY))
+    page = overview.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
-from feedrate.report import findings, scores
+from feedrate.report import findings, rows
 from feedrate.report.answers import answer
 from feedrate.report.rows import CellRow, Inputs, QualityRow
 
@@ -65,22 +65,22 @@ def edited(tmp_path, project, file, change):
 
 
 def test_repeats_stand_together_with_the_widest_ends():
-    shown = scores.over_repeats(row for row in ROWS if row.moment == "after")
+    shown = rows.over_repeats(row for row in ROWS if row.moment == "after")
     assert shown.value == pytest.approx(0.55)
     assert (shown.low, shown.high, shown.repeats, shown.chance) == (0.4, 0.7, 2, 0.2)
-    assert scores.over_repeats([]) is None
+    assert rows.over_repeats([]) is None
 
 
 def test_a_repeat_without_a_value_is_left_out_of_the_mean():
-    shown = scores.over_repeats([ROWS[1], score("after", None, repeat=2)])
+    shown = rows.over_repeats([ROWS[1], score("after", None, repeat=2)])
     assert (shown.value, shown.repeats) == (0.5, 1)
 
 
 def test_words_for_shares_and_for_losses():
-    shown = scores.over_repeats(ROWS[:1])
-    assert scores.score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
-    assert scores.score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
-    assert scores.score_text(None, "accuracy")[1] == ""
+    shown = rows.over_repeats(ROWS[:1])
+    assert rows.score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
+    assert rows.score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
+    assert rows.score_text(None, "accuracy")[1] == ""
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     figure, panels = canvas.new(height_in, len(rows), 2, sharey=sharey)
     for number, (title, whole) in enumerate(rows.items()):
         axes = panels[2 * number : 2 * number + 2]
-        group = at_levels(whole, lambda point: point.value is not None or point.failed)
+        group = at_levels(whole, lambda point: point.tried)
         looks = [canvas.style(names.index(_series(settings, line, apart))) for line in group]
         axes[0].set_title(canvas.wrap(title, 40))
         latencies = [replace(one, points=[_latency(p) for p in one.points]) for one in group]

@@ -1,8 +1,7 @@
 """Whether a faster setting teaches the model as much: its loss at the end and the baseline's."""
 
 from feedrate.report import text
-from feedrate.report.cell_table import SPEED, Field, cell_table, loss_flag
-from feedrate.report.markup import Markup, as_page, join, small
+from feedrate.report.markup import SPEED, Field, Markup, as_page, cell_table, join, loss_flag, small
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 

@@ -62,13 +62,11 @@ def _rows(model: Scaling, by_count: Mapping[int, CellRow]) -> list[Markup]:
         error = predicted / measured - 1 if measured else None
         rows.append(
             row(
-                [
-                    str(count),
-                    text.number(measured) if cell else join(text.DASH, small("predicted")),
-                    text.number(predicted),
-                    text.signed_share(error),
-                    text.share(model.step_s(1) / model.step_s(count)),
-                ]
+                str(count),
+                text.number(measured) if cell else join(text.DASH, small("predicted")),
+                text.number(predicted),
+                text.signed_share(error),
+                text.share(model.step_s(1) / model.step_s(count)),
             )
         )
     return rows
