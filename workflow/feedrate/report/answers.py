@@ -24,7 +24,7 @@ VERDICTS = {
     "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
     "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
 }
-"""What a verdict means for the user of a setting."""
+"""The meaning of a verdict for the user of a setting."""
 
 
 def answer(

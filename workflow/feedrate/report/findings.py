@@ -109,7 +109,7 @@ def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
 
 
 def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
-    """How many cells of a ladder ran out of memory, and how many were skipped because of that."""
+    """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
     mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
     if not (mine and study.ladder):
         return ""
@@ -244,7 +244,7 @@ def _same_change(study: StudySettings, ours: dict[str, CellRow], device: str) ->
 
 
 def _differences(study: StudySettings, device: str) -> str:
-    """How our runs differ from the published ones, so that nobody compares rates blindly."""
+    """The differences between our runs and the published ones, which forbid comparing rates."""
     setup, first = study.setups.get(device), next(iter(published_rates(study).values()), None)
     if not setup or not first:
         return ""
@@ -259,7 +259,7 @@ def _differences(study: StudySettings, device: str) -> str:
 
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
-    """What the loader model says about the published numbers, and about ours."""
+    """The loader model's reading of the published numbers, and of ours."""
     published = [fit for fit in fits if fit.origin != "here"]
     fewest: dict[str, int] = {}
     for fit in published:
@@ -294,7 +294,7 @@ def _reading(study: StudySettings, fit: FitRow) -> str:
 
 
 def _claims(claims: Sequence[ClaimRow]) -> Finding:
-    """How many claims of the source agree with its own table, and how many hold here."""
+    """The number of claims that agree with the source's own table, and that hold here."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     verdicts = [claim.verdict for claim in claims]

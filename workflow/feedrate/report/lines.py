@@ -9,7 +9,7 @@ from typing import NamedTuple
 from feedrate.config.published import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, Key, RunRow
+from feedrate.report.rows import CellOf, CellRow, Key
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 
 
@@ -93,6 +93,16 @@ def tried_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -> l
         for line in measured_lines(study, cells, factor)
         if any(point.row and point.status != "unsupported" for point in line.points)
     ]
+
+
+def ladder_lines(
+    study: StudyContext, cells: Iterable[CellRow], factor: str, device: str
+) -> list[Line]:
+    """The tried lines of a device along `factor`, in the order of the other factors' levels."""
+    lines = [line for line in tried_lines(study, cells, factor) if line.device == device]
+    order = {name: [*map(level_text, f.levels)] for name, f in study.factors.items()}
+    lines.sort(key=lambda line: [order[k].index(level_text(v)) for k, v in line.others.items()])
+    return lines
 
 
 def at_levels(lines: Sequence[Line], keep: Callable[[Point], bool]) -> list[Line]:
@@ -228,7 +238,7 @@ def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[Key, str]
     }
 
 
-# Choices of cells and runs
+# The recommended cell
 
 
 def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str) -> CellRow | None:
@@ -250,24 +260,6 @@ def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str)
     chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
     low = float("inf") if best.ci_low is None else best.ci_low
     return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
-
-
-def repeat_rates(runs: Iterable[RunRow], point: Point) -> list[float]:
-    """The throughput of every valid run of a cell, samples/s."""
-    if point.row is None:
-        return []
-    mine = (run for run in runs if run.key == point.row.key and run.status == "ok")
-    return [run.samples_per_s for run in mine if run.samples_per_s]
-
-
-def ladder_lines(
-    study: StudyContext, cells: Iterable[CellRow], factor: str, device: str
-) -> list[Line]:
-    """The tried lines of a device along `factor`, in the order of the other factors' levels."""
-    lines = [line for line in tried_lines(study, cells, factor) if line.device == device]
-    order = {name: [*map(level_text, f.levels)] for name, f in study.factors.items()}
-    lines.sort(key=lambda line: [order[k].index(level_text(v)) for k, v in line.others.items()])
-    return lines
 
 
 # Speed-ups

@@ -237,7 +237,7 @@ def cell_table(
 
 
 def loss_flag(cell: CellRow) -> str:
-    """How far the loss departs from the baseline's, where seeds do not explain it; else empty."""
+    """The loss's distance from the baseline's, where seeds do not explain it; else empty."""
     if not cell.loss_departs or cell.loss_shift is None or cell.loss_seeds is None:
         return ""
     return (

@@ -123,7 +123,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
 
     origin: str
     series: str = ""
-    """What distinguishes the fits of a device; cells of one series share the constants."""
+    """The name of one of several fits of a device; its cells share the constants."""
 
     @property
     def fit(self) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""What all figures share: styles, axes, labels, and SVG with reproducible bytes."""
+"""The base of all figures: styles, axes, labels, and SVG with reproducible bytes."""
 
 import functools
 import io
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from feedrate.report.lines import Line
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, RunRow
 
 WIDTH_IN = 6.0
 """The width of every figure: a column of a page, and readable on a phone."""
@@ -205,10 +205,13 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
             axes.errorbar(place + aside, point.low, yerr=whole, ecolor=options["color"], **BAR)
 
 
-def dots(axes: Axes, x: float, values: Sequence[float], color: str) -> None:
-    """Every repeat as a small dot next to the median."""
-    places = [x + 0.09 + 0.035 * (index % 3) for index in range(len(values))]
-    axes.plot(places, values, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
+def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
+    """The throughput of every valid run as a small dot next to its cell's median."""
+    for place, point in enumerate(line.points):
+        mine = [run for run in runs if point.row and run.key == point.row.key]
+        rates = [run.samples_per_s for run in mine if run.status == "ok" and run.samples_per_s]
+        places = [place + 0.09 + 0.035 * (index % 3) for index in range(len(rates))]
+        axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:
