@@ -29,6 +29,26 @@ PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", README)
 """Weights, configuration, tokenizer and card; not the Trainer's pickle of its arguments."""
 TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"}
 """The hub's name for the task of a model, where it has one."""
+FROM_HUB = """\
+from huggingface_hub import snapshot_download
+
+repository = snapshot_download({repository!r})
+folder = f"{{repository}}/{place}\""""
+WITH_FEEDRATE = """\
+# With feedrate, which also sets the tokenizer and the image size:
+from pathlib import Path
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import build
+
+settings = ModelSettings(name={model.name!r}, size={model.size!r}, checkpoint=folder)
+built = build(settings, LoaderSettings(max_tokens={max_tokens}), Path())
+model, tokenizer = built.model, built.tokenizer"""
+WITH_TRANSFORMERS = """\
+# With transformers only:
+from transformers import AutoTokenizer, BridgeTowerForContrastiveLearning
+
+model = BridgeTowerForContrastiveLearning.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)"""
 HUB_COPY = re.compile(r"hub \((?P<repository>.+) at (?P<commit>.+)\)")
 """The hub's copy of Winoground, as quality.json describes it."""
 _MARKS = re.compile(r"([\\`*_{}\[\]|~#])")
@@ -195,36 +215,13 @@ def _speed(settings: CardSettings, record: Record) -> str:
 
 def _loading(settings: CardSettings, spec: RunSpec) -> str:
     """Code that loads the model, with feedrate and, for a class of transformers, without it."""
-    model, loader = spec.settings.model, spec.settings.loader
-    lines = ['folder = "the folder of this card"']
+    model = spec.settings.model
+    folder = 'folder = "the folder of this card"'
     if settings.repository:
-        lines = [
-            "from huggingface_hub import snapshot_download",
-            "",
-            f"repository = snapshot_download({settings.repository!r})",
-            f'folder = f"{{repository}}/{settings.place}"',
-        ]
-    lines += [
-        "",
-        "# With feedrate, which also sets the tokenizer and the image size:",
-        "from pathlib import Path",
-        "from feedrate.config.settings import LoaderSettings, ModelSettings",
-        "from feedrate.models.build import build",
-        "",
-        f"settings = ModelSettings(name={model.name!r}, size={model.size!r}, checkpoint=folder)",
-        f"built = build(settings, LoaderSettings(max_tokens={loader.max_tokens}), Path())",
-        "model, tokenizer = built.model, built.tokenizer",
-    ]
-    if model.name == "bridgetower":
-        lines += [
-            "",
-            "# With transformers only:",
-            "from transformers import AutoTokenizer, BridgeTowerForContrastiveLearning",
-            "",
-            "model = BridgeTowerForContrastiveLearning.from_pretrained(folder)",
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-        ]
-    inside = "\n".join(lines).replace("```", "'''")
+        folder = FROM_HUB.format(repository=settings.repository, place=settings.place)
+    built = WITH_FEEDRATE.format(model=model, max_tokens=spec.settings.loader.max_tokens)
+    parts = [folder, built, *([WITH_TRANSFORMERS] if model.name == "bridgetower" else [])]
+    inside = "\n\n".join(parts).replace("```", "'''")
     return f"```python\n{inside}\n```"
 
 
