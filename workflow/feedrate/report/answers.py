@@ -87,6 +87,8 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 def _no_answer(cells: Sequence[CellRow], tried: int) -> str:
     """Why a device with these cells has no answer; `tried` of them were not unsupported."""
+    if tried == 1:
+        return "The only cell that was tried has no valid result; see the cause above."
     if tried:
         return f"None of {text.count(tried, 'cell')} has a valid result; see the causes above."
     if cells:

@@ -4,7 +4,7 @@ import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +60,8 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 """The box behind a number that may cross a line."""
 
 LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
+LEGEND_LINE_IN = 0.22
+"""The height of a line of the legend."""
 
 WAITING: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "////"}
 """The look of time spent waiting for data."""
@@ -142,6 +144,11 @@ def note(figure: Figure, lines: Sequence[str]) -> None:
     text = "\n".join(wrap(line, 100) for line in lines if line)
     if text:
         figure.supxlabel(text, x=0.01, ha="left", fontsize=8.5, color=GREY)
+
+
+def legend_columns(names: Collection[str]) -> int:
+    """Two columns of names, or one where a name is too long for half of the figure."""
+    return 2 if max(map(len, names)) <= 28 else 1
 
 
 def wrap(text: str, width: int) -> str:

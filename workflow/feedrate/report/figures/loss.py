@@ -26,9 +26,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         return canvas.statement("No run logged a loss.")
     names = cell_names(settings, [trace.run for trace in found])
     keys = list(names)
-    columns = 2 if max(map(len, names.values())) <= 28 else 1
+    columns = canvas.legend_columns(names.values())
     lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
-    figure, (axes,) = canvas.new(3.2 + 0.22 * lines)
+    figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
     seen: set[Key] = set()
     for trace in found:
         key = trace.run.key

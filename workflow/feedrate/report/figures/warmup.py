@@ -1,5 +1,6 @@
 """The effect of leaving out warm-up steps on the throughput that a run reports."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -24,19 +25,20 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     curves = {trace.run.key: curve for trace in found if (curve := shares(trace.steps))}
     if not curves:
         return canvas.statement("No run has a valid result, so there are no steps to leave out.")
-    names = cell_names(settings, [trace.run for trace in found])
-    figure, (axes,) = canvas.new(3.6)
     strongest = sorted(curves, key=lambda key: curves[key][0])[:LINES]
+    names = cell_names(settings, [trace.run for trace in found])
+    columns = canvas.legend_columns([names[key] for key in strongest])
+    lines = math.ceil(len(strongest) / columns)
+    figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
     for index, key in enumerate(strongest):
         curve = [100 * share for share in curves[key]]
         look = canvas.style(index).line
         axes.plot(range(len(curve)), curve, **look, markersize=5, label=names[key])
     axes.axhline(100, color=canvas.GREY, linewidth=1)
-    axes.set_xlabel("first steps left out")
+    part = f" (the {LINES} of {len(curves)} cells with the largest effect)"
+    axes.set_xlabel("first steps left out" + part * (len(curves) > LINES))
     axes.set_ylabel("throughput, % of the reported value")
-    figure.legend(**canvas.LEGEND, ncols=2)
-    if len(curves) > LINES:
-        canvas.note(figure, [f"The {LINES} of {len(curves)} cells with the largest effect."])
+    figure.legend(**canvas.LEGEND, ncols=columns)
     return figure
 
 
