@@ -1,4 +1,4 @@
-"""The answer of a study for a device: the setting to use, or what the study asks for instead."""
+"""The answer of a study for a device: the setting to use, or the answer to another question."""
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ def test_the_baseline_as_the_answer(tmp_path, project):
     assert "input-bound" in found.detail
 
 
-def test_a_gain_within_noise_is_called_so(project, cells):
+def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     even = changed(cells, speedup_ci_low=0.97, speedup_ci_high=1.04)
     detail = answer(study_of(project), even, "cpu").detail
     assert "(0.97 to 1.04)" in detail

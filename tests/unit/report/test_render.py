@@ -99,7 +99,7 @@ def test_tables_start_without_heavy_imports(tmp_path):
 
 
 def wrong_kinds(study, devices):
-    """What a check of the configuration says about the kinds of a study's pages."""
+    """The errors of the configuration check about the kinds of a study's pages."""
     return [line for line in check_study("s.yaml", study, devices, []) if ".kind: " in line]
 
 
