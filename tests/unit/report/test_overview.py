@@ -24,7 +24,7 @@ from feedrate.report.rows import Inputs
 
 
 def write_pages(project, files):
-    """The result files, pages and captions of all studies, as the rule of the overview gets them."""
+    """The result files, pages and captions of all studies: the inputs of the overview."""
     inputs, pages = Inputs(files), []
     for study in project.studies:
         for name in TABLES:
