@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from report_samples import RATES, STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import answer
+from feedrate.report.answers import answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs
 
@@ -114,6 +114,14 @@ def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(t
     found = answer(study_of(project), cells_of(tmp_path, project), "cpu")
     assert found.headline == "CPU: use data-loader workers = 1, decode = host."
     assert "relative to workers = 0, decode = host" in found.detail
+
+
+def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
+    project = make_project(("gaudi2",))
+    study, cells = study_of(project), cells_of(tmp_path, project)
+    assert sum(cell.recommended for cell in cells) == 2
+    assert recommended_cell(study, cells, "gaudi2").cell == "workers=1~decode=host"
+    assert recommended_cell(study, cells, "cpu") is None
 
 
 # Studies of memory

@@ -1,10 +1,9 @@
 import msgspec
 import pytest
-from report_samples import STUDY, make_project, settings_of, study_of, write_results
+from report_samples import STUDY, settings_of, study_of
 
 from feedrate.config.study import Exclude
 from feedrate.report import lines, text
-from feedrate.report.rows import Inputs
 
 
 @pytest.fixture
@@ -67,16 +66,6 @@ def test_a_level_that_is_false_is_not_in_a_cells_name(inputs):
         "decode = cache",
     ]
     assert lines.short_names(cells[:2])[names[0]] == "decode = host, scaled = false"
-
-
-def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
-    project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
-    shown = settings_of(project, "figure", "answer")
-    cells = inputs.cells(STUDY)
-    assert sum(cell.recommended for cell in cells) == 2
-    assert lines.recommended_cell(shown, cells, "gaudi2").cell == "workers=1~decode=host"
-    assert lines.recommended_cell(shown, cells, "cpu") is None
 
 
 def test_the_note_names_the_capabilities_that_a_device_lacks(shown):

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import rows, text
-from feedrate.report.lines import differing, ladder_lines, notable, recommended_cell
-from feedrate.report.params import StudySettings
+from feedrate.report.lines import differing, ladder_lines, notable
+from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellRow, QualityRow
 
 
@@ -74,6 +74,27 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
     if study.task == "inference" or is_about_quality(study):
         return None
     return recommended_cell(study, cells, device)
+
+
+def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
+    """The cell to use on a device: the fastest recommended cell, or one within its interval that
+    differs less from the baseline. Of factors that no comparison crosses, the last level with a
+    recommendation counts."""
+    chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
+    if not chosen:
+        return None
+    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
+
+    def rank(cell: CellRow) -> list[int]:
+        texts = {name: level_text(cell.levels[name]) for name in study.within}
+        return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
+
+    last = max(map(rank, chosen))
+    chosen = [cell for cell in chosen if rank(cell) == last]
+    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
+    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
+    low = float("inf") if best.ci_low is None else best.ci_low
+    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
 
 
 def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:

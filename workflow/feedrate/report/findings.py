@@ -8,8 +8,13 @@ from typing import NamedTuple
 from feedrate.config.values import level_text
 from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.answers import is_about_quality, ladder_factor, recommendation
-from feedrate.report.lines import level_key, notable, published_rates, recommended_cell
+from feedrate.report.answers import (
+    is_about_quality,
+    ladder_factor,
+    recommendation,
+    recommended_cell,
+)
+from feedrate.report.lines import level_key, notable, published_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
 from feedrate.results.loader_model import POOR_FIT

@@ -1,5 +1,7 @@
-"""Cells in the order of the study, as lines along one factor: their names and speed-ups, and the
-cell to recommend. Measured and published numbers are treated alike."""
+"""Cells in the order of the study, as lines along one factor, with their names and speed-ups.
+
+Measured and published numbers are treated alike.
+"""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -236,30 +238,6 @@ def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[Key, str]
     return {
         cell.key: f"{study.label(cell.device)}: " * several + short[cell.cell] for cell in cells
     }
-
-
-# The recommended cell
-
-
-def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str) -> CellRow | None:
-    """The cell to use on a device: the fastest recommended cell, or one within its interval that
-    differs less from the baseline. Of factors that no comparison crosses, the last level with a
-    recommendation counts."""
-    chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
-    if not chosen:
-        return None
-    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
-
-    def rank(cell: CellRow) -> list[int]:
-        texts = {name: level_text(cell.levels[name]) for name in study.within}
-        return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
-
-    last = max(map(rank, chosen))
-    chosen = [cell for cell in chosen if rank(cell) == last]
-    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
-    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
-    low = float("inf") if best.ci_low is None else best.ci_low
-    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
 
 
 # Speed-ups

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.answers import recommended_cell
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (
     Line,
@@ -15,7 +16,6 @@ from feedrate.report.lines import (
     differing,
     measured_lines,
     point_status,
-    recommended_cell,
     unsupported_note,
 )
 from feedrate.report.params import PageSettings
