@@ -216,24 +216,30 @@ def cell_table(
     for device in study.measured:
         mine = [cell for cell in cells if cell.device == device]
         rows.append(group_row(study.label(device) + (headings or {}).get(device, ""), width))
-        for cell in mine:
-            name = text.values_text(cell.levels)
-            if cell.samples_per_s is not None:
-                use = "use" * (recommend and cell.recommended)
-                fields = (field(cell) for field in columns.values())
-                rows.append(row(name, *fields, class_=use))
-            elif cell.status != "unsupported":
-                reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-                rows.append(wide_row(name, reason, width))
-        unsupported = (cell for cell in mine if cell.status == "unsupported")
-        for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
-            count = text.count(len(group), "cell")
-            names = "; ".join(text.values_text(cell.levels) for cell in group)
-            reason = join(word(f"{count} not supported"), small(f"{cause} {names}."))
-            rows.append(wide_row("/", reason, width))
+        rows += _cell_rows(mine, columns, recommend)
         if not mine:
             rows.append(wide_row("all", word(text.STATUS_WORDS["absent"]), width))
     return table([study.factor_labels, *columns], rows, class_)
+
+
+def _cell_rows(
+    cells: Sequence[CellRow], columns: Mapping[str, Field], recommend: bool
+) -> Iterator[Markup]:
+    """The rows of one device."""
+    width = 1 + len(columns)
+    for cell in cells:
+        name = text.values_text(cell.levels)
+        if cell.samples_per_s is not None:
+            use = "use" * (recommend and cell.recommended)
+            yield row(name, *(field(cell) for field in columns.values()), class_=use)
+        elif cell.status != "unsupported":
+            reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
+            yield wide_row(name, reason, width)
+    unsupported = (cell for cell in cells if cell.status == "unsupported")
+    for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
+        count = text.count(len(group), "cell")
+        names = "; ".join(text.values_text(cell.levels) for cell in group)
+        yield wide_row("/", join(word(f"{count} not supported"), small(f"{cause} {names}.")), width)
 
 
 def loss_flag(cell: CellRow) -> str:
