@@ -35,10 +35,10 @@ JOBS = {
     "confirm-results": "results.tables:confirm_results",
     "tune-device": "cli.tune:tune_device",
     "drain": "jobs.drain:drain_loaders",
-    "render-page": "report.render:render_page",
+    "render-page": "report.rows:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",
-    "push-model": "report.push:push",
+    "push-model": "report.card:push",
     "predict-published": "cli.predictions:predict_published",
     "schemas": "cli.schemas:write_schemas",
 }
