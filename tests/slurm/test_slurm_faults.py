@@ -229,7 +229,7 @@ def orphaned(make_workflow, hanging: Workflow) -> Workflow:
 
 
 def test_a_driver_started_again_is_told_of_the_jobs_that_still_run(orphaned):
-    assert "the run before this one was killed; going on from there; " in orphaned.output
+    assert "the previous run was killed; continuing it; " in orphaned.output
     assert "of its jobs are still on Slurm, and their results will be used" in orphaned.output
 
 

@@ -1,8 +1,5 @@
-"""JSON schemas of all files that people or other programs read, and the tables of docs/results.md.
-
-`python -m feedrate schemas` writes them from the types and the columns of the results; with
-`--check` it only names those that are out of date.
-"""
+"""The generated files: JSON schemas of all files that people or other programs read, made from the
+types, and the tables of docs/results.md, made from the columns and checks of the results."""
 
 import inspect
 import json
@@ -57,44 +54,59 @@ def schema(name: str) -> dict[str, Any]:
             "additionalProperties": False,
         }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return {**head, **_in_one_line(made)}
+    return {**head, **json.loads(json.dumps(made), object_hook=_with_short_description)}
 
 
-def text(name: str) -> str:
-    """The schema's file, as text."""
-    return json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
+def _partial(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A reference to a type like `name`, in which every key is optional and has no default."""
+    partial = f"Partial{name}"
+    if partial not in definitions:
+        properties: dict[str, Any] = {}
+        definitions[partial] = {"title": partial, "type": "object", "additionalProperties": False}
+        definitions[partial]["properties"] = properties
+        for key, value in definitions[name]["properties"].items():
+            nested = value.get("$ref", "").rpartition("/")[2]
+            without = {word: inner for word, inner in value.items() if word != "default"}
+            properties[key] = _partial(nested, definitions) if nested else without
+    return {"$ref": f"#/$defs/{partial}"}
+
+
+def _with_short_description(found: dict[str, Any]) -> dict[str, Any]:
+    """Join the lines of a description: Python 3.13 indents docstrings differently from 3.11."""
+    text = found.get("description")
+    return found | {"description": " ".join(text.split())} if isinstance(text, str) else found
 
 
 def path(name: str) -> Path:
-    """Where the schema's file lies."""
+    """The file of a schema."""
     return FOLDER / f"{name}.schema.json"
 
 
 def page(written: str) -> str:
-    """docs/results.md with its tables of columns and checks made anew."""
+    """docs/results.md with its tables of columns and checks generated again."""
     return _TABLE.sub(lambda found: found[1] + _table(found[2]), written)
 
 
 def _table(name: str) -> str:
+    head: Sequence[str] = ("column", "kind", "unit", "meaning")
+    rows: Iterable[Iterable[str]] = FILES.get(name, ())
     if name == "checks":
-        told = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
-        return _markdown(("check", "passes if"), (told | ONLY_IF_FAILED).items())
-    return _markdown(("column", "kind", "unit", "meaning"), FILES[name])
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    first, rule = " | ".join(head), "---|" * len(head)
-    return f"| {first} |\n|{rule}\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
+        head, rows = ("check", "passes if"), (about | ONLY_IF_FAILED).items()
+    lines = (" | ".join(row) for row in rows)
+    return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n" + "".join(f"| {x} |\n" for x in lines)
 
 
 def generated() -> dict[Path, str]:
     """All generated files, as text."""
-    files = {path(name): text(name) for name in KINDS}
-    return files | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
+    schemas = {
+        path(name): json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n" for name in KINDS
+    }
+    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
 
 
 def stale() -> list[Path]:
-    """The files that are missing or differ from what the types say."""
+    """The generated files that are missing or out of date."""
     return [
         file
         for file, wanted in generated().items()
@@ -112,36 +124,3 @@ def write_schemas(*, check: bool = False) -> int:
     for file in outdated:
         print(f"{file}: out of date; run python -m feedrate schemas")
     return 1 if outdated else 0
-
-
-def _in_one_line(value: Any) -> Any:
-    """Descriptions without line breaks: Python 3.13 indents docstrings otherwise than 3.11."""
-    if isinstance(value, list):
-        return [_in_one_line(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: " ".join(inner.split())
-        if key == "description" and isinstance(inner, str)
-        else _in_one_line(inner)
-        for key, inner in value.items()
-    }
-
-
-def _partial(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the type with every key optional and without defaults: a part of it."""
-    partial = f"Partial{name}"
-    if partial not in definitions:
-        source = definitions[name]
-        definitions[partial] = {"title": partial, "type": "object", "additionalProperties": False}
-        definitions[partial]["properties"] = {
-            key: _partial_of(value, definitions) for key, value in source["properties"].items()
-        }
-    return {"$ref": f"#/$defs/{partial}"}
-
-
-def _partial_of(value: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    reference = value.get("$ref")
-    if reference:
-        return _partial(reference.rsplit("/", 1)[-1], definitions)
-    return {key: inner for key, inner in value.items() if key != "default"}
