@@ -14,7 +14,7 @@ except ImportError as missing:
 min_version("9.20")
 
 PROFILE_FILES = driver.profile_files(main_process=workflow.is_main_process)
-# Read before Snakemake reads the same files, which is less strict and names no line.
+# Read before Snakemake reads the same files: Snakemake is less strict and does not name a line.
 with configuration.workflow_errors():
     LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
 
@@ -87,7 +87,7 @@ for study in STUDIES:
 rule plan:
     """Show what would run where, for how long and at what cost, as `python -m feedrate plan` does."""
     handover: True
-    # Otherwise Snakemake grants all there is, which is not a number on a cluster.
+    # Without this, Snakemake grants all memory, and on a cluster that is not a number.
     resources:
         mem_mb=1000,
     params:
