@@ -54,15 +54,15 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
     if options.dry_run or given.dryrun:
         # With `--quiet all` Snakemake would not even print how many jobs there are.
-        quietly = ("--quiet", "host", "rules", "reason") if quiet else ()
-        return run_snakemake(snakemake_arguments(options, *others, "--dry-run", *quietly))
+        words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
+        return run_snakemake(snakemake_arguments(options, *others, *words))
     if other := _other_driver(options.profile):
         return fail("feedrate", other, LOCKED)
     if driver.clear_dead_lock() and not quiet:
         tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
     driver.STARTED.unlink(missing_ok=True)
-    quietly = ("--quiet", "all") if quiet else ()
-    code = run_snakemake(snakemake_arguments(options, *others, *quietly), held_back=quiet)
+    words = ["--quiet", "all"] if quiet else []
+    code = run_snakemake(snakemake_arguments(options, *others, *words), held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
