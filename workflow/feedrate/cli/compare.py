@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from feedrate.cli.display import cells_table, counted, output, titled
+from feedrate.cli.display import cells_table, counted, output, table
 from feedrate.config.study import Thresholds
 from feedrate.core.errors import UsageError, fail
 from feedrate.results import comparison
@@ -118,13 +118,10 @@ def show(
     for word, results in (("Before", before), ("After", after)):
         console.print(Text(f"{word}: {_described(results)}"), soft_wrap=True)
     if moved:
-        table = titled("What else differs")
-        for name in ("what", "before", "after", "devices"):
-            table.add_column(name, overflow="fold")
-        for fact in moved:
-            table.add_row(*map(Text, (*fact[:3], ", ".join(fact.devices))))
+        columns = ("what", "before", "after", "devices")
+        facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]
         console.print()
-        console.print(table)
+        console.print(table("What else differs", columns, facts, wrapped=columns))
     numbers = ("before", "after", "ratio", f"{lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
         found = list(group)

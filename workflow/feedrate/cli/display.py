@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -44,9 +44,25 @@ def output() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=FILE_WIDTH)
 
 
-def titled(title: str) -> Table:
-    """An empty table without lines."""
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Iterable[RenderableType]],
+    *,
+    left: Collection[str] = (),
+    wrapped: Collection[str] = (),
+) -> Table:
+    """A table without lines. The columns named in `left` and `wrapped` are justified left, all
+    others right; only those in `wrapped` may take several lines."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        if name in wrapped:
+            made.add_column(name, overflow="fold")
+        else:
+            made.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def cells_table(
@@ -62,16 +78,12 @@ def cells_table(
     """
     cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
     factors = varying(cells)
-    table = titled(title)
-    table.add_column("device", no_wrap=True)
-    for name in (*factors, *numbers):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(word, no_wrap=True)
-    table.add_column("")
-    for row, cell in zip(rows, cells, strict=True):
-        levels = (level_text(cell.get(name, "")) for name in factors)
-        table.add_row(row["device"], *levels, *values(row))
-    return table
+    columns = ("device", *factors, *numbers, word, "")
+    found = (
+        (row["device"], *(level_text(cell.get(name, "")) for name in factors), *values(row))
+        for row, cell in zip(rows, cells, strict=True)
+    )
+    return table(title, columns, found, left=("device", word), wrapped=("",))
 
 
 def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
@@ -290,7 +302,7 @@ class Display:
         progress = self._progress
         jobs = list(progress.running.values())
         steps = {id(job): job.step() for job in jobs if job.is_training}
-        table = Table.grid(padding=(0, 2))
+        bars = Table.grid(padding=(0, 2))
         for rule, total in progress.total.items():
             done = progress.done[rule]
             active = [job for job in jobs if job.rule == rule]
@@ -300,11 +312,11 @@ class Display:
                 bar = Text("━" * filled, "green")
                 bar.append("━" * (BAR_WIDTH - filled), "bright_black")
                 count = Text(f"{done}/{total}", style)
-                table.add_row(Text(rule, style), bar, count, _queue(active, steps))
+                bars.add_row(Text(rule, style), bar, count, _queue(active, steps))
         left_s = progress.left_s()
         clock = f"{duration(time.monotonic() - progress.started_s)} so far"
         left = f", about {duration(left_s)} left" if left_s else ""
-        return Group(table, *_lines(jobs, steps), Text(clock + left, "dim"))
+        return Group(bars, *_lines(jobs, steps), Text(clock + left, "dim"))
 
 
 def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:

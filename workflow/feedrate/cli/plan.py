@@ -8,10 +8,9 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from rich.console import JustifyMethod
 from rich.table import Table
 
-from feedrate.cli.display import counted, output, titled
+from feedrate.cli.display import counted, output, table
 from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
 from feedrate.config.plan import load_project, make_plan
 from feedrate.core import variables
@@ -68,17 +67,14 @@ def show(forecast: Forecast) -> None:
 
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
-    table = titled(f"Runs of {study}")
-    table.add_column("device", no_wrap=True)
-    numbers = ("cells", "unsupported", "done", "to do", "device-hours")
-    for name in (*numbers, *["cost"] * priced):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("estimated from")
+    columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
+    rows = []
     for group in groups:
         counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
         cost = [_cost(group)] * priced
-        table.add_row(group.device, *map(str, counts), _hours(group), *cost, _basis(group))
-    return table
+        rows.append([group.device, *map(str, counts), _hours(group), *cost, _basis(group)])
+    columns += [*["cost"] * priced, "estimated from"]
+    return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
 
 
 def _hours(group: Runs) -> str:
@@ -122,17 +118,9 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
                 "requests": ", ".join(requests),
             }
         )
-    table = titled("Jobs")
     shown = [name for name in rows[0] if any(row[name] for row in rows)]
-    for name in shown:
-        if name == "requests":
-            table.add_column(name, overflow="fold")
-        else:
-            justify: JustifyMethod = "left" if name in ("rule", "where") else "right"
-            table.add_column(name, justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*(row[name] for name in shown))
-    return table
+    filled = ([row[name] for name in shown] for row in rows)
+    return table("Jobs", shown, filled, left=("rule", "where"), wrapped=("requests",))
 
 
 def _unless_text(value: int | str | None, words: Callable[[int], str]) -> str:

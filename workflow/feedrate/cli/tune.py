@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
 
@@ -41,8 +40,8 @@ class TuningError(ExpectedError):
     """A measurement failed."""
 
 
-class Drained(NamedTuple):
-    """The loader-only measurements of all ranks together."""
+class Drained(msgspec.Struct):
+    """The loader-only measurements of one rank, or of all ranks together."""
 
     loaders: list[Loader]
     refused: list[Refused]
@@ -84,24 +83,22 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     plain = train(first, manifest, out / "model")
     if plain.model is None:
         raise TuningError(f"no model-only throughput was measured; see {out / 'model' / LOG_NAME}")
-    loaders, refused, cores = drain(spec, manifest, out / "loaders")
-    if not loaders:
-        raise TuningError(f"no loader could be measured: {refused[0].why}")
-    model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=cores)
-    choice = choose(loaders, model)
+    drained = drain(spec, manifest, out / "loaders")
+    if not drained.loaders:
+        raise TuningError(f"no loader could be measured: {drained.refused[0].why}")
+    model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=drained.cores)
+    choice = choose(drained.loaders, model)
     predicted = expected(choice, model)
     used = {"decode": choice.decode, "workers": choice.workers}
     check = train(with_loader(spec, **used), manifest, out / "check")
     lines = [
         model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
-        *advice(loaders, refused, model, choice, check),
+        *advice(drained.loaders, drained.refused, model, choice, check),
     ]
     return lines, {
         "model_samples_per_s": model.samples_per_s,
         "model_cpu_s_per_sample": model.cpu_s,
-        "cores": cores,
-        "loaders": msgspec.to_builtins(loaders),
-        "refused": msgspec.to_builtins(refused),
+        **msgspec.to_builtins(drained),
         "use": used,
         "expected_samples_per_s": predicted,
         "measured_samples_per_s": check.samples_per_s,
@@ -143,12 +140,12 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     rates = samples / wall_s, samples / (wall_s - wait_s)
     if sharded:
         return Run(*rates, Model(rates[1]))
-    alone = [ceiling for rank in ranks for ceiling in rank.ceilings if ceiling.kind == "model"]
-    if not alone:
+    model_only = [one for rank in ranks for one in rank.ceilings if one.kind == "model"]
+    if not model_only:
         return Run(*rates, None)
-    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in alone)
-    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in alone)
-    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in alone)))
+    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in model_only)
+    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in model_only)
+    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in model_only)))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
@@ -181,13 +178,13 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
 
 def gather(files: Sequence[Path]) -> Drained:
     """The measurements of all ranks together, for the loaders that all ranks measured."""
-    answers = [json.loads(file.read_text("utf-8")) for file in files]
+    answers = [msgspec.json.decode(file.read_bytes(), type=Drained) for file in files]
     by_name: dict[str, list[Loader]] = {}
     refused: dict[tuple[str, bool], Refused] = {}
     for answer in answers:
-        for loader in msgspec.convert(answer["loaders"], list[Loader]):
+        for loader in answer.loaders:
             by_name.setdefault(loader.name, []).append(loader)
-        for one in msgspec.convert(answer["refused"], list[Refused]):
+        for one in answer.refused:
             refused.setdefault((one.decode, one.scaled), one)
     loaders = [
         msgspec.structs.replace(
@@ -199,4 +196,4 @@ def gather(files: Sequence[Path]) -> Drained:
         for ranks in by_name.values()
         if len(ranks) == len(files)
     ]
-    return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
+    return Drained(loaders, list(refused.values()), sum(answer.cores for answer in answers))
