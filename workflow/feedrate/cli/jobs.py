@@ -53,25 +53,31 @@ def run(job: str, words: Sequence[str]) -> int:
     program = f"feedrate {job}"
     options: dict[str, Any] = {}
 
-    def work() -> int | None:
-        module, _, name = JOBS[job].partition(":")
-        function = getattr(import_module(f"feedrate.{module}"), name)
+    def work() -> int:
+        function = imported(JOBS[job])
         if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
-            return function(*words)
+            return int(function(*words) or 0)
         options.update(vars(parser(program, function).parse_args(words)))
-        return function(**options)
+        return int(function(**options) or 0)
 
     return exit_code(program, work, options)
 
 
-def exit_code(program: str, work: Callable[[], int | None], options: Mapping[str, Any]) -> int:
+def imported(place: str) -> Callable[..., Any]:
+    """The function at MODULE:NAME in this package."""
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"feedrate.{module}"), name)
+    return function
+
+
+def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any]) -> int:
     """Do the work of `program` and return its exit code.
 
     An expected failure is printed as one sentence. If a disk error names no file, the sentence
     names the folder of the option `out`. Other exceptions are bugs and keep their traceback.
     """
     try:
-        return work() or 0
+        return work()
     except ExpectedError as error:
         return fail(program, error, error.exit_code)
     except OSError as error:
