@@ -83,7 +83,7 @@ def _other_driver(profile: str) -> str:
         return occupied
     if other := driver.unseen_driver():
         return (
-            f"a run on another host uses this folder ({other}), or was killed there; if it has "
+            f"a run on another host works in this folder ({other}), or was killed there; if it has "
             f"ended, remove its lock: snakemake --profile {profile} --unlock"
         )
     return ""
