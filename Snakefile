@@ -14,7 +14,7 @@ except ImportError as missing:
 min_version("9.20")
 
 PROFILE_FILES = driver.profile_files(main_process=workflow.is_main_process)
-# Read before Snakemake reads the same files: Snakemake is less strict and does not name a line.
+# Read before Snakemake reads the same files, which is less strict and names no line.
 with configuration.workflow_errors():
     LAYERS = configuration.of_workflow(workflow, PROFILE_FILES)
 

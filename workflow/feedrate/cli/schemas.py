@@ -1,5 +1,5 @@
-"""The generated files: JSON schemas of all files that people or other programs read, made from the
-types, and the tables of docs/results.md, made from the columns and checks of the results."""
+"""The generated files: JSON schemas of all files that people or other programs read, from the types,
+and the tables of docs/results.md, from the columns and checks of the results."""
 
 import inspect
 import json
@@ -47,7 +47,7 @@ def schema(name: str) -> dict[str, Any]:
                 "protocol": _partial("StudyProtocol", made["$defs"]),
                 "bundles": {
                     "type": "object",
-                    "description": "Factor to level to the settings that it sets there instead.",
+                    "description": "By factor and level: the settings that the level sets instead.",
                     "additionalProperties": made["$defs"]["Factor"]["properties"]["bundles"],
                 },
             },
@@ -88,13 +88,15 @@ def page(written: str) -> str:
 
 
 def _table(name: str) -> str:
-    head: Sequence[str] = ("column", "kind", "unit", "meaning")
-    rows: Iterable[Iterable[str]] = FILES.get(name, ())
     if name == "checks":
         about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
-        head, rows = ("check", "passes if"), (about | ONLY_IF_FAILED).items()
-    lines = (" | ".join(row) for row in rows)
-    return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n" + "".join(f"| {x} |\n" for x in lines)
+        return _markdown(("check", "passes if"), (about | ONLY_IF_FAILED).items())
+    return _markdown(("column", "kind", "unit", "meaning"), FILES[name])
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    first, rule = " | ".join(head), "---|" * len(head)
+    return f"| {first} |\n|{rule}\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def generated() -> dict[Path, str]:
@@ -105,22 +107,21 @@ def generated() -> dict[Path, str]:
     return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
 
 
-def stale() -> list[Path]:
-    """The generated files that are missing or out of date."""
-    return [
-        file
+def stale() -> dict[Path, str]:
+    """The generated files that are missing or out of date, as they should be."""
+    return {
+        file: wanted
         for file, wanted in generated().items()
         if not file.is_file() or file.read_text(encoding="utf-8") != wanted
-    ]
+    }
 
 
 def write_schemas(*, check: bool = False) -> int:
     """Write the schemas and tables; with --check write nothing and fail if one is out of date."""
-    if not check:
-        for file, content in generated().items():
-            write_text(file, content)
-        return 0
     outdated = stale()
-    for file in outdated:
-        print(f"{file}: out of date; run python -m feedrate schemas")
-    return 1 if outdated else 0
+    for file, wanted in outdated.items():
+        if check:
+            print(f"{file}: out of date; run python -m feedrate schemas")
+        else:
+            write_text(file, wanted)
+    return 1 if check and outdated else 0
