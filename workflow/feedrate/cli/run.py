@@ -36,6 +36,8 @@ STYLE = Path("report/style.css")
 
 LOCKED = 3
 """Exit code if another driver works in the folder."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that stop Snakemake with its jobs."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -265,8 +267,7 @@ def run_snakemake(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, interrupt) for number in signals}
+    previous = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
     try:
         _, errors = process.communicate()
     finally:
@@ -275,8 +276,8 @@ def run_snakemake(
     if received:
         return STOPPED
     if errors and process.returncode:
-        lines = errors.splitlines()
-        print(*(n for n in lines if not n.startswith("Using profile")), sep="\n", file=sys.stderr)
+        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
+        print(*lines, sep="\n", file=sys.stderr)
     return process.returncode
 
 

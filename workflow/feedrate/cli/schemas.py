@@ -1,5 +1,5 @@
-"""The generated files: JSON schemas of all files that people or other programs read, from the types,
-and the tables of docs/results.md, from the columns and checks of the results."""
+"""The generated files: JSON schemas of all files that people or other programs read, and the tables
+of docs/results.md."""
 
 import inspect
 import json
