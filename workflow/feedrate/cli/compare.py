@@ -14,33 +14,22 @@ from feedrate.cli.display import cells_table, counted, output, table
 from feedrate.config.study import Thresholds
 from feedrate.core.errors import UsageError, fail
 from feedrate.results import comparison
-from feedrate.results.comparison import (
-    COMPARED,
-    EQUAL,
-    FASTER,
-    NO_RATE,
-    ONLY_AFTER,
-    ONLY_BEFORE,
-    OTHER_STATUS,
-    SLOWER,
-    SOFTWARE,
-    WORK,
-    Moved,
-    Results,
-    percent,
-)
 from feedrate.results.tables import Row, write_csv
 
-WORDS = {EQUAL: "no difference beyond noise"}
+WORDS = {comparison.EQUAL: "no difference beyond noise"}
 """A change in words, where its name in the file is not enough."""
-STYLES = {SLOWER: "bold red", FASTER: "green", OTHER_STATUS: "bold"}
-NOT_COMPARED = {
-    OTHER_STATUS: "with another status",
-    ONLY_BEFORE: "only before",
-    ONLY_AFTER: "only after",
-    NO_RATE: "with no rate in either",
+STYLES = {
+    comparison.SLOWER: "bold red",
+    comparison.FASTER: "green",
+    comparison.OTHER_STATUS: "bold",
 }
-SETTINGS = ("spec", *WORK)
+NOT_COMPARED = {
+    comparison.OTHER_STATUS: "with another status",
+    comparison.ONLY_BEFORE: "only before",
+    comparison.ONLY_AFTER: "only after",
+    comparison.NO_RATE: "with no rate in either",
+}
+SETTINGS = ("spec", *comparison.WORK)
 """Differences that change the measured work, so that the ratio shows more than an update."""
 
 
@@ -98,7 +87,7 @@ def compare(options: argparse.Namespace) -> int:
     share = options.fail_slower
     if share is None:
         return 0
-    if not any(row["change"] in COMPARED for row in rows):
+    if not any(row["change"] in comparison.COMPARED for row in rows):
         return fail("feedrate", "no cell has a rate before and after: nothing was compared")
     if slowed := comparison.slowed(rows, share):
         names = "; ".join(f"{row['study']} {row['device']} {row['cell']}" for row in slowed)
@@ -108,9 +97,9 @@ def compare(options: argparse.Namespace) -> int:
 
 def show(
     rows: Sequence[Row],
-    before: Results,
-    after: Results,
-    moved: Sequence[Moved],
+    before: comparison.Results,
+    after: comparison.Results,
+    moved: Sequence[comparison.Moved],
     lines: Thresholds,
 ) -> None:
     """Print what else differs, a table of cells for each study, and a summary, to stdout."""
@@ -138,7 +127,7 @@ def show(
         console.print(Text(line), soft_wrap=True)
 
 
-def _described(results: Results) -> str:
+def _described(results: comparison.Results) -> str:
     """The file, and when its runs were started."""
     started = sorted(run["started_at"] for run in results.runs if run.get("started_at"))
     dated = ""
@@ -151,7 +140,7 @@ def _described(results: Results) -> str:
 def _is_silent(row: Row) -> bool:
     """Whether a cell is only counted: no rate and the same status in both sets, or unsupported."""
     statuses = {row["status_before"], row["status_after"]} - {""}
-    return row["change"] == NO_RATE or statuses == {"unsupported"}
+    return row["change"] == comparison.NO_RATE or statuses == {"unsupported"}
 
 
 def _values(row: Row) -> Iterator[RenderableType]:
@@ -160,7 +149,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
         rate = row[f"samples_per_s_{side}"]
         yield Text(row[f"status_{side}"], "bold red") if rate is None else f"{rate:.4g}"
     low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
-    yield f"{row['ratio']:.3f}" if row["change"] in COMPARED else ""
+    yield f"{row['ratio']:.3f}" if row["change"] in comparison.COMPARED else ""
     yield "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
     yield Text(WORDS.get(row["change"]) or row["change"], STYLES.get(row["change"], ""))
     yield Text(", ".join(_remarks(row)))
@@ -168,7 +157,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
 
 def _remarks(row: Row) -> Iterator[str]:
     """What qualifies a ratio, or why there is none."""
-    if row["change"] not in COMPARED:
+    if row["change"] not in comparison.COMPARED:
         yield row["why"]
         return
     if other := _other(row):
@@ -185,14 +174,15 @@ def _other(row: Row) -> list[str]:
 
 
 def sentences(
-    rows: Sequence[Row], before: Results, after: Results, lines: Thresholds
+    rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str]:
     """The summary, and what the reader of a ratio should know."""
     counts = Counter(row["change"] for row in rows)
-    compared = [row for row in rows if row["change"] in COMPARED]
+    compared = [row for row in rows if row["change"] in comparison.COMPARED]
+    slower, faster, equal = (counts[change] for change in comparison.COMPARED)
     yield (
-        f"{counts[SLOWER]} of {counted(len(compared), 'cell')} slower, {counts[FASTER]} faster, "
-        f"{counts[EQUAL]} without a difference beyond noise."
+        f"{slower} of {counted(len(compared), 'cell')} slower, {faster} faster, "
+        f"{equal} without a difference beyond noise."
         if compared
         else "No cell has a rate before and after."
     )
@@ -205,14 +195,15 @@ def sentences(
             "more than the effect of an update."
         )
     if single := sum(row["ratio_ci_low"] is None for row in compared):
+        share = comparison.percent(lines.noise_share)
         yield (
             f"{counted(single, 'cell')} with a single run before or after: one run does not show "
-            f"noise, so medians more than {percent(lines.noise_share)} apart count as different."
+            f"noise, so medians more than {share} apart count as different."
         )
     if same := sum(row["same_runs"] for row in rows):
         yield f"In both sets: {counted(same, 'run')}, not repeated."
     for word, results in (("Before", before), ("After", after)):
-        if lost := sum(run[SOFTWARE] is None for run in results.runs):
+        if lost := sum(run[comparison.SOFTWARE] is None for run in results.runs):
             yield (
                 f"{word}: the packages of {lost} of {counted(len(results.runs), 'run')} are not "
                 f"known, because their records are not in the folder of {results.path}."
