@@ -54,7 +54,7 @@ CODE = {
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
         ("cli", "jobs", "devices", "models", "loading"),
     ),
-    "predicted": Code(("cli/predictions.py",)),
+    "predicted": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
