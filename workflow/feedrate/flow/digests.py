@@ -51,15 +51,15 @@ CODE = {
         ("jobs/store.py", "models/*.py", "models/builders/*.py"),
         ("jobs", "models", "loading", "data"),
     ),
-    "predicted": Code(("cli/predictions.py",)),
-    "qualities": Code(("results/quality.py",)),
+    "predicted": Code(("cli/advice.py",)),
+    "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
     "merged": Code(("results/tables.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
-    "page": Code(("report/render.py",)),
+    "page": Code(("report/rows.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }

@@ -22,7 +22,7 @@ from feedrate.flow.digests import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
 from feedrate.results import settings as results
-from feedrate.results.quality import QualitySettings, ScoredRun
+from feedrate.results.settings import QualitySettings, ScoredRun
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""
