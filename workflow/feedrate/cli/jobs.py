@@ -120,12 +120,12 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
         settings["nargs"] = "+" if settings["required"] else "*"
     if kind in (str, int, Path):
         return {"type": kind, "metavar": {str: "TEXT", int: "N", Path: "PATH"}[kind], **settings}
-    about = "a JSON file, or the same as a Python literal"
+    about = "a JSON file, or its content as JSON or as a Python literal"
     return {"type": partial(_read, kind, option), "metavar": "SETTINGS", "help": about, **settings}
 
 
 def _read(kind: Any, option: str, text: str) -> Any:
-    """A checked value of `kind` from a JSON file or a Python literal."""
+    """A checked value of `kind` from a JSON file, JSON text or a Python literal."""
     from feedrate.config.errors import ConfigError
     from feedrate.config.reading import convert, convert_text
 
