@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Project, make_plan, timeouts_min
+from feedrate.config.plan import make_plan, timeouts_min
+from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
 from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, timeout_min
 from feedrate.config.study import Exclude, Factor, Source, Study
-from feedrate.config.study_checks import check_study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import variables
@@ -333,8 +333,9 @@ HEAVY = {
 
 def test_planning_imports_nothing_heavy(root):
     code = (
-        "import sys; from pathlib import Path; from feedrate.config.reading import read_yaml; "
-        "from feedrate.config.plan import load_project, make_plan; "
+        "import sys; from pathlib import Path; from feedrate.config.values import read_yaml; "
+        "from feedrate.config.plan import make_plan; "
+        "from feedrate.config.project import load_project; "
         f"root = Path({str(root)!r}); "
         "make_plan(load_project(root, read_yaml(root / 'config/config.yaml'))); "
         "print(*{name.partition('.')[0] for name in sys.modules})"

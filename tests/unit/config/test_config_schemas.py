@@ -6,9 +6,10 @@ import pytest
 
 from feedrate.cli import jobs, schemas
 from feedrate.config.errors import Findings
-from feedrate.config.plan import Devices, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import Devices
 from feedrate.config.study import Study
+from feedrate.config.values import read_yaml
 from feedrate.config.workflow import WorkflowConfig
 
 STUDY = "config/studies/bridgetower-dataloading.yaml"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
 from feedrate.results.expression import check_expressions
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.config.plan import load_project
+from feedrate.config.project import load_project
 from feedrate.flow.digests import CODE, DigestCache, source_digest
 from feedrate.flow.runs import Attempts
 from feedrate.flow.view import PlanView

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 import yaml
 
-from feedrate.config.plan import Project, load_project, make_plan
+from feedrate.config.plan import make_plan
+from feedrate.config.project import Project, load_project
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
 from feedrate.data.store import store_spec

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from feedrate.cli.console import counted, output, titled
 from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
-from feedrate.config.plan import load_project, make_plan
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.core import variables
 from feedrate.devices import detect
 from feedrate.flow import dry_run

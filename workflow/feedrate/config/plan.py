@@ -1,22 +1,14 @@
-"""The whole configuration, and the plan made of it: studies x devices -> cells -> runs."""
+"""The plan of a configuration: studies x devices -> cells -> runs."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
-from feedrate.config.errors import Origin, raise_all
-from feedrate.config.published import (
-    BenchmarkScore,
-    Published,
-    check_published,
-    read_published,
-    read_scores,
-)
-from feedrate.config.reading import convert, load
+from feedrate.config.devices import Device
+from feedrate.config.errors import raise_all
+from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import (
     Launcher,
@@ -28,25 +20,10 @@ from feedrate.config.spec import (
     model_faults,
 )
 from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
-from feedrate.config.study_checks import check_captions, check_study
-from feedrate.config.values import Level, Name, Strict, cell_name, level_text
-from feedrate.config.workflow import WorkflowConfig, check_config
-
-Devices = dict[Name, Device]
+from feedrate.config.values import Level, Strict, cell_name, convert, level_text
+from feedrate.config.workflow import WorkflowConfig
 
 _replace = msgspec.structs.replace
-
-
-class Project(Strict, kw_only=True):
-    """The configuration as a whole, read and checked."""
-
-    config: WorkflowConfig
-    devices: Devices
-    studies: dict[str, Study]
-    published: dict[str, list[Published]]
-    """Published numbers by study."""
-    scores: dict[str, list[BenchmarkScore]] = {}
-    """Published scores on Winoground by study."""
 
 
 class Unsupported(Strict, kw_only=True):
@@ -68,68 +45,6 @@ class Plan(Strict, kw_only=True):
     def of_study(self, study: str) -> Iterator[RunSpec]:
         """The runs of one study, in the order in which they should be made."""
         return (spec for key, spec in self.runs.items() if key[0] == study)
-
-
-def load_project(
-    root: Path,
-    config: Mapping[str, Any],
-    look: Callable[[], Machine] = lambda: Machine(host="this machine"),
-    origin: Origin = "config/config.yaml",
-) -> Project:
-    """Read all configuration under `root`, with `config` as the value of config.yaml.
-
-    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
-    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
-    has any.
-    """
-    folder = root / "config"
-    workflow = convert(config, WorkflowConfig, origin)
-    devices = load(folder / "devices.yaml", Devices, "config/devices.yaml")
-    raise_all(check_devices("config/devices.yaml", devices))
-    raise_all(check_config(origin, workflow, devices, study_names(root)))
-    if DETECTED in workflow.devices:
-        names, devices = with_detected(workflow.devices, devices, look(), origin)
-        workflow = _replace(workflow, devices=names)
-    files = [path.name for path in sorted((folder / "published").glob("*.csv"))]
-    studies: dict[str, Study] = {}
-    for name in workflow.studies:
-        file = f"config/studies/{name}.yaml"
-        studies[name] = load(root / file, Study, file)
-        raise_all(check_study(file, studies[name], devices, files))
-    raise_all(check_captions(studies))
-    return Project(
-        config=workflow,
-        devices=devices,
-        studies=studies,
-        published={name: _published(root, study, devices) for name, study in studies.items()},
-        scores={name: _scores(root, study) for name, study in studies.items()},
-    )
-
-
-def study_names(root: Path) -> list[str]:
-    """The names of all studies under `root`, whether the configuration selects them or not."""
-    return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
-
-
-def with_all_studies(root: Path, project: Project) -> Project:
-    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
-    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
-    return load_project(root, msgspec.to_builtins(project.config) | chosen)
-
-
-def _published(root: Path, study: Study, devices: Devices) -> list[Published]:
-    rows: list[Published] = []
-    for name in study.published:
-        file = f"config/published/{name}"
-        here = read_published(root / file, file)
-        raise_all(check_published(file, here, study, devices))
-        rows += here
-    return rows
-
-
-def _scores(root: Path, study: Study) -> list[BenchmarkScore]:
-    files = [f"config/published/{name}" for name in study.published_scores]
-    return [row for file in files for row in read_scores(root / file, file)]
 
 
 def make_plan(project: Project) -> Plan:

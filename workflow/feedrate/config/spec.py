@@ -14,12 +14,15 @@ from feedrate.core import plugins, variables
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
+KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
+"""The packages of the device kinds and the launchers, which planning reads without importing."""
+
 if TYPE_CHECKING:
     Kind = str
     Launcher = str
 else:
-    Kind = Literal[plugins.names("feedrate.devices.kinds")]
-    Launcher = Literal[plugins.names("feedrate.devices.launchers")]
+    Kind = Literal[plugins.names(KINDS)]
+    Launcher = Literal[plugins.names(LAUNCHERS)]
 
 TIMEOUT_MIN = 240.0
 """Minutes that a job may take if its study sets no limit."""

@@ -1,17 +1,36 @@
-"""A study: one published experiment or one question, as data, and the settings of its levels."""
+"""A study as data: what it varies, shows and claims, and the numbers that its source published."""
 
+import csv
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import Capability, Device
-from feedrate.config.reading import merged
+from feedrate.config.errors import ConfigError, Findings, not_one_of, raise_all
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
-from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, about, level_text
+from feedrate.config.values import (
+    Count,
+    Level,
+    Name,
+    Positive,
+    Share,
+    Strict,
+    about,
+    level_text,
+    merged,
+    parse_level,
+    parse_levels,
+    read_text,
+)
+
+Row = TypeVar("Row", "Published", "BenchmarkScore")
+Percent = Annotated[float, Meta(ge=0, le=100)]
 
 Bundle = dict[str, Level | list[str]]
 """Settings, such as `loader.workers`, with their values."""
@@ -193,3 +212,109 @@ def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = 
         other = (study.adapt.get(key, {}).get("bundles") or {}).get(name, {})
         bundle = other.get(text, bundle)
     return bundle
+
+
+class Published(Strict, kw_only=True):
+    """One row of a study's `published` files: a number that somebody printed."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    device: Annotated[Name, about("Device of the registry.")]
+    count: Annotated[Count, about("Devices in the job.")]
+    levels: Annotated[dict[str, Level], about("Levels as factor=value, separated by ;.")]
+    metric: Annotated[Name, about("samples_per_s, peak_memory_gib, …")]
+    value: Positive
+    unit: str
+    batch_size: Annotated[Count | None, about("Per device, where the source states it.")] = None
+    edition: Annotated[str, about("Which state of the source, as YYYY-MM.")]
+    software: str = ""
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    protocol: Annotated[str, about("How it was measured, and what the source leaves open.")] = ""
+    headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
+
+
+class BenchmarkScore(Strict, kw_only=True):
+    """One row of a study's `published_scores` files: a model's three scores on Winoground."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    model: Annotated[str, Meta(description="As the source calls it.", min_length=1)]
+    head: Annotated[str, about("What scores a pair: matching, contrastive; empty: unknown.")] = ""
+    text_score: Annotated[Percent, about("Per cent.")]
+    image_score: Percent
+    group_score: Percent
+    edition: Annotated[str, about("Which state of the source, as YYYY-MM.")]
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    note: str = ""
+
+
+_READERS = {
+    "levels": parse_levels,
+    **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
+    **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
+}
+"""Columns that are not text, with the function that reads their values."""
+
+
+def read_rows(path: Path, kind: type[Row], origin: str = "") -> list[Row]:
+    """Read a CSV file as rows of `kind` with unique ids; `origin` names the file in messages.
+
+    An empty field takes its default. Raises ConfigError with file, line and column of each error.
+    """
+    origin = origin or str(path)
+    (_, header), *lines = _lines(path, origin)
+    raise_all(_header_errors(header, kind, f"{origin}, line 1"))
+    rows: list[Row] = []
+    wrong: list[str] = []
+    seen: dict[str, int] = {}
+    for number, fields in lines:
+        found = Findings(f"{origin}, line {number}")
+        values = _values(found, header, fields)
+        if not found and found.fits("", values, kind):
+            first = seen.setdefault(values["id"], number)
+            if first == number:
+                rows.append(msgspec.convert(values, kind))
+            else:
+                found.say("id", f"{values['id']!r} occurs in line {first} already")
+        wrong += found
+    raise_all(wrong)
+    return rows
+
+
+def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
+    """The fields of each line that is not empty, with its number."""
+    reader = csv.reader(io.StringIO(read_text(path, origin)))
+    try:
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
+    if not lines:
+        raise ConfigError(f"{origin}: the file is empty")
+    return lines
+
+
+def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) -> list[str]:
+    """Columns that are unknown, missing or duplicate."""
+    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
+    twice = dict.fromkeys(name for name in header if header.count(name) > 1)
+    lines = [f"{place}: {name!r}: the column occurs twice" for name in twice]
+    unknown = [name for name in header if name not in columns]
+    lines += [f"{place}: column {not_one_of(name, columns)}" for name in unknown]
+    missing = [name for name, required in columns.items() if required and name not in header]
+    return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
+
+
+def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, Any]:
+    """A line's values by column; adds its errors to `found`."""
+    if len(fields) != len(header):
+        hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
+        found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
+        return {}
+    texts = dict(zip(header, (field.strip() for field in fields), strict=True))
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        # `levels` may be empty, but it is required.
+        if text or name == "levels":
+            try:
+                values[name] = _READERS[name](text) if name in _READERS else text
+            except ValueError as error:
+                found.say(name, str(error))
+    return values

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
-from feedrate.config.plan import Plan, Project, keeps_weights, load_project, study_names
-from feedrate.config.reading import merged, parse_yaml, read_yaml
+from feedrate.config.plan import Plan, keeps_weights
+from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import Software
+from feedrate.config.values import merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.data.tables import check_examples, check_folder

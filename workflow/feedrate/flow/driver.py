@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from feedrate.config.plan import Project, timeouts_min
+from feedrate.config.plan import timeouts_min
+from feedrate.config.project import Project
 from feedrate.core import variables
 from feedrate.jobs.pruning import ladders
 

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
+from feedrate.config.plan import Plan, keeps_weights, timeouts_min
+from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file

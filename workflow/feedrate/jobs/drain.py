@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.reading import convert
 from feedrate.config.settings import Decode
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import SPEC_NAME

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.plan import LevelSettings, Project, study_settings
+from feedrate.config.plan import LevelSettings, study_settings
+from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import adapt_keys
 from feedrate.config.values import Level, cell_name

@@ -12,8 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.reading import convert
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 from feedrate.core.errors import Masker
 from feedrate.core.paths import SPEC_NAME
 from feedrate.core.processes import die_with_supervisor

@@ -1,39 +1,110 @@
-"""References inside a study, and from it to devices and files, which the types cannot check."""
+"""The configuration as a whole: its files, read and checked against each other."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from feedrate.config.devices import Device
-from feedrate.config.errors import Findings, numbered
+import msgspec
+
+from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
+from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
-from feedrate.config.spec import StudyProtocol
+from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     FIGURES,
     TABLES,
+    BenchmarkScore,
     Bundle,
     Factor,
     Figure,
+    Published,
     Study,
     Table,
     adapt_keys,
     adapted,
     all_settings,
     level_settings,
+    read_rows,
     setting_type,
 )
-from feedrate.config.values import Level, level_text, parse_level
+from feedrate.config.values import Level, Name, Strict, convert, level_text, load, parse_level
+from feedrate.config.workflow import WorkflowConfig, check_config
 from feedrate.core import plugins
 
-KINDS = plugins.names("feedrate.devices.kinds")
+Devices = dict[Name, Device]
+
 TAKEN = (
     *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
     *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),
 )
-"""Columns of the results, which has a column for each factor too."""
+"""Columns of the results; a factor, which has a column there too, cannot have such a name."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
+
+
+class Project(Strict, kw_only=True):
+    """The configuration as a whole, read and checked."""
+
+    config: WorkflowConfig
+    devices: Devices
+    studies: dict[str, Study]
+    published: dict[str, list[Published]]
+    """Published numbers by study."""
+    scores: dict[str, list[BenchmarkScore]] = {}
+    """Published scores on Winoground by study."""
+
+
+def load_project(
+    root: Path,
+    config: Mapping[str, Any],
+    look: Callable[[], Machine] = lambda: Machine(host="this machine"),
+    origin: Origin = "config/config.yaml",
+) -> Project:
+    """Read all configuration under `root`, with `config` as the value of config.yaml.
+
+    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
+    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
+    has any.
+    """
+    workflow = convert(config, WorkflowConfig, origin)
+    devices = load(root / "config/devices.yaml", Devices, "config/devices.yaml")
+    raise_all(check_devices("config/devices.yaml", devices))
+    raise_all(check_config(origin, workflow, devices, study_names(root)))
+    if DETECTED in workflow.devices:
+        names, devices = with_detected(workflow.devices, devices, look(), origin)
+        workflow = msgspec.structs.replace(workflow, devices=names)
+    files = [path.name for path in sorted((root / "config/published").glob("*.csv"))]
+    studies: dict[str, Study] = {}
+    for name in workflow.studies:
+        file = f"config/studies/{name}.yaml"
+        studies[name] = load(root / file, Study, file)
+        raise_all(check_study(file, studies[name], devices, files))
+    raise_all(check_captions(studies))
+    published: dict[str, list[Published]] = {name: [] for name in studies}
+    scores: dict[str, list[BenchmarkScore]] = {name: [] for name in studies}
+    for name, study in studies.items():
+        for file in (f"config/published/{file}" for file in study.published):
+            rows = read_rows(root / file, Published, file)
+            raise_all(check_published(file, rows, study, devices))
+            published[name] += rows
+        for file in (f"config/published/{file}" for file in study.published_scores):
+            scores[name] += read_rows(root / file, BenchmarkScore, file)
+    return Project(
+        config=workflow, devices=devices, studies=studies, published=published, scores=scores
+    )
+
+
+def study_names(root: Path) -> list[str]:
+    """The names of all studies under `root`, whether the configuration selects them or not."""
+    return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+
+
+def with_all_studies(root: Path, project: Project) -> Project:
+    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
+    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
+    return load_project(root, msgspec.to_builtins(project.config) | chosen)
 
 
 def check_study(
@@ -104,6 +175,28 @@ def check_captions(studies: Mapping[str, Study]) -> list[str]:
                     )
         wrong += found
     return wrong
+
+
+def check_published(
+    origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
+) -> list[str]:
+    """Published rows against the study and the registry. A level need not be one of the study's
+    (somebody may have measured 4 workers), but its setting must allow it."""
+    found = Findings(origin)
+    for row in rows:
+        place = f"row {row.id}"
+        found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
+        editions = study.source.editions
+        found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
+        for name, level in row.levels.items():
+            key = f"{place}: levels"
+            if found.known(key, name, study.factors, "the study's factors"):
+                factor = study.factors[name]
+                if factor.sets:
+                    found.fits(f"{key}.{name}", level, setting_type(factor.sets))
+                else:
+                    found.known(f"{key}.{name}", level, factor.levels, "its levels")
+    return found
 
 
 def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
@@ -208,7 +301,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
         "protocol": (study.protocol, StudyProtocol),
     }
     for key, change in study.adapt.items():
-        found.known("adapt", key, [*KINDS, *devices], "kinds and devices")
+        found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
         for part, value in change.items():
             place = f"adapt.{key}.{part}"
             if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
