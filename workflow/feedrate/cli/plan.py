@@ -16,7 +16,7 @@ from feedrate.cli.snakemake import add_choices, check_options, config_arguments,
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
 from feedrate.core import variables
-from feedrate.devices import detect
+from feedrate.devices import host
 from feedrate.flow import dry_run
 from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, forecast
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, others: list[str]) -> int:
         if code:
             return code
         planned = dry_run.read(Path(folder))
-    project = load_project(Path(), planned.configuration.config, detect.machine)
+    project = load_project(Path(), planned.configuration.config, host.machine)
     show(forecast(project, make_plan(project), planned))
     return 0
 

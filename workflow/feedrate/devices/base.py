@@ -27,15 +27,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Settings
-from feedrate.config.spec import Kind, RunSpec
+from feedrate.config.spec import KINDS, Kind, RunSpec
 from feedrate.core import plugins, variables
 from feedrate.core.errors import ExpectedError
 
 if TYPE_CHECKING:
     import torch
-
-KINDS = "feedrate.devices.kinds"
-LAUNCHERS = "feedrate.devices.launchers"
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""

@@ -1,4 +1,4 @@
-"""The host: its facts, what it grants to this job, and the lock that makes its jobs take turns."""
+"""The host: what it grants to this job, its accelerators, and the lock by which jobs take turns."""
 
 import contextlib
 import csv
@@ -12,14 +12,18 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
-from feedrate.core import plugins
+from feedrate.config.devices import Machine
+from feedrate.config.spec import KINDS
+from feedrate.core import plugins, variables
+from feedrate.devices.base import adapter_class
 
 GIB = 2**30
 
@@ -163,7 +167,7 @@ def host_facts() -> dict[str, Any]:
 
 def _packages() -> dict[str, str]:
     """The installed versions of PACKAGES and of the packages that device kinds declare."""
-    of_kinds = plugins.declared("feedrate.devices.kinds", "RECORDED_PACKAGES").values()
+    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
     found = {}
     for name in (*PACKAGES, *(name for names in of_kinds for name in names)):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -193,6 +197,57 @@ def _quota(folder: Path) -> float:
         text = f"{kernel_text(quota)} {kernel_text(period)}"
     found = re.fullmatch(r"(\d+)\s+(0*[1-9]\d*)", text, re.ASCII)
     return int(found[1]) / int(found[2]) if found else math.inf  # v1 says -1 for "no quota"
+
+
+def machine() -> Machine:
+    """The accelerators of this machine; the main process looks once and passes them to its jobs."""
+    known = os.environ.get(variables.DETECTED)
+    if known is None:
+        known = msgspec.json.encode(look()).decode()
+        os.environ[variables.DETECTED] = known
+    return msgspec.json.decode(known, type=Machine)
+
+
+def look(environment: Mapping[str, str] = os.environ) -> Machine:
+    """Look for accelerators that a process with this environment can use."""
+    name = platform.node()
+    found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
+    found = {kind: cards for kind, cards in found.items() if cards}
+    nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
+    if not found:
+        return Machine(host=name, remark=_nothing(name))
+    if len(found) > 1:
+        both = " and ".join(nouns[kind] for kind in found)
+        return Machine(host=name, remark=f"{name} has both {both}")
+    ((kind, cards),) = found.items()
+    if faults := [card.fault for card in cards if card.fault]:
+        return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
+    variable = plugins.declared(KINDS, "VISIBLE")[kind]
+    wanted = environment.get(variable)
+    if wanted is not None:
+        cards = adapter_class(kind).visible(cards, wanted)
+    if not cards:
+        return Machine(host=name, remark=f"{variable}={wanted} hides all accelerators of {name}")
+    return Machine(host=name, kind=kind, models=[card.model for card in cards])
+
+
+def _nothing(name: str) -> str:
+    """Why nothing was found: no hardware, or hardware without a driver."""
+    vendors = plugins.declared(KINDS, "PCI_VENDOR")
+    present = {
+        kernel_text(device / "vendor")
+        for device in SYS.glob("bus/pci/devices/*")
+        # Display controllers (03) and processing accelerators (12), not a GPU's sound.
+        if kernel_text(device / "class")[:4] in ("0x03", "0x12")
+    }
+    idle = [
+        one
+        for kind, (one, _) in plugins.declared(KINDS, "NOUNS").items()
+        if vendors[kind] in present
+    ]
+    if idle:
+        return f"{name} has {' and '.join(idle)}, but no driver of it answers"
+    return f"no accelerator was found on {name}"
 
 
 # Jobs that train, score or drain on one host run one at a time: two would disturb each other.
