@@ -4,13 +4,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
-from feedrate.config.spec import Kind, Launcher, Software
+from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
 from feedrate.config.values import Count, Name, Positive, Strict, about
 from feedrate.core import plugins
 from feedrate.core.errors import SECRET_NAME
@@ -151,14 +152,20 @@ def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
         yield (
             "launcher",
             f"{device.launcher!r} starts processes on at most {most:g} node, but nodes is "
-            f"{device.nodes}; use srun",
+            f"{device.nodes}; use {default_launcher('nodes')}",
         )
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:
     """MAX_PROCESSES or MAX_NODES of a launcher; infinite if it declares none."""
-    declared = plugins.declared("feedrate.devices.launchers", limit)
-    return float(declared.get(launcher or "", math.inf))
+    return float(plugins.declared(LAUNCHERS, limit).get(launcher or "", math.inf))
+
+
+@cache
+def default_launcher(jobs: Literal["process", "processes", "nodes"]) -> Launcher:
+    """The launcher that declares these `jobs` as DEFAULT_FOR (see devices/launch.py)."""
+    declared = plugins.declared(LAUNCHERS, "DEFAULT_FOR")
+    return next(name for name, default_for in declared.items() if default_for == jobs)
 
 
 class Machine(Strict, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import Device
+from feedrate.config.devices import Device, default_launcher
 from feedrate.config.errors import raise_all
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
@@ -154,13 +154,14 @@ def _faults(spec: RunSpec) -> Iterator[str]:
 
 
 def _launcher(entry: Device, settings: Settings) -> Launcher:
-    """The launcher of a device; where it names none, by count and nodes. FSDP needs a process
-    group, which `single` does not make, even for one rank."""
+    """The launcher of a device; if it names none, the default for its nodes and processes. FSDP
+    needs a process group even for one rank."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
-        return "srun"
-    return "single" if entry.count == 1 and settings.train.strategy != "fsdp" else "torchrun"
+        return default_launcher("nodes")
+    several = entry.count > 1 or settings.train.strategy == "fsdp"
+    return default_launcher("processes" if several else "process")
 
 
 class LevelSettings:

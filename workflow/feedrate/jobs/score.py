@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.devices import default_launcher
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
@@ -81,7 +82,7 @@ def score(
     spec: RunSpec, model: Path, data: Path, out: Path, winoground: Path | None
 ) -> dict[str, Any]:
     """The answer of one worker, which runs in the device's own software, alone on this host."""
-    alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher="single")
+    alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher=default_launcher("process"))
     folders = [out.parent, model, data.parent, *([winoground.parent] if winoground else [])]
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".quality-") as name:
         scratch = Path(name)

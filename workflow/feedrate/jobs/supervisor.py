@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.devices import launcher_limit
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
@@ -268,8 +269,10 @@ def check_protocol(spec: RunSpec) -> None:
             f"protocol.steps: {protocol.steps} leaves no step to measure after "
             f"protocol.warmup_steps: {protocol.warmup_steps}"
         )
-    if spec.count > 1 and spec.launcher == "single":
-        raise ConfigError(f"launcher: single starts one process, and count is {spec.count}")
+    if spec.count > (most := launcher_limit(spec.launcher, "MAX_PROCESSES")):
+        raise ConfigError(
+            f"launcher: {spec.launcher} starts at most {most:g} process, but count is {spec.count}"
+        )
 
 
 def read_cause(file: str, out: Path) -> str:

@@ -15,6 +15,8 @@ from feedrate.core import slurm
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launch import Parts
 
+DEFAULT_FOR = "nodes"
+
 FIRST_PORT, PORTS = 20_000, 10_000
 """Below the ports that Linux gives to clients (32768 and up)."""
 WAIT_S = 600
