@@ -4,6 +4,7 @@ import contextlib
 import csv
 import fcntl
 import importlib.metadata
+import itertools
 import math
 import os
 import platform
@@ -13,7 +14,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,14 @@ PACKAGES = (
 """Packages whose version may change a measurement on any kind of device."""
 
 WORKERS = (("feedrate", "worker"), ("feedrate", "drain"))
-"""Words in the command lines of processes that train, score and drain loaders."""
+"""Neighbouring words in the command line of each process that trains, scores or drains loaders."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 TOOL_S = 60.0
-"""Time limit of a driver's tool, s; NVIDIA's first wakes every GPU without a persistence daemon."""
+"""Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
 
 def kernel_text(path: Path) -> str:
@@ -78,8 +78,7 @@ def parse_list(text: str) -> list[int]:
 
 
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
-    """The CSV rows that a driver's tool prints; empty if it is absent or fails, without those that
-    do not have so many columns."""
+    """The CSV rows with so many columns that a driver's tool prints; none if it is absent or fails."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TOOL_S, check=False
@@ -94,15 +93,15 @@ def tool_rows(command: list[str], columns: int) -> list[list[str]]:
 def cores_granted(affinity: int | None = None) -> int:
     """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota.
 
-    `affinity` is the job's, if this process keeps to a part of it.
+    `affinity` is the number of the job's cores, if this process keeps to some of them.
     """
     quota = min(map(_quota, _cgroup_folders("cpu")), default=math.inf)
     cores = len(os.sched_getaffinity(0)) if affinity is None else affinity
-    return cores if math.isinf(quota) else max(1, min(cores, int(quota)))
+    return max(1, int(min(cores, quota)))
 
 
 def memory_gib() -> float:
-    """Memory that this job may use: the host's, or its cgroup's limit if that is smaller."""
+    """Memory that this job may use, GiB: the host's, or its cgroup's limit if that is smaller."""
     limits = [
         int(text)
         for folder in _cgroup_folders("memory")
@@ -113,7 +112,7 @@ def memory_gib() -> float:
 
 
 def cpu_mhz() -> float | None:
-    """Mean clock of the cores now; None if the kernel does not report it."""
+    """Mean clock of the cores now, MHz; None if the kernel does not report it."""
     try:
         clock = psutil.cpu_freq()
     except (NotImplementedError, OSError):
@@ -122,16 +121,16 @@ def cpu_mhz() -> float | None:
 
 
 def bf16_instructions() -> list[str]:
-    """Which of `BF16_INSTRUCTIONS` the processor has; with none, it computes bf16 through fp32."""
+    """Those of `BF16_INSTRUCTIONS` that the processor has; without any it computes bf16 in fp32."""
     lines = kernel_text(PROC / "cpuinfo").splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "").split()
     return [name for name in BF16_INSTRUCTIONS if name in flags]
 
 
 def other_training_jobs() -> int:
-    """Processes of feedrate that train, score or drain on this host, before ours have started."""
+    """The number of processes of feedrate on this host that train, score or drain loaders."""
     running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return sum(not set(WORKERS).isdisjoint(pairwise(words)) for words in running)
+    return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
 
 
 def oom_kills() -> int:
@@ -141,7 +140,7 @@ def oom_kills() -> int:
 
 
 def machine_state() -> dict[str, Any]:
-    """What may disturb a run: the machine's state before it starts."""
+    """The machine's state before a run starts, as far as it may disturb the run."""
     load = os.getloadavg()
     return {
         "load_1min": round(load[0], 2),
@@ -200,7 +199,8 @@ def _quota(folder: Path) -> float:
 
 
 def machine() -> Machine:
-    """The accelerators of this machine; the main process looks once and passes them to its jobs."""
+    """The accelerators of this machine. The main process looks for them once, and tells its jobs by
+    an environment variable."""
     known = os.environ.get(variables.DETECTED)
     if known is None:
         known = msgspec.json.encode(look()).decode()
@@ -209,7 +209,11 @@ def machine() -> Machine:
 
 
 def look(environment: Mapping[str, str] = os.environ) -> Machine:
-    """Look for accelerators that a process with this environment can use."""
+    """Find the accelerators that a process with this environment can use.
+
+    Each kind asks its driver's tool, and reads the kernel's files if the tool is absent. In a
+    container or a job, only those that are open to its processes count.
+    """
     name = platform.node()
     found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
     found = {kind: cards for kind, cards in found.items() if cards}
@@ -232,7 +236,7 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
 
 
 def _nothing(name: str) -> str:
-    """Why nothing was found: no hardware, or hardware without a driver."""
+    """The reason why `name` has no accelerator: no hardware, or hardware without a driver."""
     vendors = plugins.declared(KINDS, "PCI_VENDOR")
     present = {
         kernel_text(device / "vendor")
@@ -250,13 +254,12 @@ def _nothing(name: str) -> str:
     return f"no accelerator was found on {name}"
 
 
-# Jobs that train, score or drain on one host run one at a time: two would disturb each other.
-
 POLL_S = 0.5
+"""How often a job tries to take the lock, s."""
 
 
 def lock_path() -> Path:
-    """The lock file of this user on this host."""
+    """The lock file of this user on this host, for jobs that train, score or drain loaders."""
     return Path(tempfile.gettempdir()) / f"feedrate-{os.getuid()}.lock"
 
 
@@ -264,21 +267,22 @@ def lock_path() -> Path:
 def host_lock(
     path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock; if another job holds it, wait, and say so once through `tell`.
+    """Hold the lock, because two jobs that measure at once would disturb each other.
 
-    `check` is called at every attempt and may raise to give up. Yields the file descriptor: a
-    process that inherits it holds the lock too, so that it is free only when all of a job have
-    ended.
+    If another job holds it, say so once by `tell` and wait; `check` is called at every attempt and
+    may raise an error to give up. Yields the file descriptor: processes that inherit it hold the
+    lock too, until the last of them ends.
     """
     # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        told = False
-        while not _take(descriptor):
-            if not told:
+        for attempt in itertools.count():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if attempt == 0:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 tell(f"waiting: another job of feedrate runs on this host (pid {holder})")
-                told = True
             check()
             time.sleep(POLL_S)
         os.ftruncate(descriptor, 0)
@@ -286,11 +290,3 @@ def host_lock(
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -52,6 +52,17 @@ INSTEAD = {
     "train.ddp_bucket_view": "the settings of `hpu`",
     "loader.non_blocking": "hpu.non_blocking_data_copy",
 }
+NEEDS = (
+    ("hpu.hpu_graphs_for_training", True, "hpu.mode", "lazy"),
+    ("hpu.hpu_graphs_for_inference", True, "hpu.mode", "lazy"),
+    ("hpu.pipelining_fwd_bwd", True, "hpu.mode", "lazy"),
+    ("hpu.use_dynamic_shapes", True, "hpu.mode", "lazy"),
+    # It packs the gradients by a graph, whatever else is set.
+    ("train.strategy", "fast_ddp", "hpu.mode", "lazy"),
+    ("hpu.use_compiled_autograd", True, "hpu.mode", "compile"),
+    ("hpu.use_regional_compilation", True, "hpu.mode", "compile"),
+    ("hpu.minimize_memory", True, "train.precision", "fp8"),
+)
 NOUNS = ("a Gaudi card", "Gaudi cards")
 PCI_VENDOR = "0x1da3"
 VISIBLE = "HABANA_VISIBLE_MODULES"
@@ -132,31 +143,13 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Settings that contradict the mode, each other, or the settings of `train`."""
+        """Contradictions with the number of devices, the optimizer and the lists of operations."""
         hpu, train = spec.settings.hpu, spec.settings.train
-        mode, precision = ("hpu.mode", hpu.mode), ("train.precision", train.precision)
-        graphs = hpu.hpu_graphs_for_training
-        needs: list[tuple[str, object, tuple[str, str], str]] = [
-            # Setting, whether it is on, what it needs: the key with its value, and the right value.
-            ("hpu.hpu_graphs_for_training: true", graphs, mode, "lazy"),
-            ("hpu.hpu_graphs_for_inference: true", hpu.hpu_graphs_for_inference, mode, "lazy"),
-            ("hpu.pipelining_fwd_bwd: true", hpu.pipelining_fwd_bwd, mode, "lazy"),
-            ("hpu.use_dynamic_shapes: true", hpu.use_dynamic_shapes, mode, "lazy"),
-            # It packs the gradients by a graph, whatever else is set.
-            ("train.strategy: fast_ddp", train.strategy == "fast_ddp", mode, "lazy"),
-            ("hpu.use_compiled_autograd: true", hpu.use_compiled_autograd, mode, "compile"),
-            ("hpu.use_regional_compilation: true", hpu.use_regional_compilation, mode, "compile"),
-            ("hpu.minimize_memory: true", hpu.minimize_memory, precision, "fp8"),
-            (
-                f"hpu.hpu_graphs_for_training: true on {spec.count} devices",
-                graphs and spec.count > 1,
-                ("train.strategy", train.strategy),
-                "fast_ddp",
-            ),
-        ]
-        for setting, on, (key, value), right in needs:
-            if on and value != right:
-                yield f"{setting} needs {key}: {right}, not {value}"
+        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
+            yield (
+                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
+                f"train.strategy: fast_ddp, not {train.strategy}"
+            )
         if hpu.fused_adam and train.optimizer != "adamw_torch":
             yield (
                 f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
