@@ -78,7 +78,7 @@ def parse_list(text: str) -> list[int]:
 
 
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
-    """The CSV rows with so many columns that a driver's tool prints; none if it is absent or fails."""
+    """The CSV rows of so many columns that a driver's tool prints; none if it fails or is absent."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TOOL_S, check=False
@@ -244,12 +244,8 @@ def _nothing(name: str) -> str:
         # Display controllers (03) and processing accelerators (12), not a GPU's sound.
         if kernel_text(device / "class")[:4] in ("0x03", "0x12")
     }
-    idle = [
-        one
-        for kind, (one, _) in plugins.declared(KINDS, "NOUNS").items()
-        if vendors[kind] in present
-    ]
-    if idle:
+    nouns = plugins.declared(KINDS, "NOUNS")
+    if idle := [one for kind, (one, _) in nouns.items() if vendors[kind] in present]:
         return f"{name} has {' and '.join(idle)}, but no driver of it answers"
     return f"no accelerator was found on {name}"
 

@@ -25,7 +25,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +46,7 @@ SOURCES = Path(__file__).resolve().parents[2]
 """The folder that holds the package, which need not be installed where processes run."""
 
 INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
-"""Whether that folder also holds other packages, which must not come along."""
+"""Whether that folder also holds other packages, which processes must not import from there."""
 
 PROBE_S = 1800
 """Time limit of the test run, s; an image may have to be fetched first."""
@@ -65,8 +64,7 @@ _PROBE = (
 )
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """How to start a job's processes."""
 
     command: list[str]
@@ -74,7 +72,7 @@ class Launch:
 
 
 class Parts(NamedTuple):
-    """A command in two parts; the device's modules and container go between them."""
+    """A command in two parts, between which the device's modules and container go."""
 
     outside: list[str]
     inside: list[str]
@@ -93,14 +91,14 @@ def prepare(
 
 
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
-    """The command alone. Raises DeviceError if several nodes are needed and not there."""
+    """The command of `prepare`. Raises DeviceError if this is no Slurm job of the nodes needed."""
     launcher = plugins.load(LAUNCHERS, spec.launcher)
     parts: Parts = launcher.command(spec, interpreter(spec.software), list(module))
     return [*parts.outside, *wrap(spec, parts.inside, folders)]
 
 
 def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` with what a job needs, and without what other launchers left in it."""
+    """`environment` with the variables that a job needs, and without those of other launchers."""
     hidden = [name for names in plugins.declared(LAUNCHERS, "SETS").values() for name in names]
     hidden += plugins.declared(LAUNCHERS, "HIDES").get(spec.launcher, ())
     kept = {
@@ -113,7 +111,7 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
         "OMP_NUM_THREADS": str(max(1, cores_granted() // ranks)),
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
-        # A checkpoint without safetensors is refused, not converted by a service on the hub.
+        # Refuse a checkpoint without safetensors instead of having the hub convert it.
         "DISABLE_SAFETENSORS_CONVERSION": "true",
     }
     needed |= adapter_class(spec.kind).launch_variables(spec, kept)
@@ -124,7 +122,7 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
 
 
 def recorded_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that a job's speed depends on, with their values."""
+    """The variables, with their values, on which a job's speed depends."""
     of_kinds = plugins.declared(KINDS, "RECORDED_VARIABLES").values()
     prefixes = (*RECORDED_PREFIXES, *(prefix for prefixes in of_kinds for prefix in prefixes))
     return {
@@ -147,17 +145,17 @@ def rank_from_environment(
 
 
 def interpreter(software: Software) -> str:
-    """The interpreter of the training processes; relative paths start at the project's root."""
+    """The interpreter of the training processes; a relative path starts at the project's root."""
     if software.python is None:
         return "python3" if software.container else sys.executable
-    # Links stay: an environment is identified by the link to its interpreter.
+    # Links are not resolved: Python finds an environment by the link to its interpreter.
     return _from_root(software.python) if "/" in software.python else software.python
 
 
 def software_environment(
     software: Software, needed: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """`environment` with the variables that a job needs; those of `software` override all."""
+    """`environment` with the variables `needed` by a job; those of `software` override all."""
     ours = {**needed, **software.environment}
     made = {**environment, **ours}
     if software.modules or software.container:
@@ -190,7 +188,7 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
 def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
     """Raise DeviceError if the processes of a job cannot be started here with `environment`.
 
-    Only software other than this process's own is tested.
+    Only software other than this process's own is tried.
     """
     software = spec.software
     program = plugins.declared(LAUNCHERS, "PROGRAM").get(spec.launcher)
@@ -207,7 +205,10 @@ def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
 
 
 def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Find the programs inside modules and container, and import the worker there."""
+    """Find the programs inside the modules and the container, and import the worker there.
+
+    Raises DeviceError if this fails.
+    """
     try:
         answer = subprocess.run(
             wrap(spec, ["sh", "-c", _PROBE, "sh", *needed]),
@@ -227,7 +228,7 @@ def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str])
 
 
 def _reason(software: Software, code: int, said: str) -> str:
-    """Why a test run failed."""
+    """Why a test run failed that ended with `code` and the last line `said`."""
     load = f"`module load {' '.join(software.modules)}`"
     reasons = {
         _NO_MODULES: "software.modules: a login bash has no command `module` here",
@@ -251,17 +252,19 @@ def _absent(program: str) -> str:
 
 
 def _apptainer(spec: RunSpec, folders: Iterable[Path]) -> list[str]:
-    """The command that enters the container, with /dev and the folders mounted."""
+    """The command that enters the container, with its folders mounted."""
     image = str(spec.software.container)
     flags = plugins.declared(KINDS, "CONTAINER_FLAGS").get(spec.kind, ())
-    mounts = (f"--mount=type=bind,{_quoted('src', f)},{_quoted('dst', f)}"
-              for f in _mounted(spec, folders))  # fmt: skip
+    mounts = [
+        f"--mount=type=bind,{_quoted('src', folder)},{_quoted('dst', folder)}"
+        for folder in _mounted(spec, folders)
+    ]
     path = image if "://" in image else _from_root(image)
     return ["apptainer", "exec", *flags, *mounts, path]
 
 
 def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
-    """Folders to mount: the project, the package, a local checkpoint, and `folders`."""
+    """The folders to mount: the project's, the package's, a local checkpoint's, and `folders`."""
     checkpoint = Path(spec.settings.model.checkpoint or ".")
     own = [checkpoint] if checkpoint.is_dir() else []
     mounted: list[Path] = []
@@ -272,7 +275,7 @@ def _mounted(spec: RunSpec, folders: Iterable[Path]) -> list[Path]:
 
 
 def _quoted(key: str, folder: Path) -> str:
-    """A field of --mount, quoted as CSV: a folder's name may contain a comma."""
+    """A field of --mount, quoted as in CSV, since a folder's name may contain a comma."""
     value = str(folder).replace('"', '""')
     return f'"{key}={value}"'
 
