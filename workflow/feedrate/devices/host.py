@@ -78,7 +78,7 @@ def parse_list(text: str) -> list[int]:
 
 
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
-    """The CSV rows of so many columns that a driver's tool prints; none if it fails or is absent."""
+    """The CSV rows with `columns` fields that a driver's tool prints; none if the tool fails."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TOOL_S, check=False

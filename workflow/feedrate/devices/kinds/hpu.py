@@ -1,6 +1,6 @@
 """Intel Gaudi, one HPU per rank, by optimum-habana's Trainer (transformers 4.55).
 
-`_habana.py` does what needs optimum-habana.
+`_habana.py` has the code that needs optimum-habana.
 """
 
 import importlib
@@ -74,14 +74,14 @@ GAUDI_MODELS = {
     **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "GAUDI2"),
     **dict.fromkeys(("0x1060", "0x1063"), "GAUDI3"),
 }
-"""PCI device ids, as the kernel's driver and Intel's tools name them."""
+"""PCI device id to model, as the kernel's driver and Intel's tools name them."""
 
 LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
 STEPS_BEHIND = 2
-"""A loss this many steps old has left the queue, so that reading it does not wait."""
+"""The queue no longer holds a loss of so many steps ago, so that reading it does not wait."""
 
 
 class DeviceAdapter(Adapter):
@@ -110,7 +110,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def cards(cls) -> list[Card]:
-        """The cards that hl-smi lists, or else those that the kernel lists by PCI id."""
+        """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
         if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], columns=1):
             return [Card(name) for (name,) in rows]
         found = []
@@ -129,10 +129,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """In the order of the cards' modules, as the Gaudi software assigns them to local ranks.
-
-        HABANA_VISIBLE_MODULES lists the modules that it may use.
-        """
+        """By module number, the order in which the Gaudi software assigns cards to local ranks; only
+        modules of HABANA_VISIBLE_MODULES."""
         by_module = {
             kernel_number(folder / "device/module_id", -1): folder / "device"
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
@@ -162,13 +160,13 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
-        """The mode, which is always set: the software's default has changed from lazy to eager."""
+        """Set the mode, since the software's default has changed from lazy to eager."""
         return {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set what the Gaudi software reads when it is loaded, which importing torch may do; write
-        the lists of operations to `folder`."""
+        """Set the variables that the Gaudi software reads when torch loads it; write the lists of
+        operations to `folder`."""
         hpu = spec.settings.hpu
         os.environ |= cls.launch_variables(spec, os.environ)
         if hpu.autocast_bf16_ops:
@@ -177,7 +175,7 @@ class DeviceAdapter(Adapter):
                 path = folder / f"{variable.lower()}.txt"
                 write_text(path, "".join(f"{operation}\n" for operation in operations))
                 os.environ[variable] = str(path)
-        # optimum-habana asks `pip list` for the plugin's version: it must be this interpreter's.
+        # optimum-habana asks `pip list` for the plugin's version: PATH must find this one's pip.
         bin_folder = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
 
@@ -201,11 +199,11 @@ class DeviceAdapter(Adapter):
         return limit / GIB if limit else None
 
     def energy_counter(self) -> Counter:
-        """Of the HPU alone, without its host."""
+        """Of the HPU without its host."""
         return gaudi_counter(self.local_rank, self.local_ranks)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """The number stays on the device until later ones were requested."""
+        """Leave the number on the device until later ones have been requested."""
         self._deferred += 1
         ready_at, kept = self._deferred + STEPS_BEHIND, value.detach()
         return Deferred(lambda: self._deferred >= ready_at, lambda: float(kept.item()))
@@ -233,9 +231,10 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """GaudiTrainingArguments; its own throughput leaves out the same steps as ours.
+        """GaudiTrainingArguments whose own throughput leaves out the same steps as ours.
 
-        Raises DeviceError if the library would train on another device.
+        Raises UnsupportedError if the library refuses the settings, DeviceError if it would train
+        on another device.
         """
         try:
             arguments = _habana.make_arguments(common, settings, warmup_steps)
@@ -253,8 +252,8 @@ class DeviceAdapter(Adapter):
         return _habana.trainer_class()
 
     def update(self, trainer: Any) -> None:
-        """GaudiTrainer's optimizer step: its own norm, and gradients that keep their memory, which
-        graphs need."""
+        """GaudiTrainer's optimizer step. It has a norm of its own, and keeps the memory of gradients,
+        which graphs need."""
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
             trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
@@ -264,8 +263,9 @@ class DeviceAdapter(Adapter):
         trainer._zero_model_grad(model)
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model in the mode `hpu.mode`; in lazy mode its passes are replayed as graphs if
-        `hpu.hpu_graphs_for_inference` asks for it."""
+        """The model for inference in `hpu.mode`; in lazy mode passes are replayed as graphs if
+        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for other precisions
+        than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):
             raise UnsupportedError(
@@ -281,7 +281,7 @@ class DeviceAdapter(Adapter):
         return self._hpu.wrap_in_hpu_graph(placed) if graphs else placed
 
     def end_of_step(self) -> None:
-        """Cut the lazy graph."""
+        """Submit the operations that lazy mode has collected."""
         if os.environ.get(LAZY_MODE) == "1":
             importlib.import_module("habana_frameworks.torch.core").mark_step()
 
@@ -289,8 +289,8 @@ class DeviceAdapter(Adapter):
 def gaudi_counter(index: int, devices: int) -> Counter:
     """The energy counter of Gaudi `index`, from its driver (package pyhlml of the Gaudi software).
 
-    The library numbers cards in its own order. So the energy is unknown if the job has fewer
-    `devices` than the host: nobody can say which cards they are.
+    The library numbers the cards in its own order, so the energy is unknown if the job has fewer
+    `devices` than the host.
     """
     try:
         import pyhlml
