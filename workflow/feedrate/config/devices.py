@@ -1,4 +1,4 @@
-"""config/devices.yaml: types, checks, and the entry for the accelerators of this machine."""
+"""config/devices.yaml: its types and checks, and the entry for the accelerators of this machine."""
 
 import math
 import re
@@ -30,14 +30,14 @@ Capability = Literal[
     # Speed
     "large_models",
 ]  # fmt: skip
-"""What a device may be able to do; config/devices.yaml explains each. Add a name here."""
+"""All capabilities; config/devices.yaml explains each. A new one is added here."""
 
 BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
-"""Capabilities that have no meaning in a job of one device."""
+"""Capabilities that only a job of several devices can have."""
 
 
 class Peak(Strict, kw_only=True):
-    """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
+    """Peak rate of one device (one accelerator, not the job) in matrix multiplication."""
 
     precision: Annotated[Name, about("Settings it applies to: fp32, bf16, fp16 or fp8.")]
     datasheet_tflops: Annotated[Positive | None, about("Dense, by the data sheet, TFLOP/s.")] = None
@@ -95,25 +95,25 @@ class Device(Strict, kw_only=True):
 
     @property
     def able(self) -> list[str]:
-        """The capabilities, without those that have no meaning in a job of one device."""
+        """The capabilities of its jobs."""
         return [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]
 
 
 def is_called(model: str, pattern: str) -> bool:
-    """Whether `model`, the name that a device reports, matches a `model_pattern` as a whole: the
-    names of different cards begin with "NVIDIA H100"."""
+    """Whether a `model_pattern` matches the whole name `model` that a device reports: names of
+    different cards begin with "NVIDIA H100"."""
     return re.fullmatch(pattern, model) is not None
 
 
 DETECTED = "detected"
-"""Among `devices` in config.yaml it stands for the accelerators of this machine."""
+"""The word that stands for the accelerators of this machine among `devices` in config.yaml."""
 
 _LAST_COUNT = re.compile(r"(?<=:)\d+$")
 """The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""
 
 
 def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
-    """Each entry of the device registry."""
+    """Check each entry of the device registry."""
     found = Findings(origin)
     for name, device in devices.items():
         found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
@@ -130,7 +130,7 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
 
 
 def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
-    """Keys of an entry whose values do not work, with the reason."""
+    """The keys of an entry whose values do not work, with the reason."""
     try:
         re.compile(device.model_pattern or "")
     except re.error as error:
@@ -176,17 +176,17 @@ class Machine(Strict, kw_only=True):
     models: list[str] = []
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
-    """A sentence why there are none, or why they cannot be used."""
+    """A sentence that says why there are none, or why they cannot be used."""
 
 
 def with_detected(
     names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: Origin
 ) -> tuple[list[str], dict[str, Device]]:
-    """`names` with an entry's name instead of `detected`, and the registry with that entry.
+    """`names` with the machine's entry in place of `detected`, and the registry with that entry.
 
     A machine with another number of devices than the registered entry gets an entry of its own,
-    `h100-x1`, so that its results are never taken for those of the registered one. Raises
-    ConfigError if no entry fits.
+    `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
+    if no entry fits.
     """
     found = Findings(origin)
     if fault := _detection_fault(machine, devices):
@@ -200,7 +200,7 @@ def with_detected(
 
 
 def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
-    """Why no entry stands for the machine; empty if one does."""
+    """The reason why no entry fits the machine; empty if one does."""
     known = ", ".join(devices)
     found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
     if machine.remark or not machine.models:
@@ -234,7 +234,7 @@ def _matching(machine: Machine, devices: Mapping[str, Device]) -> list[str]:
 
 
 def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
-    """An entry for another count on one host, with label, price, gres and launcher to match."""
+    """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
     share = count / entry.count
     several = (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import Device, default_launcher
-from feedrate.config.errors import raise_all
+from feedrate.config.errors import ConfigError
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import (
@@ -27,7 +27,7 @@ _replace = msgspec.structs.replace
 
 
 class Unsupported(Strict, kw_only=True):
-    """A cell that requires a capability the device lacks: shown, and never launched."""
+    """A cell that requires a capability that the device lacks; it is shown and never launched."""
 
     study: str
     device: str
@@ -43,12 +43,12 @@ class Plan(Strict, kw_only=True):
     unsupported: list[Unsupported]
 
     def of_study(self, study: str) -> Iterator[RunSpec]:
-        """The runs of one study, in the order in which they should be made."""
+        """The runs of one study, in measuring order."""
         return (spec for key, spec in self.runs.items() if key[0] == study)
 
 
 def make_plan(project: Project) -> Plan:
-    """Every run, in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
+    """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
     machine affects all cells alike. Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
@@ -140,17 +140,18 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
             cells.append(_replace(common, **made))
     for spec in cells:
-        raise_all([*_faults(spec)][:1])
+        for fault in _faults(spec):
+            place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
+            raise ConfigError(f"{place}: {fault}")
     return cells, unsupported
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
-    place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
-    yield from (f"{place}: {fault}" for fault in model_faults(spec.settings.model))
-    yield from (f"{place}: {fault}" for fault in loader_faults(spec.settings.loader))
+    yield from model_faults(spec.settings.model)
+    yield from loader_faults(spec.settings.loader)
     if spec.task == "inference":
-        yield from (f"{place}: {fault}" for fault in inference_faults(spec))
+        yield from inference_faults(spec)
 
 
 def _launcher(entry: Device, settings: Settings) -> Launcher:

@@ -104,8 +104,8 @@ class DeviceAdapter(Adapter):
 
 
 class Packages:
-    """Energy of the host's processor packages, without memory and boards, from the kernel's powercap
-    interface (RAPL: Intel, and AMD since kernel 5.11).
+    """Energy of the host's processor packages, without memory and boards, J. From the kernel's
+    powercap interface (RAPL: Intel, and AMD since kernel 5.11).
 
     A package's counter wraps at its range after minutes under load: read it once a minute.
     """

@@ -156,8 +156,8 @@ class DeviceAdapter(Adapter):
         return f"{found[1] if found else ''} (CUDA {cuda})".strip()
 
     def hold_fp32(self) -> None:
-        """Turn TF32 off. PyTorch enables it in convolutions; the Trainer and accelerate, in compiled
-        code."""
+        """Turn TF32 off, which PyTorch enables in convolutions, and the Trainer and accelerate in
+        compiled code."""
         import torch
 
         backends: Any = torch.backends

@@ -129,8 +129,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """By module number, the order in which the Gaudi software assigns cards to local ranks; only
-        modules of HABANA_VISIBLE_MODULES."""
+        """By module number, as the Gaudi software assigns cards to local ranks; only the modules in
+        HABANA_VISIBLE_MODULES."""
         by_module = {
             kernel_number(folder / "device/module_id", -1): folder / "device"
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
@@ -252,7 +252,7 @@ class DeviceAdapter(Adapter):
         return _habana.trainer_class()
 
     def update(self, trainer: Any) -> None:
-        """GaudiTrainer's optimizer step. It has a norm of its own, and keeps the memory of gradients,
+        """GaudiTrainer's optimizer step: with its own norm, and gradients that keep their memory,
         which graphs need."""
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
