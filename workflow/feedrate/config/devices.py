@@ -188,19 +188,28 @@ def with_detected(
     `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
     if no entry fits.
     """
-    found = Findings(origin)
-    if fault := _detection_fault(machine, devices):
+    found, count = Findings(origin), len(machine.models)
+    matching = [
+        name
+        for name, entry in devices.items()
+        if machine.models
+        and entry.kind == machine.kind
+        and entry.model_pattern
+        and is_called(machine.models[0], entry.model_pattern)
+    ]
+    if fault := _detection_fault(machine, devices, matching):
         found.say(f"devices[{names.index(DETECTED)}]", fault)
     raise_all(found)
-    matching, count = _matching(machine, devices), len(machine.models)
     exact = [name for name in matching if devices[name].count == count]
     name, entry = (exact[0], devices[exact[0]]) if exact else _variant(matching[0], devices, count)
     chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
     return list(chosen), {**devices, name: entry}
 
 
-def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
-    """The reason why no entry fits the machine; empty if one does."""
+def _detection_fault(
+    machine: Machine, devices: Mapping[str, Device], matching: Sequence[str]
+) -> str:
+    """The reason why no entry fits the machine; empty if `matching` names one."""
     known = ", ".join(devices)
     found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
     if machine.remark or not machine.models:
@@ -214,23 +223,12 @@ def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
             f"'detected' is not possible on {machine.host}, which has {found}: the devices of a "
             f"job must be of one model; name an entry of config/devices.yaml instead: {known}"
         )
-    if not _matching(machine, devices):
+    if not matching:
         return (
             f"{machine.host} has {found}, and no entry of config/devices.yaml has a model_pattern "
             "for it; add one with the peaks of its own data sheet (config/README.md, Add a device)"
         )
     return ""
-
-
-def _matching(machine: Machine, devices: Mapping[str, Device]) -> list[str]:
-    """The entries of the machine's model, whatever their count."""
-    return [
-        name
-        for name, entry in devices.items()
-        if entry.kind == machine.kind
-        and entry.model_pattern
-        and is_called(machine.models[0], entry.model_pattern)
-    ]
 
 
 def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -245,7 +245,7 @@ class BenchmarkScore(Strict, kw_only=True):
     note: str = ""
 
 
-_READERS = {
+_READERS: dict[str, Callable[[str], Any]] = {
     "levels": parse_levels,
     **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
     **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
