@@ -46,7 +46,7 @@ class Peak(Strict, kw_only=True):
 
 
 class JobResources(Strict, kw_only=True):
-    """What a training job requests from a cluster, on each of its nodes; a profile overrides it."""
+    """Requests of a training job to a cluster, for each of its nodes; a profile overrides them."""
 
     gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")] = (
         None
@@ -81,15 +81,12 @@ class Device(Strict, kw_only=True):
         ),
     ] = None
     nodes: Annotated[Count, about("Hosts that share the job's devices evenly.")] = 1
-    software: Annotated[Software, about("What its processes run in.")] = Software()
-    job: Annotated[JobResources, about("What a job requests of a cluster.")] = JobResources()
+    software: Annotated[Software, about("The software of its processes.")] = Software()
+    job: Annotated[JobResources, about("Requests of a job to a cluster.")] = JobResources()
     threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
     variant_of: Annotated[
         Name | None,
-        about(
-            "An entry from which this one differs in count or software: what a study adapts for "
-            "that entry applies here too."
-        ),
+        about("The entry that it varies in count or software; a study's changes for it apply too."),
     ] = None
     source: Annotated[str | None, about("Source of the entry's facts.")] = None
 
@@ -106,7 +103,7 @@ def is_called(model: str, pattern: str) -> bool:
 
 
 DETECTED = "detected"
-"""The word that stands for the accelerators of this machine among `devices` in config.yaml."""
+"""The word for the accelerators of this machine among `devices` in config.yaml."""
 
 _LAST_COUNT = re.compile(r"(?<=:)\d+$")
 """The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""

@@ -1,6 +1,6 @@
-"""Configuration errors in words: the file, the key, the value, and what is allowed.
+"""Configuration errors in words: the file, the key, the value and what is allowed.
 
-A valid configuration never needs the libraries that explain an error, so they are imported late.
+The libraries that explain an error are imported late, since a valid configuration needs none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -170,7 +170,7 @@ def _of_alternatives(error: Any) -> Iterator[Fault]:
 
 
 def _allowed(error: Any) -> str:
-    """What the violated rule allows."""
+    """The values that the violated rule allows, in words."""
     rule, bound = error.validator, error.validator_value
     if rule == "enum":
         return _choice(error.instance, bound, "allowed")

@@ -43,7 +43,9 @@ class Protocol(Strict, kw_only=True):
 
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
-    ceiling_s: Annotated[Positive, about("Seconds for each of loader alone and model alone.")] = 2.0
+    ceiling_s: Annotated[Positive, about("Seconds to measure each ceiling, loader and model.")] = (
+        2.0
+    )
     evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 

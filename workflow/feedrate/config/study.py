@@ -140,7 +140,7 @@ class Study(Strict, kw_only=True):
 
     title: Annotated[str, Meta(min_length=1)]
     question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
-    task: Annotated[Task, about("Training steps, or forward passes alone.")] = "training"
+    task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol

@@ -70,7 +70,7 @@ def digest_file(path: Path | str) -> str:
 
 @contextmanager
 def replaced_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `target`, and replace `target` with it on success.
+    """Yield an empty folder next to `target`, and replace `target` with it on success.
 
     An error or a crash at any point leaves `target` as it was. The next call removes the folders
     that a crash leaves.

@@ -11,7 +11,7 @@ TRAIN_RULE = "train_"
 """The first part of the names of rules that use a device; the device's name follows."""
 
 RAW_INDEX = f"{DATASETS}/{{dataset}}/raw/index.json"
-"""What `fetch_dataset` has fetched: an entry with the SHA-256 of each file, and the rows."""
+"""The files that `fetch_dataset` has fetched, with their SHA-256, and the rows."""
 PREPARED = f"{DATASETS}/{{dataset}}/prepared"
 MANIFEST = f"{PREPARED}/manifest.json"
 """Checksums and counts of the prepared data; written last, so its presence means 'complete'."""
@@ -24,8 +24,8 @@ WINOGROUND = "resources/winoground/{winoground}/examples.json"
 """A copy of Winoground with its images; written last, so its presence means 'complete'."""
 
 CHECKPOINT = "resources/checkpoints/{checkpoint}/fetched.json"
-"""What `fetch_checkpoint` has fetched, with the files of a hub checkpoint; `checkpoint` is a
-`checkpoint_key`."""
+"""The list of files that `fetch_checkpoint` has fetched, in the same folder as a hub checkpoint's
+files; `checkpoint` is a `checkpoint_key`."""
 
 RUN = f"{RESULTS}/{{study}}/{{device}}/{{cell}}/rep{{repeat}}"
 """The folder of one run."""

@@ -91,7 +91,7 @@ class DeviceAdapter(Adapter):
         settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
-        """The stock TrainingArguments, which use the CPU whatever accelerators the host has."""
+        """The stock TrainingArguments, which use the CPU even if the host has accelerators."""
         from transformers import TrainingArguments
 
         return TrainingArguments(

@@ -125,7 +125,7 @@ class DeviceAdapter(Adapter):
         return int(self._cuda.memory_stats(self.device).get("num_alloc_retries", 0))
 
     def energy_counter(self) -> Counter:
-        """Of the GPU alone, without its host."""
+        """Of the GPU without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
 
     def defer(self, value: "torch.Tensor") -> Deferred:

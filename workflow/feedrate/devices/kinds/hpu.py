@@ -57,7 +57,7 @@ NEEDS = (
     ("hpu.hpu_graphs_for_inference", True, "hpu.mode", "lazy"),
     ("hpu.pipelining_fwd_bwd", True, "hpu.mode", "lazy"),
     ("hpu.use_dynamic_shapes", True, "hpu.mode", "lazy"),
-    # It packs the gradients by a graph, whatever else is set.
+    # Fast DDP packs the gradients by a graph.
     ("train.strategy", "fast_ddp", "hpu.mode", "lazy"),
     ("hpu.use_compiled_autograd", True, "hpu.mode", "compile"),
     ("hpu.use_regional_compilation", True, "hpu.mode", "compile"),
