@@ -1,4 +1,4 @@
-"""The configuration as a whole: its files, read and checked against each other."""
+"""Reads the whole configuration, and checks its files against each other."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,11 +94,11 @@ def load_project(
     published: dict[str, list[Published]] = {name: [] for name in studies}
     scores: dict[str, list[BenchmarkScore]] = {name: [] for name in studies}
     for name, study in studies.items():
-        for file in (f"config/published/{file}" for file in study.published):
+        for file in map("config/published/{}".format, study.published):
             rows = read_rows(root / file, Published, file)
             raise_all(check_published(file, rows, study, devices))
             published[name] += rows
-        for file in (f"config/published/{file}" for file in study.published_scores):
+        for file in map("config/published/{}".format, study.published_scores):
             scores[name] += read_rows(root / file, BenchmarkScore, file)
     return Project(
         config=workflow, devices=devices, studies=studies, published=published, scores=scores
