@@ -11,7 +11,7 @@ from mini_project import ROOT
 import warm
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
-from feedrate.results.quality import Quality, read_quality
+from feedrate.results.record import Quality, read_quality
 
 CHANCE = 1 / 5
 STUDY = "bridgetower-learning"
