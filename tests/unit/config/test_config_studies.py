@@ -23,7 +23,7 @@ def project_of(study):
 def test_no_planned_run_is_refused_by_its_device(study):
     """A level that a device cannot do is `unsupported` in the plan, not a failure in the job."""
     from feedrate.devices.base import refusals
-    from feedrate.jobs.strategy import check_strategy
+    from feedrate.jobs.trainer import check_strategy
 
     plan = make_plan(project_of(study))
     for spec in plan.runs.values():

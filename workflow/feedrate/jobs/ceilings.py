@@ -13,8 +13,8 @@ from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.failure import classify
 from feedrate.jobs.meter import batch_length
+from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.path import LoadingPath
 from feedrate.models.layers import stop_exchanges

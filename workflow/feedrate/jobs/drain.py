@@ -3,7 +3,6 @@
 All ranks of a job run this at the same time, so that they share the host as in training.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,15 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.reading import convert
 from feedrate.config.settings import Decode
 from feedrate.config.spec import RunSpec
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.paths import SPEC_NAME
-from feedrate.devices.base import adapter_class
 from feedrate.devices.launch import rank_from_environment
-from feedrate.devices.placement import bind_rank
+from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
 DRAIN_S = 2.0
@@ -83,11 +79,8 @@ def drain_loaders(run: Path, data: Path) -> None:
     --data        folder of the prepared dataset
     """
     end_process_on_hang(lambda error: tell("feedrate drain", error))
-    origin = run / SPEC_NAME
-    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
+    spec, placement = bind_process(run)
     rank, _, local_rank, local_ranks = rank_from_environment()
-    placement = bind_rank(spec.kind, local_rank, local_ranks)
-    adapter_class(spec.kind).prepare_process(spec, run)
     cores = placement.cores_of_rank(local_ranks)
     meet = partial(meet_ranks, run, rank, spec.count)
     found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
@@ -128,7 +121,6 @@ def drains(
     """
     # torch starts its threads when it is imported: not before the process is bound.
     from feedrate.devices.base import adapter
-    from feedrate.jobs.failure import classify
     from feedrate.models.build import build_bare
 
     device = adapter(spec.kind, local_rank, local_ranks)

@@ -19,7 +19,6 @@ from feedrate.jobs import events
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
-    Options,
     limit_memory,
     make_dataset,
     open_device,
@@ -27,6 +26,7 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import window_of
+from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build_head

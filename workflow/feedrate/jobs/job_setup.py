@@ -2,7 +2,6 @@
 
 import os
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,21 +22,6 @@ from feedrate.loading.dataset import PairDataset, without_chance
 from feedrate.loading.distance import distance
 from feedrate.loading.path import LoadingPath, open_path
 from feedrate.models.build import Built
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Choices beyond the spec; none of them is part of the run's identity."""
-
-    resume: bool = False
-    keep_weights: bool = False
-    """Save the model even where the protocol does not."""
-    measured: bool = True
-    """Off: the same training without meter and ceilings."""
-    score: Path | None = None
-    """Folder of the weights to score, in place of the spec's task."""
-    winoground: Path | None = None
-    """Examples to score them on as well."""
 
 
 def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:

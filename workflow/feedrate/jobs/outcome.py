@@ -20,8 +20,8 @@ from feedrate.core.errors import ExpectedError, Masker
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, events_name
 from feedrate.jobs.events import End, Error, Evaluation, Event, EventTail, Trainer, Window
-from feedrate.jobs.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
 from feedrate.jobs.run_lock import Holder, Identity, LockEntry
+from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, first_sentence
 
 SCHEMA = 1
 TIMEOUT = "TIMEOUT"

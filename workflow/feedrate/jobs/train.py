@@ -1,21 +1,25 @@
 """The training job of one rank: train, evaluate, measure the ceilings."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import transformers
+from numpy.typing import NDArray
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.spec import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
-from feedrate.devices.base import Adapter
+from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.ceilings import measure_ceilings
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
-    Options,
     limit_memory,
     make_dataset,
     open_device,
@@ -23,16 +27,24 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.scores import known_classes, ranks
-from feedrate.jobs.strategy import check_strategy, describe, shared_by
-from feedrate.jobs.trainer import cast_for_training, check_packages, make_trainer
+from feedrate.jobs.trainer import check_strategy, make_trainer
+from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
+from feedrate.models.layers import cast, count_checkpointed, use_float8
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+Hits = NDArray[np.bool_]
 
 SPLITS = {"validation": "eval", "test": "predict"}
 """The splits that are evaluated, and the prefix of their metrics."""
+TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
+"""Optimizers of torchao, by the Trainer's names."""
+_ROWS = 1024
+"""Queries ranked at once, which bounds the memory for their scores."""
 
 
 def run_job(
@@ -64,8 +76,8 @@ def run_job(
     trainer = make_trainer(spec, device, folder, measured, built.model, dataset, built.layers)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
-    # Asked of the wrapped model after training, since wrapping happens in `train`.
-    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    # The Trainer wraps the model in `train`, so the strategy is known only now.
+    ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
@@ -77,7 +89,7 @@ def run_job(
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError before a model is made that fits with no batch size.
+    """Raise DoesNotFitError where the model does not fit with any batch size.
 
     A checkpoint is not checked: its size is known only once it is loaded.
     """
@@ -89,6 +101,35 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
         return
     model = build_bare(settings.model, settings.loader, prepared).model
     check_fits(model, settings.train, spec.count, capacity_gib)
+
+
+def check_packages(spec: RunSpec) -> None:
+    """Raise UnsupportedError where torchao is needed and not installed."""
+    train = spec.settings.train
+    needs = {
+        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
+        "train.precision: fp8": casts_to_fp8(spec),
+    }
+    for setting, needed in needs.items():
+        if needed and importlib.util.find_spec("torchao") is None:
+            raise UnsupportedError(
+                f"{setting} needs the package torchao beside torch, and it is not installed here"
+            )
+
+
+def casts_to_fp8(spec: RunSpec) -> bool:
+    """Whether torchao converts the layers to fp8; on some kinds the Trainer does it."""
+    return spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao
+
+
+def cast_for_training(
+    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
+) -> torch.nn.Module:
+    """The model with its weights, and so its gradients and states, in half precision if asked, or
+    with the multiplications of its `layers` in fp8."""
+    if casts_to_fp8(spec):
+        use_float8(model, layers)
+    return cast(model, spec.settings.train)
 
 
 def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
@@ -118,6 +159,46 @@ def trainer_library(trainer: type[Any]) -> str:
 
         return f"optimum-habana {__version__}"
     return f"transformers {transformers.__version__}"
+
+
+def describe_strategy(
+    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[Any], ...]
+) -> dict[str, Any]:
+    """The keys of the `strategy` event, read from the wrapped model."""
+    modules = list(model.modules())
+    sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
+    inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
+    ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
+    if sharded:
+        name = "fsdp"
+    elif ddp is not None:
+        name = "ddp"
+    elif spec.count == 1:
+        name = "alone"
+    else:
+        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    return {
+        "name": name,
+        "layers": sum(isinstance(module, layers) for module in modules),
+        "sharded_layers": sum(isinstance(module, layers) for module in inner),
+        "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
+        "checkpointed_layers": count_checkpointed(model),
+        "ddp": ddp
+        and {
+            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
+            "ddp_static_graph": ddp.static_graph,
+            "ddp_bucket_view": ddp.gradient_as_bucket_view,
+        },
+    }
+
+
+def _is_offloaded(module: torch.nn.Module) -> bool:
+    """Whether a module's weights stay on the host between its uses."""
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
 
 
 def save_model(trainer: Any, built: Built, folder: Path) -> None:
@@ -161,3 +242,43 @@ def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
         return {"known_classes_share": 0.0}
     hits = known_classes(output.predictions, classes)
     return {"accuracy": float(hits.mean()), "known_classes_share": float(known.mean())}
+
+
+def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
+    """The rank (n,) of each query's nearest right target: how many wrong ones are as near to it.
+
+    `queries` (n, d) and `targets` (m, d) are normalised; a larger dot product is nearer.
+    `of_query` (n,) and `of_target` (m,) number groups: the targets of a query's group are right, as
+    any caption of an image matches it. A query without a right target has rank m. Ties and values
+    that are not numbers count against the model: one that scores all targets alike knows nothing.
+    """
+    found = np.empty(len(queries), dtype=np.int64)
+    for start in range(0, len(queries), _ROWS):
+        some = slice(start, start + _ROWS)
+        scores = queries[some] @ targets.T
+        right = of_query[some, None] == of_target[None, :]
+        best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
+        # Not "at least": a score that is not a number is below nothing, and counts against it.
+        found[some] = (~right & ~(scores < best)).sum(axis=1)
+    return found
+
+
+def choice_hits(scores: Floats, labels: Numbers) -> Hits:
+    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else.
+
+    NaN at the label is not the largest.
+    """
+    rows = np.arange(len(scores))
+    below = scores < scores[rows, labels][:, None]
+    below[rows, labels] = True
+    hits: Hits = below.all(axis=1) & ~np.isnan(scores[rows, labels])
+    return hits
+
+
+def known_classes(logits: Floats, classes: Numbers) -> Hits:
+    """Whether a row's class (n,) has the largest of its logits (n, classes).
+
+    Rows are left out whose class was not trained on (< 0).
+    """
+    known = classes >= 0
+    return choice_hits(logits[known], classes[known])
