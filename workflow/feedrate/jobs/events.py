@@ -9,12 +9,23 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from feedrate.core.errors import LogError
 from feedrate.core.paths import events_name
+
+Status = Literal["ok", "out_of_memory", "failed"]
+NOT_TRIED = "Not tried: "
+"""The beginning of the cause of a pruned cell, whose outcome prunes no other."""
+
+
+class Result(NamedTuple):
+    """The essence of an outcome; the `cause` of an ok job is a remark, mostly empty."""
+
+    status: Status
+    cause: str
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):

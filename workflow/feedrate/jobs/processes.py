@@ -111,7 +111,8 @@ class ProgressLine:
     """Prints on stderr how far the job is, every `PROGRESS_EVERY_S`; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
-        self._spec, self._quiet = spec, quiet
+        self._spec = spec
+        self._quiet = quiet or os.environ.get(variables.QUIET) == "1"
         self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
         self._step = 0
         self._samples, self._time_s = 0, 0.0

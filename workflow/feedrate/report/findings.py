@@ -5,7 +5,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from feedrate.config.values import level_text
-from feedrate.jobs.pruning import NOT_TRIED
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.answers import is_about_quality, ladder_factor, recommendation
 from feedrate.report.lines import level_key, notable, published_rates, recommended_cell
