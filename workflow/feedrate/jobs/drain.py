@@ -1,4 +1,5 @@
-"""The loader-only throughput of every loader, one after the other, on one rank.
+"""The loader-only throughput of one loader after the other, measured on one rank for
+`feedrate tune`.
 
 All ranks of a job run this at the same time, so that they share the host as in training.
 """
@@ -25,11 +26,11 @@ POLL_S = 0.01
 WORKERS = (0, 1, 2, 4, 8)
 
 Meet = Callable[..., list[str]]
-"""`meet_ranks` of a rank: a name for the meeting point, and the rank's word there."""
+"""`meet_ranks` of a rank: takes a name for the meeting point, and the rank's word there."""
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """A loader that was drained alone, by all ranks at the same time."""
+    """The loader-only throughput of a loader, drained by all ranks at the same time."""
 
     decode: Decode
     workers: int
@@ -37,10 +38,10 @@ class Loader(msgspec.Struct, frozen=True):
     """Of all ranks together."""
     startup_s: float
     cpu_s: float = 0.0
-    """CPU seconds of a sample, in all processes; 0: not known."""
+    """CPU seconds per sample, of all processes; 0: not known."""
     scaled: bool = False
     psnr_db: float | None = None
-    """Similarity of its pixels to the reference's; None: equal."""
+    """Similarity of its pixels to the reference's, in dB; None: equal."""
 
     @property
     def name(self) -> str:
@@ -50,13 +51,13 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A level that does not work here, or not with so many workers."""
+    """A decode path that does not work here, or not with so many workers."""
 
     decode: Decode
     why: str
     scaled: bool = False
     workers: int = 0
-    """The number it was tried with; higher ones were not tried."""
+    """The number of workers with which it was tried; higher ones were not tried."""
 
 
 class Candidate(NamedTuple):
@@ -115,7 +116,7 @@ def candidates(cores: int) -> Iterator[Candidate]:
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once a level, the reason why there is none.
+    """The rate of each loader, or, once per decode path, the reason why there is none.
 
     All ranks try the same loaders at the same time: those for the rank with the fewest cores.
     """
@@ -136,7 +137,7 @@ def drains(
             measured = _measure(
                 spec, prepared, built, device, one, with_pixels=level not in psnr_db
             )
-        except Exception as error:  # whatever is wrong with a level, the others are measured
+        except Exception as error:  # a level that fails must not end the others
             refused.add(level)
             yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
         else:
@@ -156,7 +157,7 @@ def drains(
 def _measure(
     spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
 ) -> dict[str, Any]:
-    """The answer of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
+    """What `ceilings.drain` returns for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.distance import distance

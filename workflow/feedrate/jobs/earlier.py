@@ -39,13 +39,13 @@ Ladder = dict[str, list[tuple[Level, Parts]]]
 def result_of_earlier_tries(
     run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
 ) -> Result | None:
-    """The result that the earlier tries make certain; None where another try may do better.
+    """The result that the earlier tries make certain; None if another try may do better.
 
-    Most ends that Slurm brings about deserve another try: a lost node, a preemption, a time limit
-    where the next one is longer. Too little memory is a result, and so is the longest time limit.
+    Most jobs that Slurm ends deserve another try: after a lost node, a preemption, or a time limit
+    that is longer in the next try. Too little memory is a result, and so is the longest limit.
 
-    `earlier` are the locks of `run` before that of `me`, newest first; those count that the driver
-    which began at `since` made for the same identity in another Slurm job.
+    `earlier` are the locks of `run` before that of `me`, newest first. Those count that belong to
+    the driver which began at `since`, to the same identity and to another Slurm job.
     """
     tries = {
         entry.holder.job: entry
@@ -74,7 +74,7 @@ def result_of_earlier_tries(
 
 
 def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
-    """How a try ended: by the reason that it left itself, else as Slurm remembers."""
+    """How a try ended: by the reason that it left in its lock, else by Slurm's records."""
     with contextlib.suppress(ValueError):
         state, limit = entry.reason
         return slurm.Job(id=number, state=state, limit_min=float(limit))
@@ -82,7 +82,7 @@ def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
 
 
 def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
-    """The result where the limit was hit; None where this try's own is longer, or may be."""
+    """The result of tries that hit these limits; None if this try's limit is or may be longer."""
     longest = max(limits, default=0.0)
     if this is None and len(limits) < 2:
         return None
@@ -97,7 +97,7 @@ def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
 
 
 def slurm_stop_reason() -> str:
-    """Why Slurm stops this job, as words for the next try; empty where Slurm is not the one."""
+    """Why Slurm stops this job, as words for the next try; empty if Slurm does not stop it."""
     job = slurm.find(os.environ.get(slurm.JOB_ID, ""))
     if job is None:
         return ""
@@ -108,7 +108,7 @@ def slurm_stop_reason() -> str:
 
 
 def describe_stop(reason: str) -> str:
-    """The words of `slurm_stop_reason` for people."""
+    """The answer of `slurm_stop_reason` as a phrase for people."""
     match reason.split():
         case [state, limit] if state == TIMEOUT:
             return f"Slurm's time limit of {limit} min"
@@ -119,7 +119,7 @@ def describe_stop(reason: str) -> str:
 
 
 class Digests(NamedTuple):
-    """The input of a run besides its spec: digests of the measured code and of the data."""
+    """Digests of a run's input besides its spec: the measured code and the data."""
 
     source: str
     data: str
@@ -172,10 +172,10 @@ def not_tried(cell: str) -> str:
 def pruned_by(
     spec: RunSpec, digests: Digests, run: Path, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The cell that ran out of memory and shows that this one would too; None where there is none.
+    """The cell that ran out of memory and shows that this one would too; None if there is none.
 
-    `run` is this run's folder. Cells of the same device count that differ only in factors of the
-    ladder, and need no more in any of them.
+    `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
+    of the ladder, and needs no more in any of them.
     """
     smaller = _smaller(spec, environment)
     return next((one.cell for one in smaller if _ran_out(one, spec, digests, run)), None)
@@ -188,7 +188,7 @@ def still_pruned(
     run: Path,
     environment: Mapping[str, str] = os.environ,
 ) -> bool:
-    """Whether the cell that `cause` says to have run out of memory still shows that."""
+    """Whether the cell that `cause` names has still run out of memory."""
     smaller = _smaller(spec, environment)
     return any(
         not_tried(one.cell) == cause and _ran_out(one, spec, digests, run) for one in smaller
@@ -224,7 +224,7 @@ def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> b
             value["settings"][part] |= settings
 
     def digest(repeat: int) -> str:
-        """Of the spec as that repeat of the cell has it: seeds rise with repeats."""
+        """Digest of the cell's spec in that repeat: the seed rises by one with each repeat."""
         return digest_value(value | {"repeat": repeat, "seed": spec.seed - spec.repeat + repeat})
 
     ended = {

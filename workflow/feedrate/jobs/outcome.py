@@ -63,7 +63,7 @@ _PEER_GONE = re.compile(
 
 
 class MachineFault(ExpectedError):
-    """The machine failed, not the cell; the job deserves another try."""
+    """The machine failed, not the cell: another try may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +72,21 @@ class ProcessExit:
 
     exit_code: int
     stopped_after_min: float | None = None
-    """The time that a job may take, where it took longer."""
+    """The time limit that the job exceeded; None if it ended by itself."""
     oom_kills: int = 0
-    """Processes that the kernel killed meanwhile for lack of memory, on the whole host."""
+    """Processes on the host that the kernel killed meanwhile for lack of memory."""
     disk_full: bool = False
     tail: Sequence[str] = field(default_factory=list)
     """The last lines of the output."""
     peak_gib: float | None = None
-    """Peak memory of all processes together; None where it was never read."""
+    """Peak memory of all processes together; None if it was never read."""
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     """The result of the job in `run`, from its events, its exit and the end of its output.
 
-    Complete results stay valid: a process that crashes after writing them takes none back. Raises
-    MachineFault where the machine is to blame.
+    Complete results stay valid if a process crashes after writing them. Raises MachineFault if the
+    machine is to blame.
     """
     ranks = [EventTail(run / events_name(rank)).read() for rank in range(spec.count)]
     errors = [event for events in ranks for event in events if isinstance(event, Error)]
@@ -151,7 +151,7 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:
-    """Rank and signal, where a signal ended the job."""
+    """Rank and signal, if a signal ended the job."""
     if end.exit_code < 0:
         return 0, -end.exit_code
     text = "\n".join(end.tail)
@@ -183,7 +183,7 @@ def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
 
 
 def _attempts(run: Path) -> list[Path]:
-    """The folders of this attempt and of those that ended without an outcome, oldest first."""
+    """The folders of attempts without an outcome, oldest first."""
     found: list[tuple[float, Path]] = []
     for path in run.glob(f"{ATTEMPT}*"):
         with contextlib.suppress(FileNotFoundError):
@@ -216,8 +216,7 @@ def publish(attempt: Path, outcome: dict[str, Any], token: str) -> None:
 
 
 def publish_without_results(run: Path, spec: object, outcome: dict[str, Any], token: str) -> None:
-    """Leave an outcome alone: no events and no weights, only the log, if there is one, and
-    checkpoints to resume from."""
+    """Leave an outcome without events and weights; a log and checkpoints to resume from stay."""
     for stale in [*run.glob(ANY_EVENTS), run / OUTCOME_NAME]:
         stale.unlink(missing_ok=True)
     trainer = run / TRAINER_NAME
@@ -243,7 +242,7 @@ def commit(run: Path, outcome: dict[str, Any], token: str, names: list[str]) -> 
 
 
 def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
-    """Restore the outcome of a finished job of this run, and return it; None where there is none.
+    """Restore the outcome of a finished job of this run, and return it; None if there is none.
 
     It must be the result of a job in `seen`, which this job saw at work, or newer than this driver,
     or not yet in a record. Any other result is being made again on purpose.
@@ -294,7 +293,7 @@ def _is_unread(run: Path) -> bool:
 
 
 def _link(path: Path, other: Path) -> None:
-    """Give a file a second name; copy it where the file system has no links."""
+    """Give a file a second name, or a copy if the file system has no links."""
     try:
         os.link(path, other)
     except OSError:

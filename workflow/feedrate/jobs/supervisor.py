@@ -1,11 +1,11 @@
 """The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
-Brings one run to its outcome: trained here, adopted from a job that was at it already, or decided
-by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a run. A
-cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
-(device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
-non-zero exit code and no outcome, so that the workflow tries again; in its last try, an absent
-device or wrong data is a failed outcome too.
+Brings one run to its outcome: trained here, adopted from a job that was already at work on it, or
+decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a
+run. A cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the
+machine (device absent, data not as prepared, disk full, stopped from outside) is one sentence on
+stderr, a non-zero exit code and no outcome, so that the workflow tries again; in its last try, an
+absent device, wrong data or a full disk is a failed outcome too.
 """
 
 import json
@@ -129,7 +129,7 @@ class Supervisor:
             self._record(lock, Result("failed", str(machine_fault)))
 
     def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
-        """ADOPTED or DECIDED: whether the outcome is there without training."""
+        """ADOPTED or DECIDED: whether the run has its outcome now, without training."""
         if adopted := outcome.adopt(self.run, self.me.identity, seen):
             self.progress.report(f"another job of this run has finished it: {adopted['status']}")
             return True
@@ -140,7 +140,7 @@ class Supervisor:
         return result is not None
 
     def _record(self, lock: RunLock, result: Result) -> None:
-        """DECIDED: leave an outcome for which no process has run, or none to its end.
+        """DECIDED: write the outcome of a job whose processes did not start or did not end.
 
         If it failed, the machine is to blame: nothing else fails without processes.
         """
@@ -238,7 +238,7 @@ class Supervisor:
 
 
 def read_commit() -> str:
-    """The project's commit, with `-dirty` where files differ; empty outside a repository."""
+    """The project's commit, with `-dirty` if files differ from it; empty outside a repository."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     folder = Path(__file__).parent
     try:
@@ -250,7 +250,7 @@ def read_commit() -> str:
 
 
 def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
-    """The fault of the data or the fetched weights that the run reads.
+    """The fault of the data or the fetched weights that the run reads; None if they are in order.
 
     The check may take minutes, so it comes before the lock.
     """

@@ -125,8 +125,8 @@ def casts_to_fp8(spec: RunSpec) -> bool:
 def cast_for_training(
     model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
 ) -> torch.nn.Module:
-    """The model with its weights, and so its gradients and states, in half precision if asked, or
-    with the multiplications of its `layers` in fp8."""
+    """The model in the precision of the settings: with its weights (and so its gradients and states)
+    in half precision, or with the multiplications of its `layers` in fp8."""
     if casts_to_fp8(spec):
         use_float8(model, layers)
     return cast(model, spec.settings.train)
@@ -235,7 +235,7 @@ def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
 
 
 def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Share of rows whose class has the largest logit, of the rows whose class was trained on."""
+    """Share of hits among the rows whose class was trained on, and the share of such rows."""
     classes = dataset.input_ids[:, 0].numpy()
     known = classes >= 0
     if not known.any():

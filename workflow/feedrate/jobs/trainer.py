@@ -52,11 +52,11 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` are the units that a sharded model is cut into. Raises DeviceError where the Trainer's
-    world is not the job's: each rank would train alone.
+    `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer sees
+    another number of ranks than the job has: each would train by itself.
     """
-    train, common = spec.settings.train, shared_arguments(spec, folder)
-    arguments = adapter.training_arguments(common, spec.settings, spec.protocol.warmup_steps)
+    train, shared = spec.settings.train, shared_arguments(spec, folder)
+    arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -83,7 +83,7 @@ def make_trainer(
 
 
 def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
-    """Arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
+    """The arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
     return {
         "output_dir": str(folder),
@@ -144,7 +144,7 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
 
 
 def check_strategy(spec: RunSpec) -> None:
-    """Raise UnsupportedError for a strategy that this device or count does not have."""
+    """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     for sentence in _conflicts(spec):
         raise UnsupportedError(sentence)
 
@@ -171,7 +171,7 @@ def _conflicts(spec: RunSpec) -> Iterator[str]:
 def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
     """accelerate's plugin that shards the model by its layers; None for another strategy.
 
-    PyTorch's second FSDP is used, except for `limit_all_gathers`, which only the first one has.
+    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
     """
     check_strategy(spec)
     if spec.settings.train.strategy != "fsdp":
