@@ -94,7 +94,7 @@ def drain_loaders(run: Path, data: Path) -> None:
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
     """Wait until all ranks have come to `point`, so that they continue together; the words of all.
 
-    The launcher ends the ranks where one never comes.
+    The launcher ends the ranks if one never comes.
     """
     files = [folder / f"{point}.rank{one}" for one in range(ranks)]
     write_text(files[rank], word)

@@ -52,8 +52,8 @@ class Identity(Strict, frozen=True, kw_only=True):
     def serves(self, wanted: "Identity") -> bool:
         """Whether a result of this identity is the one that `wanted` asks for.
 
-        A plan counts attempts by the outcome that it finds, and starts again at 1 where there is
-        none: so a later attempt serves, and one that the plan has rejected does not.
+        A plan counts attempts by the outcome that it finds, and starts again at 1 if there is none:
+        so a later attempt serves, and one that the plan has rejected does not.
         """
         same = (self.spec, self.source, self.data) == (wanted.spec, wanted.source, wanted.data)
         return same and self.attempt >= wanted.attempt

@@ -89,7 +89,7 @@ def run_job(
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError where the model does not fit with any batch size.
+    """Raise DoesNotFitError if the model does not fit with any batch size.
 
     A checkpoint is not checked: its size is known only once it is loaded.
     """
@@ -104,7 +104,7 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
 
 
 def check_packages(spec: RunSpec) -> None:
-    """Raise UnsupportedError where torchao is needed and not installed."""
+    """Raise UnsupportedError if torchao is needed and not installed."""
     train = spec.settings.train
     needs = {
         f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
@@ -125,8 +125,8 @@ def casts_to_fp8(spec: RunSpec) -> bool:
 def cast_for_training(
     model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
 ) -> torch.nn.Module:
-    """The model in the precision of the settings: with its weights (and so its gradients and states)
-    in half precision, or with the multiplications of its `layers` in fp8."""
+    """The model in the precision of the settings: its weights (and so its gradients and states) in
+    half precision, or the multiplications of its `layers` in fp8."""
     if casts_to_fp8(spec):
         use_float8(model, layers)
     return cast(model, spec.settings.train)
@@ -144,7 +144,7 @@ def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
 
 
 def newest_checkpoint(folder: Path) -> str | None:
-    """The complete checkpoint of the highest step; None where there is none.
+    """The complete checkpoint of the highest step; None if there is none.
 
     The Trainer writes `trainer_state.json` last.
     """

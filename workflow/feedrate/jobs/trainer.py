@@ -36,7 +36,7 @@ ADAM: dict[str, dict[str, bool]] = {
 }
 """Optimizers that the Trainer has no name for: AdamW one tensor after the other, or all at once."""
 FP16_EPSILON = 1e-4
-"""Adam's epsilon where its states are fp16: the usual 1e-8 is zero there, and gives NaN."""
+"""Adam's epsilon for fp16 states, in which the usual 1e-8 is zero and gives NaN."""
 _TRAINER: Any = object
 """Trainer or GaudiTrainer, on top of which the mixin is put."""
 
@@ -52,8 +52,8 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer sees
-    another number of ranks than the job has: each would train by itself.
+    `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer
+    sees another number of ranks than the job has: each would train by itself.
     """
     train, shared = spec.settings.train, shared_arguments(spec, folder)
     arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
