@@ -1,6 +1,6 @@
 """Results that earlier jobs make certain, so that nothing is trained.
 
-The earlier tries of a run decide if Slurm ended them for lack of memory or time. A cell that ran out
+Earlier tries of a run decide if Slurm ended them for lack of memory or time. A cell that ran out
 of memory decides for cells that need more: the levels of the factors in a study's `ladder` rise in
 memory. Jobs get the ladder in an environment variable, outside the spec, so that another level
 reruns nothing. An outcome counts only if it was made with today's settings, code and data.

@@ -289,7 +289,7 @@ def memory_gib(process: psutil.Process) -> float | None:
 class LogPump:
     """Copies a pipe into a file, line by line and without secrets, in a thread of its own.
 
-    A full disk sets `disk_full` but does not stop the reading: the job would hang on its own output.
+    A full disk sets `disk_full` but does not stop the reading: the job would hang on its output.
     The last lines stay in `tail`.
     """
 
