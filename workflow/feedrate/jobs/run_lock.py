@@ -75,6 +75,11 @@ class Holder(Strict, frozen=True, kw_only=True):
     since: str
     """Start of the job's driver by the driver's own clock, as it was given to the job."""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives; asked only in its own `space`."""
+        return self.started is not None and self.started == start_ticks(self.pid)
+
     def __str__(self) -> str:
         job = f", Slurm job {self.job}" if self.job else ""
         return f"process {self.pid} on {self.host}{job}"
@@ -331,8 +336,7 @@ class HolderWatch:
             self._since_s, self._ask_s = now_s, now_s + QUIET_S
         holder = entry.holder
         if holder and holder.space == self._me.space:
-            started = start_ticks(holder.pid)
-            return started is not None and started == holder.started
+            return holder.is_running
         if now_s - self._since_s >= STALE_S:
             return False
         if holder and now_s >= self._ask_s:
