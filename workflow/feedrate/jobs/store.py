@@ -5,6 +5,7 @@ describes it, and loading/decoders/cache.py reads it.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -137,12 +138,11 @@ def _total(pictures: NDArray[np.int64]) -> int:
 
 def _check_space(folder: Path, size: int) -> None:
     """Raise DataError if the disk is too small."""
-    disk = os.statvfs(folder)
-    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if size > free - _KEPT_FREE * total:
+    disk = shutil.disk_usage(folder)
+    if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
-            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB of "
-            f"{total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB of "
+            f"{disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
         )
 
 

@@ -144,8 +144,9 @@ class Supervisor:
 
         If it failed, the machine is to blame: nothing else fails without processes.
         """
-        ended = self._outcome(result, self._origin(), datetime.now(UTC), exit_code=1)
-        ended["infrastructure"] = result.status == "failed"
+        ended = self._outcome(result, self._origin(), datetime.now(UTC), 1) | {
+            "infrastructure": result.status == "failed"
+        }
         lock.renew()
         spec = msgspec.to_builtins(self.spec)
         outcome.publish_without_results(self.run, spec, ended, self.me.token)

@@ -5,7 +5,7 @@ shards only the root of a model whose layers it does not know. So sharding is se
 on all kinds of device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -145,24 +145,20 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
 
 def check_strategy(spec: RunSpec) -> None:
     """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
-    for sentence in _conflicts(spec):
-        raise UnsupportedError(sentence)
-
-
-def _conflicts(spec: RunSpec) -> Iterator[str]:
     train = spec.settings.train
     limited = train.limit_all_gathers is not None
     if train.strategy != "fsdp":
         for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
             if asked:
-                yield f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
-        return
-    if spec.count == 1 and not train.cpu_offload:
-        yield (
+                raise UnsupportedError(
+                    f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
+                )
+    elif spec.count == 1 and not train.cpu_offload:
+        raise UnsupportedError(
             "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
         )
-    if limited and train.cpu_offload:
-        yield (
+    elif limited and train.cpu_offload:
+        raise UnsupportedError(
             "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
             "for the first; leave that null"
         )
@@ -194,7 +190,7 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
     )
 
 
-class MeteredTrainer(_TRAINER):  # type: ignore[misc]
+class MeteredTrainer(_TRAINER):
     """Mixin that adds the loading path, and the meter and sharding unless they are None."""
 
     meter: Meter | None = None
