@@ -31,10 +31,10 @@ from feedrate.config.spec import RunSpec
 from feedrate.data.winoground import Example, read_winoground
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.placement import Placement
+from feedrate.jobs.evaluation import SPLITS, Hits
 from feedrate.jobs.events import EventLog, Scores
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.scores import Entry, Split, entry, mean_interval
-from feedrate.jobs.train import SPLITS, Hits
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize

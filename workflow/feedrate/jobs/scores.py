@@ -1,8 +1,5 @@
 """The scores of a model on a split: its loss, and retrieval with the contest's choice of captions,
 or classes. Each is a mean with a bootstrap interval.
-
-An answer that ties with the right one counts as wrong, and so does one that is not a number: a
-model that gives everything the same score knows nothing.
 """
 
 import math
@@ -19,7 +16,7 @@ from numpy.typing import ArrayLike
 from feedrate.config.spec import RunSpec
 from feedrate.data.manifest import SAMPLES
 from feedrate.devices.base import Adapter
-from feedrate.jobs.train import Floats, Numbers, choice_hits, known_classes, ranks
+from feedrate.jobs.evaluation import Floats, Numbers, choice_hits, known_classes, ranks
 from feedrate.loading.dataset import PairDataset, collate, tokenise
 from feedrate.models.build import Built, heads_of
 

@@ -141,8 +141,8 @@ def _check_space(folder: Path, size: int) -> None:
     disk = shutil.disk_usage(folder)
     if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
-            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB of "
-            f"{disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
+            f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
         )
 
 

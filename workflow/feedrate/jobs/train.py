@@ -4,10 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
@@ -18,6 +16,7 @@ from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.ceilings import measure_ceilings
+from feedrate.jobs.evaluation import SPLITS, evaluate
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
     limit_memory,
@@ -29,22 +28,13 @@ from feedrate.jobs.job_setup import (
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.trainer import check_strategy, make_trainer
 from feedrate.jobs.worker import Options
-from feedrate.loading.dataset import PairDataset
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
 from feedrate.models.layers import cast, count_checkpointed, use_float8
 
-Floats = NDArray[np.float32]
-Numbers = NDArray[np.int64]
-Hits = NDArray[np.bool_]
-
-SPLITS = {"validation": "eval", "test": "predict"}
-"""The splits that are evaluated, and the prefix of their metrics."""
 TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 """Optimizers of torchao, by the Trainer's names."""
-_ROWS = 1024
-"""Queries ranked at once, which bounds the memory for their scores."""
 
 
 def run_job(
@@ -206,79 +196,3 @@ def save_model(trainer: Any, built: Built, folder: Path) -> None:
     trainer.save_model(str(folder))
     if trainer.is_world_process_zero():
         built.tokenizer.save_pretrained(folder)
-
-
-def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
-    """Run the model over a split; write `<split>_results.json` and an `evaluation` event.
-
-    Every rank takes part; rank 0 writes.
-    """
-    prefix, ignored = SPLITS[split], list(built.other_outputs)
-    output = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix)
-    score = {"retrieval": retrieval, "accuracy": accuracy}[built.scores]
-    scores = {f"{prefix}_{name}": value for name, value in score(output, dataset).items()}
-    metrics = {**output.metrics, f"{prefix}_samples": len(dataset), **scores}
-    trainer.log(dict(metrics))
-    trainer.save_metrics(split, metrics)
-    if log.rank == 0:
-        log.write(events.Evaluation(rank=log.rank, split=split, metrics=metrics))
-
-
-def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Recall of text and image embeddings, in both directions."""
-    text, image = output.predictions
-    groups = np.unique(np.array(dataset.images), return_inverse=True)[1]
-    return {
-        "image_to_text_recall_at_1": float((ranks(image, text, groups, groups) == 0).mean()),
-        "text_to_image_recall_at_1": float((ranks(text, image, groups, groups) == 0).mean()),
-    }
-
-
-def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Share of hits among the rows whose class was trained on, and the share of such rows."""
-    classes = dataset.input_ids[:, 0].numpy()
-    known = classes >= 0
-    if not known.any():
-        return {"known_classes_share": 0.0}
-    hits = known_classes(output.predictions, classes)
-    return {"accuracy": float(hits.mean()), "known_classes_share": float(known.mean())}
-
-
-def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
-    """The rank (n,) of each query's nearest right target: how many wrong ones are as near to it.
-
-    `queries` (n, d) and `targets` (m, d) are normalised; a larger dot product is nearer.
-    `of_query` (n,) and `of_target` (m,) number groups: the targets of a query's group are right, as
-    any caption of an image matches it. A query without a right target has rank m. Ties and values
-    that are not numbers count against the model: one that scores all targets alike knows nothing.
-    """
-    found = np.empty(len(queries), dtype=np.int64)
-    for start in range(0, len(queries), _ROWS):
-        some = slice(start, start + _ROWS)
-        scores = queries[some] @ targets.T
-        right = of_query[some, None] == of_target[None, :]
-        best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        # Not "at least": a score that is not a number is below nothing, and counts against it.
-        found[some] = (~right & ~(scores < best)).sum(axis=1)
-    return found
-
-
-def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else.
-
-    NaN at the label is not the largest.
-    """
-    rows = np.arange(len(scores))
-    below = scores < scores[rows, labels][:, None]
-    below[rows, labels] = True
-    hits: Hits = below.all(axis=1) & ~np.isnan(scores[rows, labels])
-    return hits
-
-
-def known_classes(logits: Floats, classes: Numbers) -> Hits:
-    """Whether a row's class (n,) has the largest of its logits (n, classes).
-
-    Rows are left out whose class was not trained on (< 0).
-    """
-    known = classes >= 0
-    return choice_hits(logits[known], classes[known])
