@@ -20,7 +20,7 @@ from feedrate.loading.path import LoadingPath
 from feedrate.models.layers import stop_exchanges
 
 WARMUP_STEPS = 2
-"""Steps of the model alone before its clock starts."""
+"""Steps of `model_alone` before its clock starts."""
 MOST_ROUNDS = 50
 """The most exchanges of all gradients that are timed."""
 

@@ -74,7 +74,7 @@ class ProcessExit:
     stopped_after_min: float | None = None
     """The time limit that the job exceeded; None if it ended by itself."""
     oom_kills: int = 0
-    """Processes on the host that the kernel killed meanwhile for lack of memory."""
+    """Processes on the host that the kernel killed for lack of memory during the job."""
     disk_full: bool = False
     tail: Sequence[str] = field(default_factory=list)
     """The last lines of the output."""

@@ -245,7 +245,7 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
     deadline_s = time.monotonic() + grace_s
     while descendants() and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    while alive := descendants():  # a killed one may have started another meanwhile
+    while alive := descendants():  # a process may start another before it is killed
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -1,4 +1,4 @@
-"""The lock of a run: one job at a time works on it, on whatever host.
+"""The lock of a run: one job at a time works on it, among all hosts.
 
 The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is one step on
 every shared file system. The highest number counts, and numbers only grow. A job that finds the
@@ -228,7 +228,7 @@ class RunLock:
                 os.close(descriptor)  # a network file system shows it to others from here on
 
     def _check(self) -> None:
-        if _highest(self.run) != self.number:
+        if max(_numbers(self.run), default=0) != self.number:
             raise LostLock(self.run)
 
 
@@ -237,7 +237,7 @@ def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
     lock = RunLock(run, after + 1, holder)
     if not lock.create():
         return None
-    if _highest(run) != lock.number:  # the folder was listed late
+    if max(_numbers(run), default=0) != lock.number:  # the folder was listed late
         lock.path.unlink()
         return None
     return lock
@@ -245,7 +245,7 @@ def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
 
 def take_over(run: Path, holder: Holder) -> RunLock:
     """The lock, whether it is held or not: its holder publishes nothing any more."""
-    while not (lock := try_lock(run, holder, _highest(run))):
+    while not (lock := try_lock(run, holder, max(_numbers(run), default=0))):
         pass
     return lock
 
@@ -280,14 +280,10 @@ def _numbers(run: Path) -> list[int]:
     return [int(number) for number in found if number.isdigit()]
 
 
-def _highest(run: Path) -> int:
-    return max(_numbers(run), default=0)
-
-
 def acquire(
     run: Path, me: Holder, check: Callable[[], None], report: Callable[[str], None]
 ) -> tuple[RunLock, set[str]]:
-    """The lock of `run`, and the tokens of the holders that were seen alive meanwhile.
+    """The lock of `run`, and the tokens of the holders that were alive during the wait.
 
     It waits for a living holder and succeeds a dead one. It calls `check` at every look, which may
     raise to give up. Raises RunConflict if a living holder makes something else.
@@ -295,12 +291,11 @@ def acquire(
     watch, seen, reported = HolderWatch(me), set[str](), False
     while True:
         entry = newest(run)
-        alive = False if entry is None else watch.is_alive(entry)
-        if alive is False:
+        if entry is None or (alive := watch.is_alive(entry)) is False:
             if lock := try_lock(run, me, entry.number if entry else 0):
                 return lock, seen
             continue
-        holder = entry.holder if entry else None
+        holder = entry.holder
         if alive and holder:
             if not holder.identity.serves(me.identity):
                 raise RunConflict(

@@ -1,7 +1,7 @@
 """`python -m feedrate score`: score a run's model before and after training.
 
 The answer is quality.json, also for a run that failed or kept no weights and for a model that
-cannot be scored: the report shows the cause, and the suite goes on.
+cannot be scored: the report shows the cause, and the suite continues.
 """
 
 import json

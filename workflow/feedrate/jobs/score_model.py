@@ -1,9 +1,9 @@
 """Score a run's model twice, as it was built and with the weights that training left: on the splits
 of its dataset, and on Winoground.
 
-Winoground tests whether a model tells which caption belongs to which image. The three scores are
-those of its paper (Thrush et al. 2022, arXiv 2204.03162, section 3), in each of which an example
-gets 0 or 1. With s[c, i] the model's score of caption c and image i:
+Winoground tests whether a model recognises which caption belongs to which image. Its paper (Thrush
+et al. 2022, arXiv 2204.03162, section 3) defines three scores, each 0 or 1 for an example. With
+s[c, i] the model's score of caption c and image i:
 
 - text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
 - image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
@@ -244,14 +244,14 @@ def matching_scores(
 
 
 def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
-    """For the last operation, whatever the precision before it: rounded scores would tie."""
+    """For the last operation, after any precision: rounded scores would tie."""
     return torch.autocast(inputs.device.type, enabled=False)
 
 
 def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
     """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
     own = scores[:, (0, 1), (0, 1)]
-    # Of image 0 the other caption is 1, of image 1 it is 0; of captions and images likewise.
+    # The other caption of image 0 is 1, and that of image 1 is 0; the same for images of a caption.
     text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
     image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
     return {"text_score": text, "image_score": image, "group_score": text & image}

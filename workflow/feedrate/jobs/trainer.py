@@ -38,7 +38,7 @@ ADAM: dict[str, dict[str, bool]] = {
 FP16_EPSILON = 1e-4
 """Adam's epsilon for fp16 states, in which the usual 1e-8 is zero and gives NaN."""
 _TRAINER: Any = object
-"""Trainer or GaudiTrainer, on top of which the mixin is put."""
+"""Stands for Trainer or GaudiTrainer, with which the mixin is combined."""
 
 
 def make_trainer(
@@ -288,7 +288,7 @@ class MeteredTrainer(_TRAINER):
         weights |= {name: weights[name].reshape(()) for name in self.scalars if name in weights}
         if self.args.should_save:
             self._save(output_dir or self.args.output_dir, state_dict=weights)
-        # No rank goes on before the file is complete.
+        # No rank continues before the file is complete.
         self.accelerator.wait_for_everyone()
 
 

@@ -2,7 +2,7 @@
 
 The supervisor (`python -m feedrate train`) starts one process for every rank, and
 `python -m feedrate score` one that scores weights. A process that fails writes an `error` event,
-which tells a lack of memory and a fault of the machine from other failures.
+which marks lack of memory and faults of the machine.
 """
 
 import contextlib

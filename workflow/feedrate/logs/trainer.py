@@ -1,5 +1,5 @@
-"""What a Trainer reports about its own training, in whatever format it left it, and plain text in
-logs: numbers, tokens to hide, and what optimum-habana warns about."""
+"""The figures that a Trainer reports about its own training, from files of any format, and the text
+of logs: numbers, access tokens to hide, warnings of optimum-habana."""
 
 import math
 import re
