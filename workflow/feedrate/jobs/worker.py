@@ -28,7 +28,8 @@ from feedrate.jobs.events import End, Error, EventLog
 from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
-"""The module of each task, by name: each imports libraries that the other does without."""
+"""The module of each task, by name: each imports libraries that the other does without, and torch,
+which starts its threads when it is imported: not before the process is bound."""
 SCORING = "feedrate.jobs.score_model"
 
 OUT_OF_MEMORY = re.compile(
@@ -126,7 +127,6 @@ def run_rank(
     )
     try:
         spec, placement = bind_process(run)
-        # torch starts its threads when it is imported: not before the process is bound.
         job = importlib.import_module(SCORING if score else JOBS[spec.task])
         job.run_job(spec, data, run, log, placement, options)
         log.write(End(rank=log.rank, ok=True))
