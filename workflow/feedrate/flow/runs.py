@@ -16,7 +16,7 @@ from feedrate.core import paths
 from feedrate.core.files import digest_file
 from feedrate.jobs.earlier import Digests, still_pruned
 from feedrate.jobs.events import NOT_TRIED
-from feedrate.results.quality import QualitySettings, ScoredRun
+from feedrate.results.settings import QualitySettings, ScoredRun
 
 # Which try a job is: what failed is tried again by the next call, since its number has changed.
 
