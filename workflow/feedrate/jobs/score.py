@@ -28,7 +28,7 @@ from feedrate.devices.host import host_lock, lock_path
 from feedrate.jobs.events import Error, EventTail, Scores
 
 SCHEMA = 1
-"""Version of quality.json; results/quality.py checks it."""
+"""Version of quality.json, which its reader in results/ checks."""
 
 
 def score_run(
