@@ -10,7 +10,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
 from feedrate.config.settings import TrainSettings
 from feedrate.config.values import read_yaml
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.models.builders import flava
 from feedrate.models.flops import GIB, DoesNotFitError, check_fits, state_gib
 

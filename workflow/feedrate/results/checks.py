@@ -9,7 +9,7 @@ from feedrate.config.settings import Task
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents, Window
-from feedrate.logs.text import fallback_reason
+from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import first_step, losses_of, step_sum, windows_of
 from feedrate.results.record import Check, Outcome
 from feedrate.results.schema import Measurement
