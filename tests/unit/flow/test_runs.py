@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from feedrate.config.plan import load_project
-from feedrate.config.reading import read_yaml
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
 from feedrate.flow.runs import START_MIN, Resources
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ import torch
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.distance import distance
 from feedrate.loading.path import open_path
 

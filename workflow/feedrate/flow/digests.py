@@ -13,7 +13,8 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.checkpoint import PATTERNS
-from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
+from feedrate.jobs.earlier import Digests, still_pruned
+from feedrate.jobs.events import NOT_TRIED
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from feedrate.config.plan import Project, timeouts_min
+from feedrate.config.plan import timeouts_min
+from feedrate.config.project import Project
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core import slurm, variables
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.lost import mend_executor
-from feedrate.jobs.pruning import ladders
+from feedrate.jobs.earlier import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")

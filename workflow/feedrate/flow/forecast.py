@@ -16,7 +16,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from feedrate.config.plan import Plan, Project
+from feedrate.config.plan import Plan
+from feedrate.config.project import Project
 from feedrate.core import paths, variables
 from feedrate.flow.digests import of_run
 from feedrate.flow.runs import Basis, Estimator

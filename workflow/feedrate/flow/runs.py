@@ -11,11 +11,11 @@ import msgspec
 
 from feedrate.config.devices import Device
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import Plan, Project, timeouts_min
-from feedrate.config.published import Published
+from feedrate.config.plan import Plan, timeouts_min
+from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import Protocol, RunSpec
-from feedrate.config.study import Study
+from feedrate.config.study import Published, Study
 from feedrate.config.values import Level
 from feedrate.core import paths
 from feedrate.data.store import StoreSpec, store_spec
