@@ -22,7 +22,7 @@ from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.data.store import INDEX, store_folder, store_spec
+from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders.host import read_pixels
@@ -85,7 +85,7 @@ def open_level(prepared: Path, values: dict[str, Any]) -> PairDataset:
     if store:
         spec = store_spec(settings)
         assert spec is not None
-        write_store(prepared, spec, tokenizer, PX, store / INDEX, len(WORKERS) - 1)
+        write_store(prepared, spec, tokenizer, PX, store / STORE_INDEX, len(WORKERS) - 1)
     return PairDataset(
         prepared,
         "train",

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from feedrate.cli import jobs
-from feedrate.data.store import store_folder, store_spec
+from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog

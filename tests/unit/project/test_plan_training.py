@@ -11,7 +11,7 @@ import yaml
 from feedrate.config.plan import Project, load_project, make_plan
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
-from feedrate.data.store import store_spec
+from feedrate.data.manifest import store_spec
 from feedrate.flow.view import PlanView
 from feedrate.jobs.pruning import Digests, ladders, not_tried, pruned_by
 

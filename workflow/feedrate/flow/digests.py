@@ -42,8 +42,8 @@ CODE = {
         ("jobs", "devices", "models", "loading"),
     ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
-    "weights": Code(("data/checkpoint.py",), ("data",)),
-    "winoground": Code(("data/fetch_winoground.py",), ("data",)),
+    "weights": Code(("data/hub.py",), ("data",)),
+    "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(("jobs/store.py", *MODELS), ("jobs", "models", "loading", "data")),
     "scored": Code(

@@ -19,8 +19,8 @@ from feedrate.config.settings import ModelSettings
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_value
-from feedrate.data.checkpoint import PATTERNS
-from feedrate.data.store import StoreSpec, store_spec
+from feedrate.data.hub import PATTERNS
+from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.digests import DigestCache
 from feedrate.models.checkpoint import is_on_hub, local_folder
 

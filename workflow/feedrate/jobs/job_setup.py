@@ -11,8 +11,7 @@ import torch
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file
-from feedrate.data.manifest import MANIFEST, read_manifest
-from feedrate.data.store import store_folder
+from feedrate.data.manifest import MANIFEST, read_manifest, store_folder
 from feedrate.devices.base import Adapter, adapter, check_count, check_model, check_settings
 from feedrate.devices.host import GIB, host_facts
 from feedrate.devices.launch import rank_from_environment, recorded_environment

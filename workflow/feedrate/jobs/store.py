@@ -1,7 +1,7 @@
 """The store of decoded pictures that `decode: cache` reads.
 
 A store fits one image size and one tokenizer, both of which the model's builder names. Its readers
-are data/store.py and loading/.
+are data/manifest.py and loading/.
 """
 
 import os
@@ -22,8 +22,17 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
-from feedrate.data.store import INDEX, PICTURES, PIXELS, StoreIndex, StoreSpec
+from feedrate.data.manifest import (
+    CAPTION,
+    MANIFEST,
+    PICTURES,
+    PIXELS,
+    STORE_INDEX,
+    DataError,
+    StoreIndex,
+    StoreSpec,
+    read_manifest,
+)
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import read_levels
 from feedrate.loading.pixels import crop_centre, resize_to, resized_size
@@ -74,7 +83,7 @@ def write_store(
             size_bytes=_total(pictures),
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
         )
-        write_json(folder / INDEX, msgspec.to_builtins(index))
+        write_json(folder / STORE_INDEX, msgspec.to_builtins(index))
     return index
 
 

@@ -23,9 +23,8 @@ from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
 from feedrate.core.errors import Masker, tell
 from feedrate.core.paths import OUTCOME_NAME
-from feedrate.data.checkpoint import check_fetched
-from feedrate.data.manifest import DataError, check_prepared
-from feedrate.data.store import check_store, store_folder
+from feedrate.data.hub import check_fetched
+from feedrate.data.manifest import DataError, check_prepared, check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path, machine_state
 from feedrate.devices.launch import prepare

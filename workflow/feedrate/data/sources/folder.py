@@ -6,10 +6,17 @@ from typing import Any
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Folder
-from feedrate.data.image_files import ListedFiles, Unusable
+from feedrate.data.fetch import ListedFiles, Unusable
 from feedrate.data.manifest import Fetched, LeftOut
-from feedrate.data.rows import split_named
-from feedrate.data.tables import TOO_LONG, check_columns, fill, find_tables, plain_text, read_table
+from feedrate.data.tables import (
+    TOO_LONG,
+    check_columns,
+    fill,
+    find_tables,
+    plain_text,
+    read_table,
+    split_named,
+)
 
 
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:

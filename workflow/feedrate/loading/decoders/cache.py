@@ -1,4 +1,4 @@
-"""Pictures that preprocessing decoded once, read from the store that `data/store.py` describes."""
+"""Pictures decoded once, read from a store (`data/manifest.py` describes its files)."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from feedrate.data.manifest import DataError
-from feedrate.data.store import PICTURES, PIXELS, index_of
+from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
 from feedrate.loading.augment import Draw
 from feedrate.loading.levels import Source
 from feedrate.loading.pixels import crop_centre, cut, resize_to, resized_size
@@ -30,7 +29,7 @@ class Store:
         """Raise DataError if the store was made from other data, or if its files do not have the
         index's size (`check_store` checks their digests, once a job)."""
         self._pixels_path = folder / PIXELS
-        index = index_of(folder)
+        index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
         self._map()
         if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
