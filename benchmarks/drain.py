@@ -26,8 +26,7 @@ from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders.host import read_pixels
-from feedrate.loading.distance import distance
-from feedrate.loading.path import HostPath
+from feedrate.loading.path import HostPath, distance
 from feedrate.loading.pixels import crop_centre, resized_size
 
 BATCH, PX, TOKENS = 48, 294, 128

@@ -16,7 +16,7 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import Options
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
-from feedrate.loading.distance import Distance
+from feedrate.loading.path import Distance
 from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.loading.dataset import collate
 from feedrate.loading.path import HostPath
-from feedrate.loading.slots import FREE, TAKEN, Slots
+from feedrate.loading.workers import FREE, TAKEN, Slots
 
 
 class Rows(list):

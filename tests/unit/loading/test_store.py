@@ -24,9 +24,9 @@ from feedrate.data.manifest import (
 )
 from feedrate.jobs import store as store_writer
 from feedrate.jobs.store import write_store
-from feedrate.loading.augment import NOTHING, Augmentation
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.pixels import NOTHING, Augmentation
 
 SETTINGS = Settings(
     model=ModelSettings(name="bridgetower", size="tiny"),

@@ -19,8 +19,7 @@ from feedrate.devices.placement import Placement, cpus_text
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset, without_chance
-from feedrate.loading.distance import distance
-from feedrate.loading.path import LoadingPath, open_path
+from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow.parquet
@@ -12,24 +12,25 @@ from torch.utils.data import Dataset, Sampler
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
-from feedrate.loading.augment import Augmentation, Draw
+from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.decoders.cache import Store
-from feedrate.loading.levels import Source, decoders, fetch_of, first, transfer_of
-from feedrate.loading.pixels import Finish, Statistics
-from feedrate.loading.slots import Filling, Slots
+from feedrate.loading.pixels import Augmentation, Draw, Finish, Statistics
+
+if TYPE_CHECKING:
+    from feedrate.loading.workers import Slots
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared data: texts are tokenised at once, images read on request.
+    """One split of the prepared data: texts are tokenised at once, images are read on request.
 
     A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
     """
 
-    slots: Slots | None = None
-    """Memory for batches, if their loader reuses it."""
+    slots: "Slots | None" = None
+    """Memory for batches, if their loader reuses memory."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class PairDataset(Dataset[Sample]):
         )
         self.paths = [prepared / image for image in self.images]
         source = Source(self.paths, image_px, self.loader.scaled_decode, opened)
-        # If the host needs pixels that a device decodes, it reads them as on the level `host`.
+        # A host that needs pixels which a device decodes reads them as on the level `host`.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
 
@@ -73,7 +74,7 @@ class PairDataset(Dataset[Sample]):
 
     def __getitem__(self, number: int) -> Sample:
         """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
-        attention_mask (max_tokens,); colour (3,) if the device is to change colours."""
+        attention_mask (max_tokens,); colour (3,) if the device changes colours."""
         (row,), (draw,) = self.rows_and_draws([number])
         sample = {
             "pixel_values": self._pixels(row, draw).expand(self.shape),
@@ -94,7 +95,7 @@ class PairDataset(Dataset[Sample]):
 
     @property
     def __getitems__(self) -> Callable[[list[int]], dict[str, Any]] | None:
-        """What a loader calls for a whole batch; None: it asks for single samples."""
+        """The function that a loader calls for a whole batch; None: it asks for single samples."""
         return self.batch if self._whole_batches else None
 
     def batch(self, numbers: list[int]) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class PairDataset(Dataset[Sample]):
             taken = self.slots.take(len(rows))
         else:
             taken = torch.empty((len(rows), *self.shape), dtype=self.dtype)
-        room = taken.tensor if isinstance(taken, Filling) else taken
+        room = taken if isinstance(taken, torch.Tensor) else taken.tensor
         for place, row, draw in zip(room, rows, draws, strict=True):
             place.copy_(self._pixels(row, draw))
         return {
@@ -114,7 +115,7 @@ class PairDataset(Dataset[Sample]):
         } | self._left_to_device(draws)
 
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
-        """A row's pixels for the transfer: uint8 (1 or 3, …), or finished float32 (3, …)."""
+        """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
         pixels = self.read(row, draw)
         if draw.flip:
             pixels = pixels.flip(-1)
@@ -124,7 +125,7 @@ class PairDataset(Dataset[Sample]):
         return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
 
     def _left_to_device(self, draws: list[Draw], *, one: bool = False) -> Sample:
-        """What the device needs to finish uint8 pixels."""
+        """The draws that the device needs to finish uint8 pixels."""
         if not self.augmentation.jitter or self.dtype != torch.uint8:
             return {}
         colour = torch.tensor([draw.colour for draw in draws])
@@ -164,7 +165,7 @@ def tokenise(
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same without augmentation, for evaluation."""
+    """The same settings without augmentation, for evaluation."""
     return msgspec.structs.replace(loader, random_crop=0.0, random_flip=False, colour_jitter=0.0)
 
 
@@ -177,18 +178,18 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
 
 
 class EpochOrder(Sampler[int]):
-    """All rows in a new order each epoch, which follows from seed and epoch alone; the Trainer
+    """All rows in a new order each epoch, which follows from seed and epoch alone. The Trainer
     distributes the batches to its ranks."""
 
     def __init__(self, rows: int, seed: int, *, numbered: bool, a_step: int = 1) -> None:
-        """`numbered`: the dataset must know a sample's epoch. Samples that remain in an epoch after
-        whole steps of `a_step` are left out."""
+        """`numbered`: the dataset must know a sample's epoch. Samples that remain after whole steps
+        of `a_step` samples are left out of the epoch."""
         self._rows, self._seed, self._numbered = rows, seed, numbered
         self._taken = rows // a_step * a_step
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """The next epoch; without this call they follow one another."""
+        """Set the next epoch; without this call, epochs follow one another."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -204,8 +205,8 @@ class EpochOrder(Sampler[int]):
 
 
 def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
-    """The samples of an epoch, each once: its row or, `numbered`, epoch * rows + row, which tells a
-    worker the epoch whenever it was started."""
+    """The samples of an epoch in random order. Each is its row or, if `numbered`, epoch * rows +
+    row, from which a worker knows the epoch whenever it was started."""
     generator = torch.Generator().manual_seed(seed + epoch)
     order = torch.randperm(rows, generator=generator)
     return (order + epoch * rows if numbered else order).tolist()

@@ -8,9 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
-from feedrate.loading.augment import Draw
-from feedrate.loading.levels import Source
-from feedrate.loading.pixels import crop_centre, cut, resize_to, resized_size
+from feedrate.loading.decoders import Source
+from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
 
 LEVEL = "cache"
 

@@ -12,9 +12,16 @@ import simplejpeg
 import torch
 from PIL import Image
 
-from feedrate.loading.augment import NOTHING, Draw
-from feedrate.loading.levels import Source
-from feedrate.loading.pixels import crop_centre, cut, decoding, resize_to, resized_size
+from feedrate.loading.decoders import Source
+from feedrate.loading.pixels import (
+    NOTHING,
+    Draw,
+    crop_centre,
+    cut,
+    decoding,
+    resize_to,
+    resized_size,
+)
 
 LEVEL = "host"
 
