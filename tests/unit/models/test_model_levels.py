@@ -15,7 +15,7 @@ from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.loading.path import open_path
 from feedrate.models.build import build_bare
-from feedrate.models.tokenizers import UNKNOWN
+from feedrate.models.builders.vit import UNKNOWN
 from tiny_spec import tiny_spec
 
 LEVELS = ["reference", "host", "cache"]

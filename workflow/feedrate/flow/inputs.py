@@ -22,7 +22,7 @@ from feedrate.core.files import digest_file, digest_value
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.digests import DigestCache
-from feedrate.models.checkpoint import is_on_hub, local_folder
+from feedrate.models.build import is_on_hub, local_folder
 
 # What changed in files that runs rest on, since they were fetched or last used; light enough
 # for every plan.

@@ -34,7 +34,7 @@ from feedrate.jobs.outcome import MachineFault, Options, Result
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
 from feedrate.jobs.pruning import Digests, not_tried, pruned_by
 from feedrate.jobs.run_lock import LostLock, RunLock
-from feedrate.models.checkpoint import fetched_index
+from feedrate.models.build import fetched_index
 
 FAULTS = (DataError, DeviceError, MachineFault)
 """Faults of the machine or the data: another try may succeed."""

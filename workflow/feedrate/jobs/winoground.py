@@ -26,8 +26,7 @@ from feedrate.data.winoground import Example, read_winoground
 from feedrate.jobs.scores import Entry, entry, mean_interval
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize
-from feedrate.models.build import Built, heads_of
-from feedrate.models.checkpoint import load_config, load_part
+from feedrate.models.build import Built, heads_of, load_config, load_part
 
 CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
 """The scores of chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""

@@ -19,8 +19,8 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import Batch, DevicePath
-from feedrate.loading.pixels import LEVELS, Finish, crop
+from feedrate.loading.path import DevicePath
+from feedrate.loading.pixels import LEVELS, Batch, Finish, crop
 
 LEVEL = "device"
 KINDS = ("cuda",)

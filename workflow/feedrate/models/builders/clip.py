@@ -9,11 +9,16 @@ from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built
-from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
-from feedrate.models.flops import flops_per_sample, one_pair
+from feedrate.models.build import (
+    Built,
+    check_length,
+    load_config,
+    load_model,
+    load_tokenizer,
+    prepared_tokenizer,
+)
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP
-from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds")}
@@ -29,7 +34,7 @@ SIZES = {
 
 OTHER_OUTPUTS = ("logits_per_image", "logits_per_text", "text_model_output", "vision_model_output")
 LEGACY_END = 2
-"""A configuration with this end token means: pool at the highest id (the library's old rule)."""
+"""With this end token in its configuration, the library pools at the highest id, its old rule."""
 
 
 class Clip(CLIPModel):
@@ -111,10 +116,10 @@ def _tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
 
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:
     """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
-    side = config.vision_config.image_size
     # A copy: the model that runs reads its attention from the configuration at every call.
     plain = deepcopy(config)
-    return flops_per_sample(
+    return pair_flops(
         lambda: Clip._from_config(plain, attn_implementation="eager"),
-        lambda: one_pair(side, max_tokens) | {"return_loss": True},
+        config.vision_config.image_size,
+        max_tokens,
     )
