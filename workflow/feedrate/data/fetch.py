@@ -6,6 +6,7 @@ raw/index.json. The folder raw/ is replaced as a whole or not at all.
 
 import errno
 import hashlib
+import math
 import os
 import stat
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ def _rank(row: dict[str, Any]) -> float:
         rank = float(row.get("rank", 0))
     except (TypeError, ValueError):
         return float("inf")
-    return rank if rank == rank else float("inf")  # NaN has no order
+    return float("inf") if math.isnan(rank) else rank
 
 
 class Unusable(Exception):

@@ -86,16 +86,14 @@ class HostPath(LoadingPath):
 
     def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
         """Batches on the host, from as many workers as the settings say."""
-        options: dict[str, Any] = {}
-        if self._settings.workers:
-            options["prefetch_factor"] = self._settings.prefetch_factor
+        workers = self._settings.workers
         loader = DataLoader(
             dataset,
             batch_sampler=order,
             collate_fn=collate,
-            num_workers=self._settings.workers,
+            num_workers=workers,
             pin_memory=self._pin_memory,
-            **options,
+            prefetch_factor=self._settings.prefetch_factor if workers else None,
         )
         # A generator, so that the loader and its memory live as long as its batches.
         yield from equip(loader, self._settings, held=self._held_batches)

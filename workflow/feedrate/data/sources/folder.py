@@ -1,4 +1,4 @@
-"""Images and captions of the user's own: nothing is copied, each file is listed by its digest."""
+"""A user's own images and captions: nothing is copied; each file is listed with its checksum."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +22,8 @@ from feedrate.data.tables import (
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     """List the rows and images of a folder.
 
-    Raises ConfigError for a wrong path or column and DataError for a table that cannot be read;
-    a missing image, or one outside the folder, only leaves its rows out.
+    A missing image, or one outside the folder, only leaves its rows out. Raises ConfigError for a
+    wrong path or column, and DataError for a table that cannot be read.
     """
     root, key, found = Path(settings.path).resolve(), f"datasets.{name}", Findings("")
     tables = find_tables(found, key, settings)
@@ -50,7 +50,7 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
 
 
 def _mapped(settings: Folder, row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row in our columns, its image aside. Raises Unusable."""
+    """One row in our columns, without its image. Raises Unusable."""
     if TOO_LONG in row:
         raise Unusable("more fields than the header has")
     mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}

@@ -39,7 +39,7 @@ ATTENTION = tuple(
     for name in ("BridgeTowerSelfAttention", "BridgeTowerCrossAttention")
     if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
 )
-"""Attention of the text and cross-modal layers; the image tower's is torch's own, fused already."""
+"""Attention of the text and cross-modal layers; the image tower uses torch's own fused one."""
 
 LAYERS = (
     modeling_bridgetower.BridgeTowerResidualAttention,

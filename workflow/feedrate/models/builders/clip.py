@@ -38,10 +38,10 @@ LEGACY_END = 2
 
 
 class Clip(CLIPModel):
-    """CLIP for any tokenizer: its text tower pools at the end token, found by its id."""
+    """CLIP for any tokenizer: its text tower pools at the end token, which it finds by its id."""
 
     end_token_id: int | None = None
-    """The tokenizer's end token, where the configuration names another."""
+    """The tokenizer's end token, if the configuration names another."""
 
     def forward(
         self,
@@ -96,7 +96,7 @@ def build(
 
 
 def make_config(size: str) -> CLIPConfig:
-    """The configuration of a size; its end token is the last id, as in CLIP's vocabulary."""
+    """The configuration of a size. Its end token is the last id, as in CLIP's vocabulary."""
     hidden, heads, layers, vocabulary = SIZES[size]["text"]
     text = {**_tower(hidden, heads, layers), "vocab_size": vocabulary}
     text |= {"bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1}
