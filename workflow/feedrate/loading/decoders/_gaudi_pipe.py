@@ -115,14 +115,9 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
         )
         self._mean = _constant(np.array(mean, dtype=np.float32) * LEVELS)
         self._inverse_std = _constant(1 / (np.array(std, dtype=np.float32) * LEVELS))
-        self._normalise = fn.CropMirrorNorm(
-            crop_w=image_px,
-            crop_h=image_px,
-            crop_d=0,
-            crop_pos_x=0.5,
-            crop_pos_y=0.5,
-            dtype=dtype.FLOAT32,
-        )
+        sides = {"crop_w": image_px, "crop_h": image_px, "crop_d": 0}
+        centre = {"crop_pos_x": 0.5, "crop_pos_y": 0.5}
+        self._normalise = fn.CropMirrorNorm(**sides, **centre, dtype=dtype.FLOAT32)
 
     def definegraph(self) -> tuple[Any, ...]:
         """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
