@@ -175,33 +175,32 @@ class _Ink:
         width, self._height_px = (side * _OVERSAMPLING for side in scene.size)
         self._scene, self._rng, self._aspect = scene, rng, width / self._height_px
         self._line_px = max(2, round(rng.uniform(1.4, 2.6) * min(width, self._height_px) / 800))
-        self._image = Image.new("L" if scene.grey else "RGB", (width, self._height_px))
+        self._image = Image.new("RGB", (width, self._height_px))
         self._draw = ImageDraw.Draw(self._image)
-        self._black = self._tone(shapes.BLACK)
 
     def drawn(self) -> Image.Image:
         """The scene at its own size."""
         scene, middle = self._scene, self._aspect / 2
-        self._draw_place(scene.place)
+        self._add_place(scene.place)
         self._line_px *= 2
         # Both sides lie in the middle square of the picture, because models see only this.
         aside = min(0.25 * self._aspect, 0.33)
         fit = aside / 0.33
         towards = aside if scene.left else -aside
         unit = _THING_HEIGHTS[scene.thing_size] * fit * (1.0 if scene.count == 1 else 0.56)
-        paint = shapes.PAINTS[scene.paint]
         group = _PLACES_IN_GROUP[: scene.count] if scene.count > 1 else ((0.0, 0.0),)
         for dx, dy in group:
             x, y = middle + towards + dx * unit, _GROUND + dy * unit
-            self._add(shapes.THINGS[scene.thing], x, y, unit, unit, paint=paint)
+            self._add(shapes.THINGS[scene.thing], x, y, unit, unit)
         unit = _FIGURE_HEIGHT * fit
         self._add(shapes.FIGURES[scene.figure], middle - towards, _GROUND, unit, unit)
         if scene.companion:
             unit = _COMPANION_HEIGHT * fit
             self._add(shapes.FIGURES[scene.companion], middle, _GROUND / 2, unit, unit)
-        return self._image.reduce(_OVERSAMPLING)
+        image = self._image.getchannel("G") if scene.grey else self._image
+        return image.reduce(_OVERSAMPLING)
 
-    def _draw_place(self, place: shapes.Place) -> None:
+    def _add_place(self, place: shapes.Place) -> None:
         wide, horizon, uniform = self._aspect, place.horizon, self._rng.uniform
         self._add([shapes.box(0, 0, 1, 1, place.wall)], wide / 2, horizon, wide, 1 - horizon)
         self._add([shapes.box(0, 0, 1, 1, place.floor)], wide / 2, 0, wide, horizon)
@@ -213,19 +212,16 @@ class _Ink:
                 x, y = (column + 0.5 * (row % 2) + dx) * step_x, motif.bottom + (row + dy) * step_y
                 self._add(motif.shape, x, y, (1 + more) * motif.width, (1 + more) * motif.height)
 
-    def _add(self, shape: shapes.Shape, *box: float, paint: shapes.Paint = shapes.WHITE) -> None:
+    def _add(self, shape: shapes.Shape, *box: float) -> None:
         """Fill and outline each polygon of a shape; `box`: its centre, ground, width and height."""
         x, y, width, height = (length * self._height_px for length in box)
-        for points, own in shape:
-            fill = own or paint
+        for points, paint in shape:
+            fill = paint or shapes.PAINTS[self._scene.paint]
             corners = [(x + px * width, self._height_px - y - py * height) for px, py in points]
-            self._draw.polygon(corners, self._tone(fill))
+            self._draw.polygon(corners, fill.rgb)
             if fill.striped:
                 self._hatch(corners)
-            self._draw.line(self._trembling(corners), self._black, self._line_px, "curve")
-
-    def _tone(self, paint: shapes.Paint) -> int | tuple[int, int, int]:
-        return paint.rgb[1] if self._scene.grey else paint.rgb
+            self._draw.line(self._trembling(corners), shapes.BLACK.rgb, self._line_px, "curve")
 
     def _hatch(self, corners: shapes.Points) -> None:
         """Draw diagonal lines inside a polygon."""
@@ -236,7 +232,7 @@ class _Ink:
         ImageDraw.Draw(inside).polygon([(x - left, y - top) for x, y in corners], 1)
         for x in range(-height, width, round(0.02 * self._height_px)):
             ImageDraw.Draw(lines).line((x, height, x + height, 0), 1, self._line_px)
-        self._draw.bitmap((left, top), ImageChops.logical_and(inside, lines), self._black)
+        self._draw.bitmap((left, top), ImageChops.logical_and(inside, lines), shapes.BLACK.rgb)
 
     def _trembling(self, corners: shapes.Points) -> shapes.Points:
         """A closed outline of short strokes whose ends are moved a little, as if drawn by hand."""

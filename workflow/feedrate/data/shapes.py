@@ -18,7 +18,7 @@ class Paint(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One polygon; without a paint of its own it has the paint of the whole shape."""
+    """One polygon; without a paint of its own it has that of the scene."""
 
     points: Points
     paint: Paint | None = None
