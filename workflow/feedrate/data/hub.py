@@ -120,8 +120,8 @@ def refusal(what: str, revision: str, error: Exception) -> str:
             return f"{what} has no revision {revision!r}"
         case errors.RepositoryNotFoundError():
             return (
-                f"{what}: the hub has none of this name, or it is private; for a private one set "
-                "HF_TOKEN to a token that may read it"
+                f"{what}: the hub has no repository of this name, or it is private; for a private "
+                "one set HF_TOKEN to a token that may read it"
             )
     return ""
 

@@ -110,7 +110,7 @@ class _Worker:
         return result
 
     def stop(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process, even if it hangs."""
         self._process.kill()
         self._process.join()
         self.connection.close()

@@ -1,4 +1,4 @@
-"""Winoground: examples of two images and two captions, of which each describes one image.
+"""Winoground: examples of two images and two captions; each caption describes one of the images.
 
 Both captions have the same words (Thrush et al. 2022, arXiv 2204.03162). The examples are fetched,
 or drawn as a stand-in. A folder holds images/ (verified plain JPEG files) and, written last,
@@ -151,9 +151,9 @@ class Pair(NamedTuple):
 
 
 def invent_pair(seed: int, number: int) -> Pair:
-    """Drawn example `number` (from 0): two scenes that differ only in who stands where.
+    """Drawn example `number` (from 0): two scenes that differ only in positions.
 
-    In even examples the figure and the thing exchange sides, in odd ones two figures their places.
+    In even examples the figure and the thing exchange sides; in odd ones two figures do.
     """
     rng = Random(f"{seed}/{number}/pair")
     found = invent(seed, _FIRST_CONTEST + number, 0.5)

@@ -48,7 +48,7 @@ class LoadingPath(ABC):
     decode: Decode
     """The level that really runs, for the `data` event."""
     skips: ClassVar[bool]
-    """Whether its loaders skip what a resumed run has done; otherwise the Trainer must."""
+    """Whether its loaders skip batches that a resumed run has done; otherwise the Trainer must."""
     round_size: int
     """Batches that may be ready before they are requested."""
 
@@ -56,7 +56,7 @@ class LoadingPath(ABC):
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
         """Make a loader that the Trainer prepared take this path.
 
-        Order, shards, seeds and what is dropped stay the Trainer's: all paths give the same samples
+        Order, shards, seeds and dropped samples stay the Trainer's: all paths give the same samples
         in the same order.
         """
 

@@ -94,7 +94,7 @@ def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, 
         return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
     except SharedMemoryError as error:
         raise UnsupportedError(
-            f"loader.workers: batches of {workers} workers need {error} of shared memory, which "
-            "/dev/shm has not; give the container more (docker: --shm-size), or use fewer workers "
+            f"loader.workers: batches of {workers} workers need {error} of shared memory, more "
+            "than /dev/shm has; give the container more (docker: --shm-size), or use fewer workers "
             "or a smaller loader.prefetch_factor"
         ) from error

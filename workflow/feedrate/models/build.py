@@ -64,7 +64,7 @@ class Built:
 
     @property
     def attention(self) -> str:
-        """The attention that the model would run now, whatever the settings say."""
+        """The attention that the model would run now, read from its modules."""
         from feedrate.models.layers import running_attention
 
         return running_attention(self.model)
@@ -192,7 +192,7 @@ def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
 
 
 def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) -> Any:
-    """The checkpoint's model with fp32 weights, whatever the file holds. Raises ModelError."""
+    """The checkpoint's model with its weights converted to fp32. Raises ModelError."""
     return load_part(kind, settings, config=config, use_safetensors=True, **options).float()
 
 

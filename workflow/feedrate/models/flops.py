@@ -12,7 +12,7 @@ from feedrate.devices.host import GIB
 
 
 class _NoValues(TorchFunctionMode):
-    """Makes tensors without values false, for code that asks whether, say, anything is masked."""
+    """Treats tensors without values as false, for code that asks if, say, anything is masked."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -87,7 +87,7 @@ def count_checkpointed(model: Module) -> int:
 def give_shapes(model: Module) -> list[str]:
     """Give parameters without a dimension the shape (1,), which can be sharded; return their names.
 
-    Such as the scale of a contrastive loss: it multiplies the logits in the same way.
+    One is the scale of a contrastive loss, which multiplies the logits in the same way.
     """
     named = [name for name, value in model.named_parameters() if value.ndim == 0]
     for name in named:

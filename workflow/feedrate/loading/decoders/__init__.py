@@ -4,7 +4,7 @@ A decoder declares these constants, which are read without importing the file; a
 missing.
 
 LEVEL      the level of `loader.decode` that it implements
-KINDS      the device kinds that decode by it; missing: the host decodes, whatever the kind
+KINDS      the device kinds that decode by it; missing: the host decodes, for any kind
 ORDER      its place among the decoders of the same level and kind, the lowest first; missing: last
 TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
 FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"

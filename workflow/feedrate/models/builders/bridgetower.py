@@ -62,7 +62,7 @@ CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
 def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str = "contrastive"
 ) -> Built:
-    """BridgeTower with a head, as `models/build.py` says."""
+    """Build BridgeTower with a head; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size

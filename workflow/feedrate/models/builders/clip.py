@@ -68,7 +68,7 @@ def build(
     prepared: Path,
     head: str = "contrastive",  # noqa: ARG001  # there is no other
 ) -> Built:
-    """CLIP, as `models/build.py` says."""
+    """Build CLIP; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         # The last id is CLIP's end token: the prepared tokenizer must leave it free.

@@ -229,7 +229,7 @@ class Flava(FlavaForPreTraining):
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """FLAVA, as `models/build.py` says."""
+    """Build FLAVA; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size

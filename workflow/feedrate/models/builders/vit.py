@@ -137,7 +137,7 @@ class Vit(ViTForImageClassification):
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """ViT, as `models/build.py` says."""
+    """Build ViT; see `models/build.py`."""
     switches = {"head": settings.head, "layout": settings.layout}
     if settings.checkpoint is None:
         config = make_config(settings.size, settings.image_px or IMAGE_PX)
