@@ -95,5 +95,7 @@ $(GAUDI_READY): requirements/gaudi.lock Makefile | $(RUN_READY)
 	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check \
 		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) \
 		$(shell grep '^torch==' requirements/gaudi.lock)
-	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock
+	@# -c: or pip looks in every release of huggingface_hub for the extra that transformers names
+	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock \
+		-c requirements/gaudi.lock
 	@touch $@

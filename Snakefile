@@ -87,7 +87,7 @@ for study in STUDIES:
 rule plan:
     """Show what would run where, for how long and at what cost, as `python -m feedrate plan` does."""
     handover: True
-    # Otherwise Snakemake grants all there is, which is not a number on a cluster.
+    # Without this, Snakemake grants all memory, and on a cluster that is not a number.
     resources:
         mem_mb=1000,
     params:

@@ -1,8 +1,8 @@
-"""Renew the locks: resolve the .in files in a fresh environment, and write down what came out.
+"""Update the lock files: install the .in files into a fresh environment and record the versions.
 
-run.lock is all that `make run` installs, dev.lock what the tests and checks add, gaudi.lock the
-environment of training jobs on Gaudi, which the tests use without one. environment.yml and
-envs/*.yaml say the same for conda users.
+run.lock lists all that `make run` installs, and dev.lock what the tests and checks add. gaudi.lock
+is the environment of training jobs on Gaudi; the tests use it without a Gaudi. environment.yml and
+envs/*.yaml have the same versions for conda users.
 """
 
 import re
@@ -22,11 +22,13 @@ JOBS = {
     "report": "Data, parsing, tables, figures and the report",
 }
 EXTRA = {"cuda": ["torchvision==0.28.0", "torchao==0.18.0", "nvidia-ml-py==13.615.71"]}
-"""What one kind needs alone. torchvision decodes on the GPU; its version is torch's minor one plus
-15, and beside a CPU build of torch the package index's own does not import. torchao has optimizer
-states of a byte each and multiplications in fp8; where it is installed transformers imports it in
-every job, seconds that a job on a CPU has no use for. nvidia-ml-py reads
-the GPU's energy counter."""
+"""Packages that only one kind of job needs.
+
+torchvision decodes on the GPU. Its minor version is torch's plus 15, and the build on the package
+index cannot be imported with a CPU build of torch. torchao provides 8-bit optimizer states and fp8
+multiplications. It is not installed for the CPU, because transformers imports it in every job,
+which takes seconds. nvidia-ml-py reads the GPU's energy counter.
+"""
 
 
 def main() -> None:
@@ -51,14 +53,14 @@ def main() -> None:
 
 @contextmanager
 def fresh_environment() -> Iterator[list[str]]:
-    """The pip command of an environment with nothing in it."""
+    """The pip command of an empty environment."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         yield [str(Path(folder) / "bin/pip"), "--quiet", "--disable-pip-version-check"]
 
 
 def resolve(pip: list[str], part: str) -> list[str]:
-    """Install an .in file, torch before the rest, and tell what is there then."""
+    """Install an .in file, torch before the rest; return all installed packages with versions."""
     if torch := [line for line in names(part) if line.startswith("torch==")]:
         install(pip, *torch)
     install(pip, "-r", str(HERE / f"{part}.in"))
@@ -66,13 +68,13 @@ def resolve(pip: list[str], part: str) -> list[str]:
 
 
 def direct(part: str, pins: list[str]) -> list[str]:
-    """Those of `pins` that the .in file names."""
+    """The members of `pins` that the .in file names."""
     wanted = {canonical(re.split(r"[=<>]", name)[0]) for name in names(part)}
     return [pin for pin in pins if canonical(pin.split("==")[0]) in wanted]
 
 
 def canonical(name: str) -> str:
-    """A package's name in one spelling."""
+    """A package's name in its canonical spelling."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -88,14 +90,14 @@ def install(pip: list[str], *what: str) -> None:
 
 
 def freeze(pip: list[str]) -> list[str]:
-    """The exact set, without local build labels such as torch's +cpu."""
+    """All installed packages with versions, without local build labels such as torch's +cpu."""
     command = [*pip, "freeze", "--all", "--exclude", "pip"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [re.sub(r"\+\w+$", "", line) for line in lines.splitlines() if "==" in line]
 
 
 def conda(name: str, what: str, pins: list[str], package: str = "", lock: str = "run") -> list[str]:
-    """The lines of a conda environment file; the pins are pip's, so that both say the same."""
+    """The lines of a conda environment file; it installs the same pins with pip."""
     return [
         f"# {what}. Written by `make lock`; the pins are those of requirements/{lock}.lock.",
         f"name: {name}",

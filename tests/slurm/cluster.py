@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """A real Slurm cluster of virtual nodes on one Debian machine: loopback only, no systemd.
 
-    tests/slurm/cluster.py start            from nothing to idle nodes; what runs is left running
-    tests/slurm/cluster.py stop             end all daemons; jobs are remembered
-    tests/slurm/cluster.py status           nodes and jobs
+    tests/slurm/cluster.py start            install and start what does not run yet
+    tests/slurm/cluster.py stop             end all daemons; Slurm remembers the jobs
+    tests/slurm/cluster.py status           show nodes and jobs
     tests/slurm/cluster.py down|crash|up NODE
-                                            end a node's daemon (its jobs run on), end it with its
+                                            end a node's daemon (its jobs continue), end it with its
                                             jobs, start it again
-    tests/slurm/cluster.py install          the packages alone
+    tests/slurm/cluster.py install          only install the packages
 
-Run as root. Everything is kept under $FEEDRATE_SLURM_DIR, or feedrate-slurm in the folder for
-temporary files. Nodes claim the cores and memory of real ones, so that profiles need no change. A
-job that exceeds its memory is killed, looked at every two seconds, as there are no cgroups here.
+Run as root. All files are under $FEEDRATE_SLURM_DIR, by default feedrate-slurm in the folder for
+temporary files. Nodes claim the cores and memory of real ones, so that profiles need no change.
+Slurm checks the memory of jobs every two seconds and kills those that exceed it, without cgroups.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONFIG = Path("/etc/slurm")
-"""Slurm's own place: the plugin's inner srun drops SLURM_CONF, so no other one would do."""
+"""Slurm's default place. The plugin's inner srun drops SLURM_CONF, so no other place works."""
 FILES = ("slurm.conf", "gres.conf")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
@@ -37,16 +37,16 @@ FOLDER = "FEEDRATE_SLURM_DIR"
 
 
 class ClusterError(Exception):
-    """The cluster does not do what it should, told in a sentence."""
+    """The cluster does not work; the message says why in one sentence."""
 
 
 class NoSlurmHere(ClusterError):
-    """Slurm cannot be installed or started on this machine, and why."""
+    """Slurm cannot be installed or started on this machine; the message says why."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Nodes of one kind; `gres` as Slurm writes it, with a type for GPUs."""
+    """Nodes of one kind; `gres` is in Slurm's notation, with a type for GPUs."""
 
     name: str
     nodes: int
@@ -104,14 +104,14 @@ PartitionName=DEFAULT MaxTime=2-0 DefaultTime=60 DefMemPerCPU=512 State=UP
 
 
 class Cluster:
-    """The one cluster of this machine, with its state under `folder`."""
+    """The cluster of this machine, with its state under `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @staticmethod
     def running() -> "Cluster | None":
-        """The cluster that answers on this machine, if it is one of ours."""
+        """The cluster that runs on this machine, if it is one of ours."""
         link = CONFIG / FILES[0]
         if not link.is_symlink() or not link.exists():
             return None
@@ -121,7 +121,7 @@ class Cluster:
     # Commands
 
     def start(self) -> None:
-        """Bring every node up. Raises ClusterError with the reason where that fails."""
+        """Start every node. Raises ClusterError, with the reason, if that fails."""
         install()
         for name in ("run", "log", "state", "spool", "dev"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ class Cluster:
         self._wait(lambda: not any(map(_alive, found)), 20, "a daemon does not end")
 
     def down(self, node: str) -> None:
-        """End a node's daemon; its jobs run on."""
+        """End a node's daemon; its jobs continue."""
         pid = self._needed(node)
         os.kill(pid, signal.SIGTERM)
         self._wait(lambda: not _alive(pid), 10, f"slurmd of {node} does not end")
@@ -157,7 +157,7 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
 
     def up(self, node: str) -> None:
-        """Start a node's daemon, where it does not run."""
+        """Start a node's daemon unless it is running."""
         if self._pid(node) is None:
             (self.folder / "spool" / node).mkdir(exist_ok=True)
             self._daemon("slurmd", "-N", node)
@@ -171,8 +171,10 @@ class Cluster:
 
     @staticmethod
     def jobs(workdir: Path | None = None) -> list[dict[str, str]]:
-        """All jobs, ended ones too, as `scontrol show job` tells of them; those alone that were
-        submitted from `workdir`, where it is given. `Rule` is Snakemake's rule."""
+        """All jobs, including ended ones, with the fields of `scontrol show job`.
+
+        With `workdir`, only jobs submitted from it. `Rule` is Snakemake's rule.
+        """
         found = []
         for line in _run("scontrol", "show", "job", "--oneliner").splitlines():
             job = dict(re.findall(r"([\w:/]+)=(\S*)", line))
@@ -182,7 +184,7 @@ class Cluster:
         return found
 
     def cancel(self, workdir: Path) -> None:
-        """Cancel what was submitted from `workdir` and has not ended."""
+        """Cancel the jobs that were submitted from `workdir` and have not ended."""
         waiting = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
         left = [j["JobId"] for j in self.jobs(workdir) if j["JobState"] in waiting]
         if left:
@@ -191,7 +193,7 @@ class Cluster:
     # Details
 
     def _configure(self) -> None:
-        """Write the configuration and have it found in /etc/slurm."""
+        """Write the configuration and link to it from /etc/slurm."""
         lines = [SETTINGS.format(host=os.uname().nodename.split(".")[0], folder=self.folder)]
         gres = []
         port = 17000
@@ -215,7 +217,7 @@ class Cluster:
             link.symlink_to(self.folder / name)
 
     def _gres(self, part: Partition, nodes: str) -> Iterator[str]:
-        """A gres named gpu is counted by its device files, for which links to /dev/null do."""
+        """Lines of gres.conf. Slurm counts GPUs by device files; links to /dev/null suffice."""
         if not part.gres:
             return
         name, *kind, count = part.gres.split(":")
@@ -236,7 +238,7 @@ class Cluster:
             raise ClusterError(f"{' '.join(command)}: {done.stderr.strip()} (logs: {log})")
 
     def _pid(self, name: str) -> int | None:
-        """The process of a daemon: `slurmctld`, or a node's name for its slurmd."""
+        """The process ID of slurmctld, or of a node's slurmd if `name` is the node."""
         program = "slurmctld" if name == "slurmctld" else "slurmd"
         try:
             pid = int((self.folder / "run" / f"{name}.pid").read_text())
@@ -255,7 +257,7 @@ class Cluster:
         return self._pid("slurmctld") is not None and "is UP" in _run("scontrol", "ping")
 
     def _idle(self) -> int:
-        """Nodes that can take jobs; one that was down is resumed."""
+        """The number of nodes that can take jobs; a node that was down is resumed."""
         states = [line.split() for line in _run("sinfo", "-h", "-N", "-o", "%N %t").splitlines()]
         for node, state in states:
             if re.match("drain|drng|down|inval", state):
@@ -271,18 +273,18 @@ class Cluster:
 
 
 def install() -> None:
-    """Install what is missing. Raises NoSlurmHere where this is not possible."""
+    """Install what is missing. Raises NoSlurmHere if that is not possible."""
     if os.geteuid() != 0:
-        raise NoSlurmHere("Slurm's daemons can be started by root alone")
+        raise NoSlurmHere("only root can start Slurm's daemons")
     link = CONFIG / FILES[0]
     if link.exists() and not link.is_symlink():
-        raise NoSlurmHere(f"{link} exists: this machine has a Slurm of its own")
+        raise NoSlurmHere(f"{link} exists: this machine has its own Slurm")
     if all(shutil.which(program) for program in PROGRAMS):
         return
     if not shutil.which("apt-get"):
         raise NoSlurmHere("Slurm is not installed, and there is no apt-get to install it")
     held = not POLICY.exists()
-    if held:  # no daemon is to start by itself when its package is set up
+    if held:  # installing a package must not start its daemon
         POLICY.write_text("#!/bin/sh\nexit 101\n")
         POLICY.chmod(0o755)
     try:
@@ -304,7 +306,7 @@ def install() -> None:
 
 
 def _start_munge() -> None:
-    """Start the daemon that proves who sent a message, where none answers."""
+    """Start munged, which authenticates Slurm's messages, unless it is running."""
     if _munge_answers():
         return
     if not Path("/etc/munge/munge.key").exists():
@@ -337,7 +339,7 @@ def _processes_on(node: str) -> set[int]:
                 environments[int(folder.name)] = (folder / "environ").read_bytes()
     mark = f"SLURMD_NODENAME={node}".encode()
     found = {pid for pid, text in environments.items() if mark in text.split(b"\0")}
-    for pid in list(found):  # the step daemons themselves do not bear the mark
+    for pid in list(found):  # the step daemons themselves lack this variable
         parent = parents.get(pid, 0)
         with contextlib.suppress(OSError):
             if Path(f"/proc/{parent}/cmdline").read_bytes().startswith(b"slurmstepd"):
@@ -352,7 +354,7 @@ def _alive(pid: int) -> bool:
 
 
 def _run(*command: str) -> str:
-    """A command's output; empty where it fails."""
+    """A command's output; empty if the command fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else ""
 

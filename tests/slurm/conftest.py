@@ -1,4 +1,4 @@
-"""A real Slurm, started from nothing once a session, and projects whose jobs go to it."""
+"""Fixtures: a real Slurm, started once per session, and projects that submit their jobs to it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from mini_project import Project, make_project
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster of this machine. One that runs already is used, and left running."""
+    """The cluster of this machine. If one is already running, it is used and left running."""
     try:
         install()
     except NoSlurmHere as reason:
@@ -25,6 +25,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def project(cluster: Cluster, tmp_path: Path) -> Iterator[Project]:
-    """A fresh project with the small study; jobs that it leaves on the cluster are cancelled."""
+    """A new project with the small study; its remaining jobs are cancelled at the end."""
     yield make_project(tmp_path)
     cluster.cancel(tmp_path)

@@ -1,4 +1,4 @@
-"""A workflow whose jobs go to the cluster, with a driver of its own that can be killed."""
+"""A workflow that submits its jobs to the cluster, with a driver that can be killed."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ RUN = "results/mini/{device}/{cell}~decode=host/rep1"
 
 @dataclass
 class Workflow:
-    """A project whose jobs go to the cluster, and its driver."""
+    """A project that submits its jobs to the cluster, and its driver."""
 
     project: Project
     driver: subprocess.Popen | None = None
@@ -31,7 +31,7 @@ class Workflow:
 
     @property
     def output(self) -> str:
-        """All that its drivers have printed."""
+        """Everything that its drivers have printed."""
         return self._output.read_text()
 
     @property
@@ -50,14 +50,14 @@ class Workflow:
             )
 
     def wait(self, timeout_s: float = 300) -> int:
-        """Wait for the driver's end; its exit code."""
+        """Wait until the driver ends; return its exit code."""
         try:
             return self.driver.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end after {timeout_s} s: {self.output}") from None
 
     def kill(self) -> None:
-        """kill -9 of the driver and of all that it has started on this host by itself."""
+        """Kill (-9) the driver and all processes that it has started itself on this host."""
         family = [psutil.Process(self.driver.pid)]
         family += family[0].children(recursive=True)
         for process in family:
@@ -83,24 +83,24 @@ class Workflow:
         return any('"step"' in events.read_text() for events in found)
 
     def job(self, device: str, cell: str = "workers=0") -> str:
-        """Slurm's number of the job that holds the claim."""
+        """The Slurm job ID of the job that holds the lock."""
         return newest(self.run(device, cell)).holder.job
 
     def processes(self) -> list[str]:
-        """The command lines of what works for the project, on whatever node."""
+        """The command lines of all processes that work for the project, on any node."""
         found = []
         for process in psutil.process_iter(["cwd", "cmdline", "status", "ppid"]):
             told = " ".join(process.info["cmdline"] or [])
             mine = str(self.root) in told or str(process.info["cwd"]).startswith(str(self.root))
-            # Cancelled, Snakemake's own process in a job may hang at its exit, its parent gone.
-            # Slurm ends it where cgroups track jobs; here there are none.
+            # When a job is cancelled, Snakemake's process in it may hang at exit, without its
+            # parent. Where cgroups track jobs, Slurm ends it; here there are none.
             hung = process.info["ppid"] == 1 and "slurm-jobstep" in told
             if mine and not hung and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(told)
         return found
 
     def half_done(self) -> list[Path]:
-        """Files that a job left unfinished, and records of what never ended."""
+        """Files that a job left unfinished, and records of runs that never ended."""
         found = [*self.root.glob("results/**/*.part"), *self.root.glob("results/**/attempt-*")]
         for record in self.root.glob("results/mini/*/*/rep1/record.json"):
             if not record.with_name("outcome.json").exists():

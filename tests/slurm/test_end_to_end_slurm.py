@@ -1,8 +1,8 @@
-"""`snakemake --profile gaudi` as typed, from nothing to the report, on a real Slurm.
+"""`snakemake --profile gaudi`, exactly as typed, from a clone to the report, on a real Slurm.
 
-The devices are replaced by config alone: Gaudi by its stand-in, where the environment for it is
-there, GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the
-registry and of profiles/gaudi as they stand.
+Configuration replaces the devices: Gaudi by its stand-in, if the environment for it exists, and
+GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the registry
+and of profiles/gaudi, unchanged.
 """
 
 import csv
@@ -38,7 +38,7 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A project run to its end on the cluster; tests only look at it."""
+    """A project that has run to its end on the cluster; tests only read it."""
     project = make_project(tmp_path_factory.mktemp("cluster") / "project", cold=True)
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
     project.device("h100", **TWO_NODES, **CPU)
@@ -62,7 +62,7 @@ def logs(project: Project) -> str:
 
 @pytest.fixture(scope="module")
 def jobs(cluster: Cluster, done: Project) -> dict[str, dict[str, str]]:
-    """Slurm's word on the job of each rule."""
+    """What Slurm reports about the job of each rule."""
     return {job["Rule"]: job for job in cluster.jobs(done.root)}
 
 

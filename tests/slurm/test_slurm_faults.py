@@ -1,8 +1,8 @@
-"""Faults on a real Slurm: jobs killed in every way there is, and drivers that die under them.
+"""Faults on a real Slurm: jobs killed in every possible way, and drivers that die while jobs run.
 
-Workflows with a driver each. How often a cell was really trained is counted by the interpreter that
-its processes are started with. All nodes are this one host, so training jobs of a workflow take
-turns, as the suite has them do.
+Each workflow has its own driver. The interpreter that starts the processes of a cell counts how
+often the cell was really trained. All nodes are this one host, so the training jobs of a workflow
+take turns, as the suite requires.
 """
 
 import subprocess
@@ -42,15 +42,15 @@ ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
 PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
 
-# How the shell starts training processes, in place of an interpreter's `-m MODULE …`.
+# How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
 TRAIN = f'exec {sys.executable} "$@"'
 HANG = "exec sleep 3600"
 HUNGRY = (
     f'shift 2; exec {sys.executable} -c "import sys; from feedrate.__main__ import main; '
     'held = bytearray(b\'x\') * (600 << 20); sys.exit(main())" "$@"'
 )
-"""Training that takes 600 MiB of its own. Slurm counts shared pages by their share (PSS), so the
-libraries alone may stay below any limit while other tests have loaded them too."""
+"""Training that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so the
+libraries may stay below any limit while other tests have loaded them too."""
 LITTLE_MEMORY = f'shift 3; exec {sys.executable} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
 MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
@@ -58,7 +58,7 @@ MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project whose dataset is there, made without the cluster."""
+    """A project with its dataset, prepared without the cluster."""
     project = make_project(tmp_path_factory.mktemp("prepared"))
     made = project.call("snakemake", "--profile", "profiles/local", "--until", "preprocess_dataset")
     assert made.returncode == 0, made.stdout
@@ -67,8 +67,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
-    """Make a project of its own: devices by name, each with what its rule asks Slurm for, and how
-    its processes are started; `two` gives it a second cell, and `adapt` goes to the study."""
+    """Make a project: devices by name, each with what its rule requests from Slurm and how its
+    processes are started. `two` gives it a second cell; `adapt` goes to the study."""
     made: list[Workflow] = []
 
     def _make(name: str, devices: dict[str, dict]) -> Workflow:
@@ -76,7 +76,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
         project = Project(
             root, sys.executable
-        )  # Slurm limits and kills what is below its own steps
+        )  # Slurm limits and kills only processes below its own steps
         rules = {}
         for device, entry in devices.items():
             project.device(
@@ -118,7 +118,7 @@ def steps(count: int, **settings: dict) -> dict:
 
 @pytest.fixture(scope="module")
 def hanging(make_workflow) -> Workflow:
-    """A job that never ends by itself; its limit is 1 min, then 2. It runs beside all others."""
+    """A job that never ends by itself; its limit is 1 min, then 2. It runs during all others."""
     rule = ONE_NODE | {"slurm_partition": "a100", "runtime": "min(attempt, 2)"}
     workflow = make_workflow("hanging", {"a100": {"rule": rule, "start": HANG}})
     workflow.start()
@@ -127,7 +127,7 @@ def hanging(make_workflow) -> Workflow:
 
 @pytest.fixture(scope="module")
 def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
-    """A workflow to its end, each of whose cells meets another fault while it trains."""
+    """A workflow that has run to its end. Each cell meets a different fault while it trains."""
     on_cpu = ONE_NODE | {"slurm_partition": "cpu"}
     workflow = make_workflow(
         "struck",
@@ -210,8 +210,8 @@ def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def orphaned(make_workflow, hanging: Workflow) -> Workflow:
-    """A workflow whose driver is killed while its two cells are at Slurm. One of them ends while
-    there is no driver, and beside the other a driver is started again."""
+    """A workflow whose driver is killed while its two cells are on Slurm. One cell ends while there
+    is no driver, and a new driver is started while the other one runs."""
     device = {"adapt": steps(150), "two": True, "rule": PART_OF_A_NODE}
     workflow = make_workflow("orphaned", {"h100": device})
     cells = ["workers=0", "workers=1"]
@@ -229,7 +229,7 @@ def orphaned(make_workflow, hanging: Workflow) -> Workflow:
 
 
 def test_a_driver_started_again_is_told_of_the_jobs_that_still_run(orphaned):
-    assert "the run before this one was killed; going on from there; " in orphaned.output
+    assert "the previous run was killed; continuing it; " in orphaned.output
     assert "of its jobs are still on Slurm, and their results will be used" in orphaned.output
 
 
@@ -241,7 +241,7 @@ def test_no_cell_is_trained_twice_and_no_result_is_lost(orphaned, cell):
 
 
 def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
-    """Of the cell that had ended meanwhile the result was there already."""
+    """The result of the cell that ended in the meantime was already there."""
     assert jobs_of(cluster, orphaned, "train_h100") == ["COMPLETED"] * 3
     assert orphaned.driver.returncode == 0, orphaned.output
     assert (orphaned.root / "report.html").exists()
@@ -251,7 +251,7 @@ def test_a_duplicate_was_really_sent_and_all_ended_well(cluster, orphaned):
 
 @pytest.fixture
 def neighbour(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
-    """The number of a job as this suite sends them, of another project."""
+    """The ID of a job like those of this suite, but of another project."""
     wanted = ["--parsable", "--chdir", str(tmp_path), "--output", "/dev/null", "--time", "10"]
     named = ["--job-name", f"feedrate_{uuid.uuid4()}", "--comment", "rule_train_a100"]
     command = [
@@ -318,7 +318,7 @@ def test_what_slurm_would_not_run_is_told_within_a_minute_and_nothing_is_sent(
         (line,) = [line for line in told.splitlines() if f"  {rule}: " in line]
         assert reason in line
     assert "Traceback" not in told
-    # Slurm keeps a note of what it refuses.
+    # Slurm keeps a record of a job that it refuses.
     assert {job["JobState"] for job in cluster.jobs(workflow.root)} <= {"FAILED"}
     assert "will wait" not in told
     assert not (workflow.root / "results/mini").exists()

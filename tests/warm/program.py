@@ -65,7 +65,7 @@ def take_over(client: socket.socket, asked: dict[str, Any], given: Sequence[int]
     for one, number in zip(parked, asked["fds"], strict=True):
         os.dup2(one, number)
         os.close(one)
-    for number in range(1, signal.SIGRTMIN):
+    for number in signal.valid_signals():  # not 32 and 33, which make ignores
         if asked["ignored"] >> (number - 1) & 1:
             signal.signal(number, signal.SIG_IGN)
         elif signal.getsignal(number) == signal.SIG_IGN:

@@ -137,7 +137,7 @@ def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
     os.killpg(wrapper.pid, signal.SIGINT)
     output, _ = wrapper.communicate(timeout=60)
     assert wrapper.returncode == 130
-    assert "the same command goes on from here" in output
+    assert "run the same command to continue" in output
     assert "Traceback" not in output
     wait_for(lambda: not processes_of(slow), 20, "all processes to end")
     no_half_written_result(slow)

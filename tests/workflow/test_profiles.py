@@ -36,7 +36,9 @@ TOOLS = {
     "gaudi-node": ("hl-smi", "HL-225\n" * 8),
     "gpu-node": (
         "nvidia-smi",
-        "".join(f"NVIDIA H100 80GB HBM3, GPU-{n}, Disabled\n" for n in range(8)),
+        "".join(
+            f"NVIDIA H100 80GB HBM3, GPU-{n}, 00000000:0{n}:00.0, Disabled\n" for n in range(8)
+        ),
     ),
 }
 """What a server with eight cards says of itself."""

@@ -6,7 +6,6 @@ Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jo
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from feedrate.cli import jobs
@@ -19,7 +18,16 @@ COMMANDS = {
     "compare": "Show which cells became slower or faster between two sets of results.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
-"""The commands for people; each is a module in cli/."""
+"""The commands for people."""
+
+FUNCTIONS = {
+    "run": ("cli.run:add_run_options", "cli.run:run"),
+    "plan": ("cli.run:add_choices", "cli.plan:plan"),
+    "tune": ("cli.run:add_choices", "cli.run:tune"),
+    "compare": ("cli.compare:add_options", "cli.compare:compare"),
+    "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
+}
+"""The functions that add a command's options and carry it out, as MODULE:NAME in this package."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         if words[:1] == [name]:
-            import_module(f"feedrate.cli.{name}").add_options(command)
+            jobs.imported(FUNCTIONS[name][0])(command)
     options, others = parser.parse_known_args(words)
     return jobs.exit_code("feedrate", lambda: _run(options, others), vars(options))
 
@@ -44,15 +52,12 @@ def _run(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Run a command; one that starts Snakemake passes `others` to it."""
     if not Path("Snakefile").is_file():
         raise UsageError("run this in the project's root folder (there is no Snakefile here)")
-    run = import_module(f"feedrate.cli.{options.command}").run
+    run = jobs.imported(FUNCTIONS[options.command][1])
     if "profile" in options:
-        words = [word for word in others if word != "--"]
-        import_module("feedrate.cli.snakemake").check_configuration(options, words)
-        code: int = run(options, words)
-        return code
+        return int(run(options, [word for word in others if word != "--"]))
     if others:
         raise UsageError(f"unknown: {' '.join(others)}")
-    return run(options) or 0
+    return int(run(options))
 
 
 if __name__ == "__main__":

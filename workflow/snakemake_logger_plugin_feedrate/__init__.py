@@ -21,29 +21,29 @@ SAID_ELSEWHERE = (
     "WorkflowError:\nAt least one job did not complete successfully",
     "None",
 )
-"""What Snakemake adds after a job's own message and ours."""
+"""Messages that Snakemake adds after a job's own message and ours; they say nothing new."""
 
 OF_NO_USE = (
     *("No SLURM account given", "No account was given", "Guessed SLURM account"),
     "Unable to guess SLURM account",
 )
-"""Warnings of Slurm's executor about an account that nobody needs to name; sbatch says if so."""
+"""Warnings of Slurm's executor about a missing account. If one is needed, sbatch says so."""
 
 PLACE = re.compile(
     r'\AWorkflowError(?: in file "[^"\n]*", line \d+)?:\n'
     r'|(?:\n  File "[^"\n]*", line \d+, in .*)+\Z'
 )
-"""What Snakemake puts before and after a sentence of ours: where in the Snakefile it was found."""
+"""What Snakemake adds before and after our sentence: the place in the Snakefile that raised it."""
 
 BROKEN = re.compile(r"^Config file (?:is not valid|must be given)")
-"""Snakemake's words for a --configfile that it cannot read, which name neither file nor line."""
+"""Snakemake's message for a --configfile that it cannot read; it names neither file nor line."""
 
 SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+)")
 AGAIN = re.compile(r"Trying to restart job (\d+)")
 
 
 class LogHandler(LogHandlerBase):
-    """Shows a plan as it is worked off; a dry-run and all errors look as Snakemake writes them."""
+    """Shows the progress of a workflow; shows a dry-run and all errors as Snakemake writes them."""
 
     def __post_init__(self) -> None:
         self._quiet = bool(self.common_settings.quiet)
@@ -56,12 +56,12 @@ class LogHandler(LogHandlerBase):
         self._warned: set[str] = set()
         self._failures = Failures()
         self._failed: dict[int, Job] = {}
-        # Training jobs print step lines of their own only where no display shows them.
+        # Training jobs print their steps only if no display shows them.
         if self._quiet or self._display.live:
             os.environ[variables.QUIET] = "1"
 
     def filter(self, record: logging.LogRecord) -> "bool | logging.LogRecord":
-        """Errors pass Snakemake's filter, however quiet it is; how jobs end is not one of them."""
+        """Let errors pass, however quiet Snakemake is; the end of a job is not an error."""
         event = str(getattr(record, "event", "") or "")
         is_error = record.levelno >= logging.ERROR and event in ("", LogEvent.ERROR)
         return is_error or super().filter(record)
@@ -93,9 +93,9 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _tell(self, text: str) -> None:
-        """A warning or an error, once, and without the traceback of a library."""
+        """Show a warning or an error once, without the traceback of a library."""
         text = text.partition("\nTraceback (most recent call last)")[0]
-        if text.startswith("LockException"):  # it advises to unlock, be the other alive or not
+        if text.startswith("LockException"):  # it advises to unlock even if the other run is alive
             text = driver.occupied() or text
         if text not in self._warned and not text.startswith((*SAID_ELSEWHERE, *OF_NO_USE)):
             self._warned.add(text)
@@ -108,7 +108,7 @@ class LogHandler(LogHandlerBase):
         self._display.message(text)
 
     def _tell_failure(self, record: logging.LogRecord) -> None:
-        """A job failed; whether it is tried again, Snakemake says next."""
+        """Show that a job failed. Snakemake says next whether it is tried again."""
         number = record.__dict__.get("jobid", -1)
         job = self._progress.running.get(number)
         self._progress.update(str(LogEvent.JOB_ERROR), record.__dict__)
@@ -119,7 +119,7 @@ class LogHandler(LogHandlerBase):
             self._failed[number] = job
 
     def _tell_of_cluster(self, text: str) -> None:
-        """What Snakemake says of jobs in words alone."""
+        """Take from a message what Snakemake reports about jobs as text only."""
         if found := SUBMITTED.match(text):
             self._progress.submitted(int(found[1]), found[2])
             self._display.show()
@@ -148,7 +148,7 @@ class LogHandler(LogHandlerBase):
 
     @property
     def needs_rulegraph(self) -> bool:
-        """It shows counts, not a graph."""
+        """It does not use the rule graph."""
         return False
 
 

@@ -65,11 +65,11 @@ def test_another_spec_data_or_code_stands_beside_the_ratio(shown):
         ],
     )
     (row,) = [line for line in lines if " slower " in line]
-    assert row.endswith("slower other spec and code")
-    assert sum("other " in line for line in lines) == 1
+    assert row.endswith("slower different spec and code")
+    assert sum("different " in line for line in lines) == 1
     assert (
-        "Spec, data or code of 1 cell differ: there the ratio is not that of an update alone."
-        in lines
+        "The spec, data or code differs in 1 cell: there the ratio shows more than the effect of "
+        "an update." in lines
     )
 
 
@@ -78,10 +78,10 @@ def test_single_runs_and_the_same_runs_are_told(shown):
     assert lines.count("cpu 0 10 20 2.000 faster single run") == 1
     assert any(line.endswith("noise single run, 1 same run") for line in lines)
     assert (
-        "2 cells with a single run before or after: one run alone cannot tell noise, and medians "
-        "more than 10% apart differ." in lines
+        "2 cells with a single run before or after: one run does not show noise, so medians more "
+        "than 10% apart count as different." in lines
     )
-    assert "The same in both: 1 run, not made again." in lines
+    assert "In both sets: 1 run, not repeated." in lines
 
 
 def test_other_statuses_and_cells_of_one_side_are_listed_and_the_rest_is_counted(shown):
@@ -105,7 +105,7 @@ def test_other_statuses_and_cells_of_one_side_are_listed_and_the_rest_is_counted
         "cpu 3 9 only after",
         "cpu 5 failed only after It broke.",
     ]
-    assert "and cells of loading with no rate at all: 1 failed, 2 unsupported" in lines
+    assert "and cells of loading without any rate: 1 failed, 2 unsupported" in lines
     assert "No cell has a rate before and after." in lines
     assert (
         "Not compared: 2 with another status, 2 only before, 3 only after, 1 with no rate in "
@@ -116,10 +116,10 @@ def test_other_statuses_and_cells_of_one_side_are_listed_and_the_rest_is_counted
 def test_records_that_are_not_there_are_told(shown, tmp_path):
     lines = shown([runs(0, 10.0, 10.0)], [runs(0, 10.0, 10.0, day=AFTER)], packages=None)
     assert (
-        "Packages of 2 of 2 runs after are not known: their records are not beside "
-        "results/results.csv." in lines
+        "After: the packages of 2 of 2 runs are not known, because their records are not in the "
+        "folder of results/results.csv." in lines
     )
-    assert not any("runs before are" in line for line in lines)
+    assert not any(line.startswith("Before: the packages") for line in lines)
 
 
 def test_a_factor_that_only_one_set_has_is_a_column(shown):

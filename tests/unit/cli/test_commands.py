@@ -11,7 +11,7 @@ from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
 from feedrate.cli import plan, run
-from feedrate.cli.snakemake import run_snakemake
+from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
 
 RUN = "feedrate_0a1b2c3d-0000-4000-8000-000000000000"
@@ -22,7 +22,7 @@ def root(tmp_path, monkeypatch):
     """A project's root without configuration, with a folder for stand-ins of Slurm's commands
     first on PATH."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("feedrate.cli.snakemake.check_configuration", lambda *_: None)
+    monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -168,7 +168,7 @@ def test_after_a_kill_the_jobs_still_on_slurm_are_told(root, snakemake, capsys):
     queue(root, ("7", "RUNNING", "n1", RUN, "rule_train_h100", str(root)))
     assert entry.main(["run"]) == 0
     text = capsys.readouterr().err
-    assert "the run before this one was killed" in text
+    assert "the previous run was killed" in text
     assert "1 of its jobs are still on Slurm" in text
     assert "python -m feedrate cancel" in text
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedrate import __main__ as entry
-from feedrate.cli import plan, run, tune
+from feedrate.cli import plan, run
 from feedrate.flow import driver
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,7 +47,7 @@ def snakemake(monkeypatch):
             driver.STARTED.touch()
         return 1
 
-    for command in (run, plan, tune):
+    for command in (run, plan):
         monkeypatch.setattr(command, "run_snakemake", run_snakemake)
     return answers
 

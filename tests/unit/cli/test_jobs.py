@@ -3,7 +3,6 @@
 import errno
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,9 +175,12 @@ def test_a_fault_of_the_program_is_not_hidden(run):
 
 @pytest.mark.parametrize("name", jobs.JOBS)
 def test_every_job_is_a_documented_function_with_options(name):
-    module, _, function = jobs.JOBS[name].partition(":")
-    found = getattr(import_module(f"feedrate.{module}"), function)
-    assert jobs.parser(name, found).description
+    assert jobs.parser(name, jobs.imported(jobs.JOBS[name])).description
+
+
+@pytest.mark.parametrize("name", entry.COMMANDS)
+def test_every_command_is_a_documented_function(name):
+    assert all(jobs.imported(place).__doc__ for place in entry.FUNCTIONS[name])
 
 
 def test_people_see_only_their_commands(capsys):

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from feedrate.cli import jobs
-from feedrate.cli.predictions import predictions
+from feedrate.cli.advice import predictions
 from feedrate.config.plan import with_all_studies
 from feedrate.results.settings import FitSettings, PublishedFacts, prediction_settings
 
@@ -23,16 +23,16 @@ def test_devices_without_a_number_are_predicted(published):
     told = [line for line in lines if line.startswith("Prediction, not a measurement: ")]
     assert len(told) == 2
     h100 = next(line for line in told if "8 x H100 " in line)
-    assert "with decode: device would make 591 samples/s, no more than its best published" in h100
-    assert "2023-08 rate (2 workers): there nothing waits for loading any more." in h100
-    assert h100.endswith("The model explains that device's printed rates within 1.9%.")
+    assert "with decode: device would reach 591 samples/s, no more than its best published" in h100
+    assert "2023-08 rate (2 workers), where training no longer waits for data." in h100
+    assert h100.endswith("The model fits that device's published rates within 1.9%.")
     assert "Gaudi" not in "".join(told)
 
 
 def test_a_number_that_was_printed_tells_how_far_predictions_are_off(published):
     *_, last = predictions(published)
     assert last == (
-        "The same prediction for 8 x Gaudi2 is 758 samples/s, where 847.7 were printed (-10.6%)."
+        "The same prediction for 8 x Gaudi2 is 758 samples/s; 847.7 were published (-10.6%)."
     )
 
 
@@ -54,7 +54,7 @@ def test_a_gain_beyond_the_models_error_is_told(published):
     ]
     changed = msgspec.structs.replace(study, published=rows)
     (line,) = predictions(msgspec.structs.replace(published, studies={"s": changed}))
-    assert "would make 100 samples/s, x1.50 its best published 2030 rate (2 workers)." in line
+    assert "would reach 100 samples/s, x1.50 its best published 2030 rate (2 workers)." in line
 
 
 def test_nothing_published_is_nothing_said():

@@ -21,7 +21,7 @@ GOOD = {
     "ci_high": "26.4",
     "data_wait_share": "0.123",
     "verdict": "input-bound",
-    "recommended": "True",
+    "recommended": "true",
 }
 
 BAD = {"study": "mini", "device": "cpu", "cell": "workers=2~decode=host"}
@@ -46,7 +46,7 @@ def shown(tmp_path, monkeypatch, capsys):
 
 
 def test_a_row_for_each_cell_with_the_factors_that_tell_them_apart(shown):
-    other = GOOD | {"cell": "workers=2~decode=host", "recommended": "", "noisy": "True"}
+    other = GOOD | {"cell": "workers=2~decode=host", "recommended": "", "noisy": "true"}
     title, head, first, second = shown(GOOD, other)
     assert title == "mini"
     assert "workers" in head
@@ -79,7 +79,7 @@ def test_cells_that_a_device_cannot_do_are_counted(shown):
             "status": "unsupported",
         },
     )
-    assert lines[-1] == "and cells that a device does not support: 1"
+    assert lines[-1] == "and cells that the device does not support: 1"
 
 
 def test_the_report_is_named_with_its_whole_path(shown, tmp_path):

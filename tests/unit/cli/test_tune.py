@@ -41,13 +41,13 @@ def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
                 "cores": 1.5,
             },
         )
-    loaders, refused, cores = tuning.gather([drain.answer_file(tmp_path, rank) for rank in (0, 1)])
-    assert loaders == [
+    drained = tuning.gather([drain.answer_file(tmp_path, rank) for rank in (0, 1)])
+    assert drained.loaders == [
         Loader("host", 1, 190.0, 1.1, cpu_s=pytest.approx(0.015)),
         Loader("cache", 0, 1900.0, 0.5),
     ]
-    assert cores == 3.0
-    assert refused == [Refused("device", "no")]
+    assert drained.cores == 3.0
+    assert drained.refused == [Refused("device", "no")]
 
 
 def test_the_runs_are_short():

@@ -5,11 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def snakemake(*arguments, before="pass"):
-    """What `snakemake ARGUMENTS` in the project's root says; its exit code is 1."""
+FOREIGN = "sys.path[:] = [p for p in sys.path if not p.endswith('/workflow')]"
+"""Hides the package, as from a Snakemake in another environment."""
+
+
+def snakemake(*arguments, before="pass", exit_code=1):
+    """The lines that `snakemake ARGUMENTS` in the project's root prints."""
     code = f"import sys; {before}; from snakemake.cli import main; main(sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -20,14 +26,12 @@ def snakemake(*arguments, before="pass"):
         text=True,
         check=False,
     )
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == exit_code, done.stdout
     return [line for line in done.stdout.splitlines() if not line.startswith("Using profile")]
 
 
 def test_a_foreign_snakemake_says_how_to_start():
-    said = snakemake(
-        "--dry-run", before="sys.path[:] = [p for p in sys.path if not p.endswith('/workflow')]"
-    )
+    said = snakemake("--dry-run", before=FOREIGN)
     assert not any("Traceback" in line for line in said)
     (sentence,) = [line for line in said if "make run" in line]
     assert sentence.startswith("the Python of this Snakemake lacks feedrate: start with `make run`")
@@ -38,3 +42,18 @@ def test_an_error_is_shown_however_quiet_snakemake_is(tmp_path):
     file.write_text("repeats: 1\nrepeats: 2\n")
     said = snakemake("--profile", "local", "--configfile", str(file), "--quiet", "all")
     assert said == [f"{file}, line 2: the key 'repeats' occurs twice"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "before", "exit_code", "quoted"),
+    [
+        ("nonsuch", "pass", 1, ("profile directory given", "but no profile.yaml")),
+        ("gaudi", FOREIGN, 2, ("argument --logger: invalid choice: 'feedrate'",)),
+    ],
+)
+def test_an_error_before_our_code_is_read_is_explained_with_the_profiles(
+    profile, before, exit_code, quoted
+):
+    (*_, last) = snakemake("--profile", profile, before=before, exit_code=exit_code)
+    explained = (ROOT / "profiles/README.md").read_text(encoding="utf-8")
+    assert all(words in last and words in explained for words in quoted), last

@@ -157,7 +157,7 @@ def test_it_is_told_in_words(known, capsys):
     assert "Estimated from nothing: " in text
     assert "Jobs: 33 to g." not in text
     assert "Jobs: 51 to g." in text
-    assert "Cost: not known; prices are `price_usd_per_hour` in config/devices.yaml." in text
+    assert "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml." in text
     assert "USD" not in text
 
 
@@ -165,7 +165,7 @@ def test_what_is_not_known_is_called_so(known, capsys):
     show(made(lambda runs: [training(r) for r in runs if r.repeat == 3], devices=["gaudi2"]))
     text = capsys.readouterr().out
     assert "unknown" in text
-    assert "How long this takes is not known" in text
+    assert "The duration is not known" in text
     assert "device-hours, about" not in text
 
 

@@ -15,8 +15,9 @@ from feedrate.config.values import cell_name
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths, plugins
 from feedrate.core.files import write_json
-from feedrate.report import params, render
+from feedrate.report import params
 from feedrate.report.params import OverviewSettings, PageSettings
+from feedrate.report.rows import render
 from feedrate.results import columns
 from feedrate.results.record import Record
 from feedrate.results.schema import Provenance
@@ -38,11 +39,11 @@ def settings_of(project, part, name):
 
 
 def table(project, inputs, name):
-    return render.render(settings_of(project, "table", name), inputs)
+    return render(settings_of(project, "table", name), inputs)
 
 
 def figure(project, inputs, name):
-    return render.render(settings_of(project, "figure", name), inputs)
+    return render(settings_of(project, "figure", name), inputs)
 
 
 def overview_of(project):

@@ -1,10 +1,10 @@
-"""The answer of a study for a device: the setting to use, or what the study asks for instead."""
+"""The answer of a study for a device: the setting to use, or the answer to another question."""
 
 import msgspec
 import pytest
 from report_samples import RATES, STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.report.answers import answer
+from feedrate.report.answers import answer, recommended_cell
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import Inputs
 
@@ -41,7 +41,7 @@ def test_the_baseline_as_the_answer(tmp_path, project):
     assert "input-bound" in found.detail
 
 
-def test_a_gain_within_noise_is_called_so(project, cells):
+def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     even = changed(cells, speedup_ci_low=0.97, speedup_ci_high=1.04)
     detail = answer(study_of(project), even, "cpu").detail
     assert "(0.97 to 1.04)" in detail
@@ -114,6 +114,14 @@ def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(t
     found = answer(study_of(project), cells_of(tmp_path, project), "cpu")
     assert found.headline == "CPU: use data-loader workers = 1, decode = host."
     assert "relative to workers = 0, decode = host" in found.detail
+
+
+def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
+    project = make_project(("gaudi2",))
+    study, cells = study_of(project), cells_of(tmp_path, project)
+    assert sum(cell.recommended for cell in cells) == 2
+    assert recommended_cell(study, cells, "gaudi2").cell == "workers=1~decode=host"
+    assert recommended_cell(study, cells, "cpu") is None
 
 
 # Studies of memory

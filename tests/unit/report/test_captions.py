@@ -1,4 +1,4 @@
-"""The files in report/: short captions for every kind, and a first page that takes the article."""
+"""The files in report/: a short caption for every kind, and the frame of the first page."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_captions_are_short_plain_and_valid(name):
 
 
 def test_every_kind_has_a_caption_and_every_caption_is_shown():
-    """One of its kind, or one of an item of a study that says more."""
+    """An item of a study may have a caption of its own, instead of its kind's."""
     kinds = {f"table_{kind}" for kind in TABLES} | {f"figure_{kind}" for kind in FIGURES}
     studies = [load(path, Study) for path in STUDIES]
     shown = {item.caption for study in studies for item in [*study.tables, *study.figures]}
@@ -45,7 +45,7 @@ def test_every_item_of_a_study_has_its_caption(path):
         assert (CAPTIONS / f"{item.caption}.rst").is_file()
 
 
-def test_the_first_page_takes_the_article_as_it_is(tmp_path, monkeypatch):
+def test_the_first_page_includes_the_article_unchanged(tmp_path, monkeypatch):
     """As Snakemake does: Jinja, then docutils, then JSON in a script element."""
     monkeypatch.chdir(tmp_path)
     Path("results").mkdir()

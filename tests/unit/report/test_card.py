@@ -1,4 +1,4 @@
-"""The card of a kept model: metadata that the hub reads, and text that nothing can break."""
+"""The card of a kept model: metadata for the hub, and text that stays intact whatever it shows."""
 
 import json
 
@@ -84,7 +84,7 @@ def test_the_hub_finds_base_model_data_and_scores():
     assert data.base_model == HUB["base_model"]
     assert data.datasets == [HUB["dataset"]]
     assert data.library_name == "transformers"
-    assert data.pipeline_tag is None  # the hub has no word for what BridgeTower does
+    assert data.pipeline_tag is None  # the hub has no name for BridgeTower's task
     assert data.tags == ["feedrate", "bridgetower"]
     (result,) = data.eval_results
     assert (result.metric_type, result.metric_value) == ("image_to_text_recall_at_1", 0.25)
@@ -95,12 +95,12 @@ def test_the_hub_finds_base_model_data_and_scores():
 @pytest.mark.parametrize(
     ("name", "tag"), [("clip", "zero-shot-image-classification"), ("vit", "image-classification")]
 )
-def test_models_that_the_hub_has_a_word_for_bear_it(name, tag):
+def test_models_carry_the_hubs_name_of_their_task_where_it_has_one(name, tag):
     spec = make_spec(settings=Settings(model=ModelSettings(name=name, size="tiny")))
     assert read(made(spec=spec)).data.pipeline_tag == tag
 
 
-def test_what_is_not_of_the_hub_is_not_called_so():
+def test_local_weights_and_data_are_not_attributed_to_the_hub():
     text = made(local())
     data = read(text).data
     assert (data.base_model, data.datasets) == (None, None)
@@ -117,7 +117,7 @@ def test_what_is_not_of_the_hub_is_not_called_so():
         ("hub", "me/winoground-at-home", "f" * 40, "me/winoground-at-home"),
     ],
 )
-def test_winoground_is_called_what_it_is(source, origin, commit, name):
+def test_the_copy_of_winoground_is_named(source, origin, commit, name):
     copy = Winoground(
         name="mine", source=source, origin=origin, revision=commit, examples=[], sha256={}
     )
@@ -130,7 +130,7 @@ def test_winoground_is_called_what_it_is(source, origin, commit, name):
     assert "contrastive head" in result.metric_name
 
 
-def test_scores_stand_before_beside_after_with_intervals():
+def test_scores_before_and_after_are_in_one_row_with_intervals():
     without = score("after", "winoground", "text_score", None, head="matching", note="no | head")
     text = section(made(scores=(*BEFORE_AND_AFTER, without)), "Scores")
     assert (
@@ -140,19 +140,19 @@ def test_scores_stand_before_beside_after_with_intervals():
     assert rf"| winoground | text score, matching head | {DASH} | not scored: no \| head |" in text
 
 
-def test_a_figure_that_was_not_scored_is_in_no_metadata():
+def test_a_metric_that_was_not_scored_is_not_in_the_metadata():
     nothing = score(value=None, note="no head")
     assert read(made(scores=(nothing,))).data.eval_results is None
     assert read(made(scores=(score("before"),))).data.eval_results is None
 
 
-def test_scoring_that_failed_is_told():
+def test_the_card_says_that_scoring_failed():
     record = provenance(make_record())
     failed = Quality(status="failed", cause="out of memory")
     assert "Not scored: out of memory" in card(settings(), record.spec, record, failed)
 
 
-def test_speed_settings_and_provenance_stand_there():
+def test_the_card_has_speed_settings_and_provenance():
     text = made()
     speed = section(text, "Training speed")
     assert "| Throughput (samples/s) | 10.00 |" in speed
@@ -174,7 +174,7 @@ def test_a_rejected_speed_says_so():
     assert "Not measured: out of memory" in made(rate=None, cause="out of memory")
 
 
-def test_neither_hosts_nor_paths_of_the_machine_are_told():
+def test_the_card_reveals_neither_hosts_nor_paths_of_the_machine():
     model = ModelSettings(name="bridgetower", size="tiny", checkpoint="/home/someone/weights/bt")
     text = made(local(), make_spec(settings=Settings(model=model)))
     assert "secret-node-7" not in text
@@ -184,7 +184,7 @@ def test_neither_hosts_nor_paths_of_the_machine_are_told():
 
 
 @pytest.mark.parametrize("chosen", [settings(), local()])
-def test_the_code_that_loads_it_is_code(chosen):
+def test_the_loading_code_compiles(chosen):
     text = section(made(chosen), "How to load the model")
     code = text.partition("```python\n")[2].partition("\n```")[0]
     compile(code, "card", "exec")
@@ -192,7 +192,7 @@ def test_the_code_that_loads_it_is_code(chosen):
     assert "BridgeTowerForContrastiveLearning.from_pretrained(folder)" in code
 
 
-def test_the_code_loads_a_model_that_was_saved(tmp_path, tiny_prepared):
+def test_the_loading_code_loads_a_saved_model(tmp_path, tiny_prepared):
     import torch
 
     from feedrate.models.build import build
@@ -275,14 +275,14 @@ def run(tmp_path):
     return run
 
 
-def test_a_card_lies_beside_the_weights_too(run, tmp_path):
+def test_a_copy_of_the_card_is_written_next_to_the_weights(run, tmp_path):
     assert run() == 0
     text = (tmp_path / "card.md").read_text()
     assert (tmp_path / "trainer/model/README.md").read_text() == text
     assert read(text).data.model_name == "loading: workers=0~decode=host"
 
 
-def test_a_run_without_a_model_has_a_line_in_its_place(run, tmp_path):
+def test_a_run_without_a_model_gets_one_line_instead_of_a_card(run, tmp_path):
     record = make_record(rate=None, status="out_of_memory", cause="it wanted 12 GiB")
     assert run(weights=False, record=record, scores=Quality(status="no_model", cause="no")) == 0
     assert (tmp_path / "card.md").read_text() == ("No model (out of memory): it wanted 12 GiB\n")
@@ -297,7 +297,7 @@ def test_weights_of_a_run_that_has_no_model_get_no_card(run, tmp_path):
     assert not (tmp_path / "trainer/model/README.md").exists()
 
 
-def test_a_broken_file_is_one_sentence(run, tmp_path, capsys):
+def test_a_broken_file_gives_one_sentence(run, tmp_path, capsys):
     assert run() == 0
     (tmp_path / "quality.json").write_text("{}")
     arguments = ["--settings", str(to_param(local())), "--model", str(tmp_path)]

@@ -75,7 +75,7 @@ def test_many_cells_some_bad(many, texts, kind):
 
 
 @pytest.mark.parametrize("kind", [k for k in FIGURES if k not in ("throughput", "speedup")])
-def test_without_a_good_cell_a_sentence_stands_in_place_of_axes(
+def test_without_a_good_cell_a_sentence_replaces_the_axes(
     tmp_path, project, texts, kind, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -93,7 +93,7 @@ def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
     ET.fromstring(figure(project, Inputs(write_results(tmp_path, project)), kind))
 
 
-def test_the_answer_says_what_to_use_and_what_limits(project, inputs, texts):
+def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs, texts):
     words = said(figure(project, inputs, "answer"))
     assert "CPU: use workers = 1 (14.10 samples/s, ×1.26 the baseline)" in words  # noqa: RUF001
     for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
@@ -131,7 +131,7 @@ def test_step_time_shows_the_wait_and_its_unit(project, inputs, texts):
 
 
 @pytest.mark.parametrize("letters", [1, 30, 48])
-def test_what_stands_behind_a_bar_stays_in_the_picture(project, inputs, letters, monkeypatch):
+def test_labels_of_bars_stay_inside_the_figure(project, inputs, letters, monkeypatch):
     monkeypatch.setattr(
         step_time, "short_names", lambda cells: {cell.cell: "n" * letters for cell in cells}
     )
@@ -146,7 +146,7 @@ def test_what_stands_behind_a_bar_stays_in_the_picture(project, inputs, letters,
     assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * drawing.bbox.width
 
 
-def test_speedups_bear_their_numbers(project, inputs, texts):
+def test_speedups_are_labelled_with_their_numbers(project, inputs, texts):
     words = said(figure(project, inputs, "speedup"))
     assert "×1.26" in words  # noqa: RUF001
     assert "×1.79" in words  # noqa: RUF001
@@ -190,21 +190,21 @@ def test_a_line_breaks_at_a_cell_that_failed_and_runs_past_one_that_was_not_aske
     assert values == pytest.approx([1.0, math.nan, 3.0], nan_ok=True)
 
 
-def test_colour_never_stands_alone():
+def test_no_series_is_distinguished_by_colour_only():
     for field in ("color", "marker", "dash"):
         values = [getattr(style, field) for style in canvas.STYLES]
         assert len(set(values)) == len(values)
     assert canvas.style(9) == canvas.STYLES[2]
 
 
-def test_a_ladder_has_each_gain_and_the_memory_beside_it(project, inputs, texts):
+def test_a_ladder_shows_each_gain_and_its_memory(project, inputs, texts):
     words = said(figure(project, inputs, "ladder"))
     assert text.ratio(RATES[1] / RATES[0]) in words
     assert any("11.2" in word for word in words)  # the baseline's rate
     assert any("peak memory" in word for word in words)
 
 
-def test_a_rung_that_failed_says_so(many, texts):
+def test_a_failed_level_of_a_ladder_is_labelled(many, texts):
     words = " ".join(said(figure(*many, "ladder")))
     assert "failed" in words
     assert "out of memory" in words
@@ -237,7 +237,7 @@ def reach(tmp_path, bad):
     return " ".join(said(figure(project, inputs, "reach")))
 
 
-def test_reach_shows_what_fitted_and_what_the_source_states(tmp_path, texts):
+def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_path, texts):
     words = reach(tmp_path, {("cpu", 16): "out_of_memory"})
     assert "CPU: data-loader workers 0" in words
     assert "CPU: the largest data-loader workers that fits" in words

@@ -1,4 +1,4 @@
-"""The findings of a study: each from result rows, none where there is nothing to say."""
+"""The findings of a study: each is made from result rows."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from feedrate.report.rows import ClaimRow, FitRow, Inputs
 
 
 def found_in(project, inputs, *, cells=None, fits=None, claims=None):
-    """The sentences by their subjects."""
+    """The findings' sentences, by subject."""
     cells = inputs.cells(STUDY) if cells is None else cells
     fits = inputs.rows("fit.csv", FitRow, STUDY) if fits is None else fits
     claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
@@ -35,7 +35,7 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     assert "Td differs between hosts." in found["Published numbers"]
 
 
-def test_claims_are_counted_by_what_became_of_them(project, inputs):
+def test_claims_are_counted_by_verdict(project, inputs):
     said = found_in(project, inputs)["Claims"]
     assert "agree with the source's table: 1 of 1." in said
     assert "hold here: 1 of 2; that do not: 0; without data here: 1." in said
@@ -56,11 +56,11 @@ def test_verdicts_are_written_out(project, inputs, verdict):
     assert words[verdict] in found_in(project, inputs, cells=cells)["What limits each setting"]
 
 
-def test_nothing_is_said_where_there_is_nothing(project, inputs):
+def test_without_rows_there_are_no_findings(project, inputs):
     assert found_in(project, inputs, cells=[], fits=[], claims=[]) == {}
 
 
-def test_only_the_first_fit_of_a_device_is_read(project, inputs):
+def test_only_the_first_fit_of_a_device_is_shown(project, inputs):
     fits = inputs.rows("fit.csv", FitRow, STUDY)
     other = [
         msgspec.structs.replace(fit, series="decode = device", reading="Of another one.")
@@ -72,7 +72,7 @@ def test_only_the_first_fit_of_a_device_is_read(project, inputs):
     assert said in found["Published numbers"]
 
 
-def test_a_poor_fit_is_not_read(project, inputs):
+def test_the_reading_of_a_poor_fit_is_not_shown(project, inputs):
     fits = inputs.rows("fit.csv", FitRow, STUDY)
     good = found_in(project, inputs, fits=fits)["Measured numbers"]
     assert good == "cpu: a worker hides 10.5 ms of loading."
@@ -82,7 +82,7 @@ def test_a_poor_fit_is_not_read(project, inputs):
     assert good not in said
 
 
-def test_the_rates_of_loading_are_compared_with_the_baselines(tmp_path):
+def test_loader_only_rates_are_compared_with_the_baseline(tmp_path):
     project = make_project(("gaudi2",))
     inputs = Inputs(write_results(tmp_path, project))
     cells = inputs.cells(STUDY)
@@ -98,7 +98,7 @@ def test_the_rates_of_loading_are_compared_with_the_baselines(tmp_path):
     assert "14.8 samples/s" in said, "the model-only throughput"
 
 
-def test_a_single_way_of_loading_is_not_compared(project, inputs):
+def test_a_single_decode_path_is_not_compared(project, inputs):
     assert "Loader-only throughput" not in found_in(project, inputs)
 
 

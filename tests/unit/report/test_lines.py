@@ -1,10 +1,9 @@
 import msgspec
 import pytest
-from report_samples import STUDY, make_project, settings_of, study_of, write_results
+from report_samples import STUDY, settings_of, study_of
 
 from feedrate.config.study import Exclude
-from feedrate.report import lines, speedups, text
-from feedrate.report.rows import Inputs
+from feedrate.report import lines, text
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_an_excluded_cell_is_not_an_absent_one(project, inputs):
     assert [point.status for point in line.points] == ["ok", "excluded", "absent"]
 
 
-def test_published_lines_use_the_headline_edition_alone(shown):
+def test_published_lines_use_only_the_headline_edition(shown):
     found = lines.published_lines(shown, "workers")
     assert [point.value for point in found[0].points] == [601.5, 747.4, 768.7, None]
     (h100,) = [line for line in found if line.device == "h100"]
@@ -50,14 +49,14 @@ def test_published_lines_use_the_headline_edition_alone(shown):
     assert lines.point_status(h100, h100.points[1]) == "/", "it cannot decode"
 
 
-def test_names_of_cells_tell_only_what_differs(inputs):
+def test_names_of_cells_hold_only_the_levels_that_differ(inputs):
     cells = [cell for cell in inputs.cells(STUDY) if cell.status == "ok"]
     assert lines.short_names(cells)["workers=2~decode=host"] == "workers = 2"
     assert lines.short_names(cells[:1]) == {"workers=0~decode=host": "workers = 0, decode = host"}
     assert lines.short_names([]) == {}
 
 
-def test_what_is_off_is_not_in_a_cells_name(inputs):
+def test_a_level_that_is_false_is_not_in_a_cells_name(inputs):
     (first, *_) = inputs.cells(STUDY)
     names = ["decode=host~scaled=false", "decode=host~scaled=true", "decode=cache~scaled=false"]
     cells = [msgspec.structs.replace(first, cell=name) for name in names]
@@ -69,33 +68,23 @@ def test_what_is_off_is_not_in_a_cells_name(inputs):
     assert lines.short_names(cells[:2])[names[0]] == "decode = host, scaled = false"
 
 
-def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
-    project = make_project(("gaudi2",))
-    inputs = Inputs(write_results(tmp_path, project))
-    shown = settings_of(project, "figure", "answer")
-    cells = inputs.cells(STUDY)
-    assert sum(cell.recommended for cell in cells) == 2
-    assert lines.recommended_cell(shown, cells, "gaudi2").cell == "workers=1~decode=host"
-    assert lines.recommended_cell(shown, cells, "cpu") is None
-
-
-def test_what_a_device_lacks_is_said(shown):
+def test_the_note_names_the_capabilities_that_a_device_lacks(shown):
     note = lines.unsupported_note(shown, "cpu")
     for word in ("CPU", "decode = device", "decode_device"):
         assert word in note
     assert lines.unsupported_note(shown, "gaudi2") == ""
 
 
-def test_gains_over_the_own_baseline_and_of_device_over_device(shown, inputs):
+def test_speedups_over_a_devices_own_baseline_and_over_another_device(shown, inputs):
     cells = inputs.cells(STUDY)
-    own = speedups.baseline_speedups(shown, cells, "workers")
+    own = lines.baseline_speedups(shown, cells, "workers")
     assert [gain.value for gain in own["CPU, here"]] == pytest.approx(
         [1.0, 14.1 / 11.2, 14.3 / 11.2, 12.6 / 11.2]
     )
     assert own["CPU, here"][0].low is None
     assert own["H100, published"][2].value == pytest.approx(602.1 / 336.5)
     assert own["Gaudi2, published, decode = device"][2].value == pytest.approx(847.7 / 601.5)
-    across = speedups.device_speedups(shown, cells, "workers")
+    across = lines.device_speedups(shown, cells, "workers")
     assert list(across) == ["Gaudi2 over H100, published"]
     values = [gain.value for gain in across["Gaudi2 over H100, published"]]
     assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)

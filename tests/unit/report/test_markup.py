@@ -19,25 +19,25 @@ def test_a_text_never_opens_a_tag(text):
 
 def test_text_is_escaped_once_where_it_enters():
     cell = markup.join(EVIL, markup.small(EVIL))
-    page = markup.page(EVIL, markup.table([EVIL], [markup.row([cell, EVIL])]))
+    page = markup.page(EVIL, markup.table([EVIL], [markup.row(cell, EVIL)]))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "&amp;lt;" not in page
 
 
-def test_a_page_needs_nothing_from_anywhere():
+def test_a_page_refers_to_no_other_file():
     page = markup.page("A table", markup.el("p", "text"))
     assert not re.search(r"(src|href)=|@import|url\(", page)
 
 
-def test_the_middle_of_a_page_comes_back(tmp_path):
-    content = markup.table(["a", "b"], [markup.row(["1", EVIL])])
+def test_the_content_of_a_page_can_be_read_back(tmp_path):
+    content = markup.table(["a", "b"], [markup.row("1", EVIL)])
     path = tmp_path / "table.html"
     path.write_text(markup.page("A table", content))
     assert markup.content_of(path) == content
 
 
-def test_a_page_of_another_make_is_refused(tmp_path):
+def test_a_page_that_feedrate_did_not_make_is_refused(tmp_path):
     path = tmp_path / "table.html"
     path.write_text("<p>hello</p>")
     with pytest.raises(ConfigError, match=r"table\.html: not a table page"):
@@ -50,13 +50,13 @@ def test_only_web_addresses_become_links(address):
     assert 'href="https://example.org"' in markup.link("source", "https://example.org")
 
 
-def test_words_that_stand_for_numbers_are_marked_but_signs_are_not():
+def test_words_in_place_of_numbers_are_marked_but_signs_are_not():
     assert 'class="word"' in markup.word("failed")
     assert "class" not in markup.word("/")
 
 
 def test_a_table_scrolls_in_a_box_of_its_own_and_names_its_rows():
-    made = markup.table(["", "x"], [markup.row(["r", "1"]), markup.group_row("g", 2)])
+    made = markup.table(["", "x"], [markup.row("r", "1"), markup.group_row("g", 2)])
     assert made.startswith('<div class="scroll" tabindex="0"><table>')
     assert '<th scope="row">r</th>' in made
     assert '<th colspan="2" scope="rowgroup">g</th>' in made

@@ -18,13 +18,13 @@ from report_samples import (
 
 from feedrate.config.errors import ConfigError
 from feedrate.core import paths
-from feedrate.report import overview, provenance
+from feedrate.report import overview
 from feedrate.report.overview import read_captions, to_html
 from feedrate.report.rows import Inputs
 
 
 def write_pages(project, files):
-    """The result files, pages and captions of all studies, as the rule of the overview has them."""
+    """The result files, pages and captions of all studies: the inputs of the overview."""
     inputs, pages = Inputs(files), []
     for study in project.studies:
         for name in TABLES:
@@ -61,7 +61,7 @@ def broken(tmp_path, monkeypatch):
     return render(project, write_results(tmp_path, project, bad=bad, cause=EVIL))
 
 
-def test_the_answer_stands_at_the_top_with_its_picture(article):
+def test_the_answer_is_at_the_top_with_its_figure(article):
     assert article.index("How fast, and why?") < article.index("CPU: use data-loader workers = 1.")
     assert article.index("CPU: use data-loader workers = 1.") < article.index("<img")
     assert article.index("<img") < article.index("What limits each setting")
@@ -77,7 +77,7 @@ def test_all_tables_and_figures_are_in_it_with_anchors(article):
     assert article.count("<img") == len(FIGURES)
 
 
-def test_it_is_one_piece_that_needs_nothing(article):
+def test_the_overview_refers_to_no_other_file(article):
     addresses = re.findall(r'(?:src|href)="([^"]{1,20})', article)
     assert {a.split(":")[0].split("#")[0] for a in addresses} == {"data", "", "https"}
     assert "@import" not in article
@@ -125,7 +125,7 @@ def test_it_survives_the_script_element_of_the_report_page(article, broken):
         assert not re.search(r"</?script|<!--", page, re.IGNORECASE)
 
 
-def test_captions_stand_with_their_items(article):
+def test_captions_are_next_to_their_tables_and_figures(article):
     assert "<p>Seen <em>here</em>: all cells.</p>" in article
 
 
@@ -137,13 +137,13 @@ def test_every_number_leads_to_a_record_and_a_commit(article):
     assert "first run started 2026-11-21 09:01, last 2026-11-21 09:03 (UTC)" in article
 
 
-def test_what_is_not_known_leaves_no_empty_words(article):
+def test_unknown_facts_leave_no_empty_rows(article):
     assert "<code></code>" not in article
     assert "cpu_governor" not in article
     assert "load_1min 0.2" in article
 
 
-def test_failures_stand_before_the_answer(broken):
+def test_failures_come_before_the_answer(broken):
     failed, answered = broken.index("cells with failed"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "Gaudi2, workers = 2: out of memory." in broken
@@ -151,7 +151,7 @@ def test_failures_stand_before_the_answer(broken):
     assert "and 1 more, under all cells" in broken
 
 
-def test_texts_from_data_and_configuration_stay_texts(broken):
+def test_texts_from_data_and_configuration_are_escaped(broken):
     assert "&lt;script&gt;alert(" in broken
     assert "<script" not in broken
     assert "{{ 7 * 7 }}" in broken
@@ -181,7 +181,7 @@ def test_a_missing_page_is_named(tmp_path, project):
         overview.render(overview_of(project), Inputs(files))
 
 
-def test_unreadable_records_leave_only_what_they_told_unsaid(tmp_path, project, monkeypatch):
+def test_unreadable_records_omit_only_their_own_facts(tmp_path, project, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = write_results(tmp_path, project)
     for record in tmp_path.rglob("record.json"):
@@ -204,6 +204,6 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
 
 def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     study = msgspec.structs.replace(study_of(project), task="inference")
-    page = provenance.machines(study, inputs.runs(STUDY))
+    page = overview.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page

@@ -14,19 +14,19 @@ from huggingface_hub.errors import HfHubHTTPError
 from stand_in_hub import COMMIT, stand_in_hub
 
 from feedrate.cli import jobs
-from feedrate.report.push import PushError, push_model, require_token
+from feedrate.report.card import PushError, push_model
 
 TOKEN = "hf_secret_secret"
 CARDS = ["study/cpu/workers=0/README.md", "a/b/c/README.md"]
 
 
 class Hub:
-    """Notes what the client is asked."""
+    """Records the calls of the client."""
 
     calls: list = []
     refuse: Exception | None = None
     later: list = []
-    """Files that another push brings between two looks."""
+    """Files that another push adds between two listings."""
 
     def __init__(self, token):
         self.calls.append(("token", token))
@@ -71,18 +71,16 @@ def test_a_folder_is_pushed_privately_with_the_environments_token(hub, tmp_path,
 
 
 @pytest.mark.parametrize("token", [None, "", "  "])
-def test_without_a_token_it_is_refused_in_a_sentence(monkeypatch, token, tmp_path):
+def test_without_a_token_the_push_is_refused(monkeypatch, token, tmp_path):
     if token is None:
         monkeypatch.delenv("HF_TOKEN", raising=False)
     else:
         monkeypatch.setenv("HF_TOKEN", token)
     with pytest.raises(PushError, match="needs a token in the environment variable HF_TOKEN"):
-        require_token()
-    with pytest.raises(PushError):
         push_model(tmp_path, "me/models", "study/cpu/workers=0")
 
 
-def test_a_refusal_is_told_without_the_token(hub, monkeypatch, tmp_path):
+def test_the_message_of_a_refusal_hides_the_token(hub, monkeypatch, tmp_path):
     response = SimpleNamespace(headers={}, request=None)
     refusal = HfHubHTTPError(f"401 for {TOKEN}", response=response)
     monkeypatch.setattr(hub, "refuse", refusal)
@@ -103,7 +101,7 @@ def model(tmp_path):
 
 
 def scored(run, status, cause=""):
-    """What came of scoring, as quality.json says it."""
+    """Write the status of scoring to quality.json."""
     (run / "quality.json").write_text(json.dumps({"status": status, "cause": cause}))
 
 
@@ -152,7 +150,7 @@ def test_a_model_goes_with_its_card(hub, model, tmp_path, capsys):
         ("failed", "the device ran out of memory"),
     ],
 )
-def test_what_was_not_scored_is_not_pushed_whatever_weights_lie_there(
+def test_a_model_that_was_not_scored_is_not_pushed_even_if_weights_exist(
     hub, model, tmp_path, status, cause
 ):
     scored(tmp_path, status, cause)
@@ -172,11 +170,13 @@ def test_weights_that_were_removed_are_not_pushed(hub, model, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "{}"])
-def test_a_file_that_is_no_quality_is_one_sentence(hub, model, tmp_path, capsys, text):
+def test_an_invalid_quality_file_gives_one_sentence(hub, model, tmp_path, capsys, text):
     (tmp_path / "quality.json").write_text(text)
     assert command(model, tmp_path / "pushed.json") == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"feedrate push-model: {tmp_path / 'quality.json'}: no scores (")
+    assert said.startswith(
+        f"feedrate push-model: {tmp_path / 'quality.json'}: not of this version: "
+    )
     assert said.count("\n") == 1
     assert hub.calls == []
 
@@ -195,7 +195,7 @@ def test_the_repositorys_page_lists_all_folders_with_a_card(hub, model, tmp_path
     assert b"- [`z/y/x`](z/y/x/README.md)" in second[2]
 
 
-def test_a_hub_that_refuses_is_one_sentence_and_leaves_nothing(
+def test_a_refusal_by_the_hub_gives_one_sentence_and_no_file(
     hub, model, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(hub, "refuse", OSError(f"no route; header Bearer {TOKEN}\nmore"))
@@ -209,7 +209,7 @@ def test_a_hub_that_refuses_is_one_sentence_and_leaves_nothing(
     assert printed.out == ""
 
 
-def test_no_token_is_told_by_the_command_too(hub, model, tmp_path, monkeypatch, capsys):
+def test_the_command_reports_a_missing_token(hub, model, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN")
     assert command(model, tmp_path / "pushed.json") == 1
     assert capsys.readouterr().err == (
@@ -224,7 +224,7 @@ def pushed_by_the_real_client(hub, model, out, place):
 
 
 def pushed_to(address, model, out, place="study/cpu/workers=0"):
-    """The same against whatever is at an address."""
+    """Run the command against the server at an address."""
     environment = {
         **os.environ,
         "HF_ENDPOINT": address,
@@ -263,7 +263,7 @@ def test_the_real_client_pushes_to_a_stand_in(model, tmp_path):
     assert TOKEN not in done.stdout + done.stderr + out.read_text()
 
 
-def test_a_hub_that_is_not_reached_is_one_sentence(model, tmp_path):
+def test_an_unreachable_hub_gives_one_sentence(model, tmp_path):
     out = tmp_path / "pushed.json"
     done = pushed_to("http://127.0.0.1:9", model, out)
     assert done.returncode == 1

@@ -86,7 +86,7 @@ def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
 
 def test_tables_start_without_heavy_imports(tmp_path):
     code = (
-        "import sys, feedrate.report.render; from feedrate.core import plugins\n"
+        "import sys, feedrate.report.rows; from feedrate.core import plugins\n"
         "for name in plugins.names('feedrate.report.tables'):\n"
         "    plugins.load('feedrate.report.tables', name)\n"
         "print([m for m in ('torch', 'pandas', 'matplotlib', 'numpy', 'docutils') "
@@ -99,7 +99,7 @@ def test_tables_start_without_heavy_imports(tmp_path):
 
 
 def wrong_kinds(study, devices):
-    """What a check of the configuration says about the kinds of a study's pages."""
+    """The errors of the configuration check about the kinds of a study's pages."""
     return [line for line in check_study("s.yaml", study, devices, []) if ".kind: " in line]
 
 

@@ -1,4 +1,4 @@
-"""Scores before and after training, and settings that learn something else."""
+"""Scores before and after training, and settings whose training departs from the baseline's."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
-from feedrate.report import findings, scores
+from feedrate.report import findings, rows
 from feedrate.report.answers import answer
 from feedrate.report.rows import CellRow, Inputs, QualityRow
 
@@ -64,23 +64,23 @@ def edited(tmp_path, project, file, change):
     return Inputs(files)
 
 
-def test_repeats_stand_together_with_the_widest_ends():
-    shown = scores.over_repeats(row for row in ROWS if row.moment == "after")
+def test_repeats_are_combined_with_the_outermost_ends_of_their_intervals():
+    shown = rows.over_repeats(row for row in ROWS if row.moment == "after")
     assert shown.value == pytest.approx(0.55)
     assert (shown.low, shown.high, shown.repeats, shown.chance) == (0.4, 0.7, 2, 0.2)
-    assert scores.over_repeats([]) is None
+    assert rows.over_repeats([]) is None
 
 
 def test_a_repeat_without_a_value_is_left_out_of_the_mean():
-    shown = scores.over_repeats([ROWS[1], score("after", None, repeat=2)])
+    shown = rows.over_repeats([ROWS[1], score("after", None, repeat=2)])
     assert (shown.value, shown.repeats) == (0.5, 1)
 
 
 def test_words_for_shares_and_for_losses():
-    shown = scores.over_repeats(ROWS[:1])
-    assert scores.score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
-    assert scores.score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
-    assert scores.score_text(None, "accuracy")[1] == ""
+    shown = rows.over_repeats(ROWS[:1])
+    assert rows.score_text(shown, "matching_accuracy") == ("20%", f"10{DASH}30%")
+    assert rows.score_text(shown, "contrastive_loss") == ("0.200", "0.1000 to 0.3000")
+    assert rows.score_text(None, "accuracy")[1] == ""
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def points(project, cells, rows):
     return dict(findings.findings(study_of(project), cells, [], [], rows))
 
 
-def test_points_name_what_departs_and_what_scoring_costs(project):
+def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
     departing = cell(loss_shift=0.5, loss_seeds=0.1, loss_departs=True)
     found = points(project, [departing, cell(loss_shift=0.01)], ROWS)
     assert "1, host" in found["Different quality"]
@@ -143,7 +143,7 @@ def test_points_name_what_departs_and_what_scoring_costs(project):
     assert "2 models" in found["Cost of scoring"]
 
 
-def test_points_say_where_nothing_departs(project):
+def test_findings_say_that_no_loss_departs(project):
     found = points(project, [cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert "1 setting compared" in found["Equal quality"]
     assert {"Equal quality", "Different quality"}.isdisjoint(points(project, [cell()], []))
@@ -161,7 +161,7 @@ def test_the_table_has_both_moments_chance_and_what_was_not_scored(tmp_path):
     assert "text_score" not in page
 
 
-def test_a_setting_that_departs_is_flagged_beside_its_speed_in_every_table(tmp_path):
+def test_a_setting_that_departs_is_flagged_next_to_its_speed_in_every_table(tmp_path):
     def depart(row):
         departs = row["cell"].startswith("workers=1") and row["status"] == "ok"
         row |= {"loss_end": 1.5, "loss_shift": 0.5, "loss_seeds": 0.1}
@@ -191,7 +191,7 @@ def test_the_loss_at_the_end_is_one_number_in_all_tables(tmp_path, kind):
 
 
 def verdicts(page):
-    """The last column by what stands in the first."""
+    """The last column, by the text of the first."""
     lines = re.findall(r"<tr>.*?</tr>", page.partition("<tbody>")[2])
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines]
     return {line[0]: line[-1] for line in cells if len(line) > 2}
@@ -211,7 +211,7 @@ def test_another_setting_of_the_same_rate_is_not_the_baseline(tmp_path, project)
     assert [name for name, said in found.items() if said == "the baseline"] == ["0, host"]
 
 
-def test_within_another_model_has_a_baseline_of_its_own(project, inputs):
+def test_each_level_of_a_factor_in_within_has_its_own_baseline(project, inputs):
     held = with_study(project, within=["workers"])
     assert set(verdicts(table(held, inputs, "equal")).values()) == {"the baseline"}
 

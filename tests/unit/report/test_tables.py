@@ -25,7 +25,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @pytest.fixture
 def broken(tmp_path):
-    """Nothing measured at all on a device, and a cause that would be a script."""
+    """A device without any valid run, and a cause that looks like a script."""
     project = make_project(("cpu", "gaudi2"))
     bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
     bad |= {("gaudi2", 16): "invalid"}
@@ -42,14 +42,14 @@ def test_every_kind_is_one_whole_page(project, inputs, kind):
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_texts_from_data_stay_texts(broken, kind):
+def test_texts_from_data_are_escaped(broken, kind):
     page = table(*broken, kind)
     assert "<script" not in page
     assert page.count("{{") == page.count("{{ 7 * 7 }}")
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_every_kind_stands_without_any_row(tmp_path, project, kind):
+def test_every_kind_renders_without_any_row(tmp_path, project, kind):
     files = write_results(tmp_path, project)
     for file in files:
         if file.suffix == ".csv":
@@ -103,7 +103,7 @@ def test_a_device_with_no_rows_is_named(tmp_path, project):
     assert "not run" in page.split(">H100<")[1]
 
 
-def test_claims_that_were_measured_stand_first_with_their_verdict(project, inputs):
+def test_measured_claims_come_first_with_their_verdict(project, inputs):
     page = table(project, inputs, "claims")
     assert page.index("no slower than none") < page.index("against none on H100")
     assert "✓ holds" in page
@@ -128,7 +128,7 @@ def test_the_fit_shows_both_constants_and_each_residual(project, inputs):
     assert "Td differs between hosts." in page
 
 
-def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
+def test_each_fit_of_a_device_is_the_heading_of_its_own_cells(project, inputs):
     path = inputs.path("fit.csv")
     rows = read_csv(path, FIT)
     other = [
@@ -147,7 +147,7 @@ def test_each_fit_of_a_device_leads_its_own_cells(project, inputs):
     assert "It is another one." not in first
 
 
-def test_editions_stand_in_their_order_with_the_drift(project, inputs):
+def test_editions_are_in_order_with_their_ratios(project, inputs):
     page = table(project, inputs, "editions")
     group = page.split("Gaudi2, 8 devices: workers = 0")[1].split('scope="rowgroup"')[0]
     assert group.index("2023-06") < group.index("2023-08")
@@ -188,7 +188,7 @@ def test_the_largest_and_the_fastest_level_that_fit(tmp_path):
     assert "none" in page[page.index("CPU") : page.index("Gaudi2")]
 
 
-def test_training_tells_efficiency_learning_and_the_time_of_an_epoch(project, inputs):
+def test_training_shows_efficiency_learning_and_the_time_of_an_epoch(project, inputs):
     entry = next(t for t in project.studies[STUDY].tables if t.name == "training")
     longer = msgspec.structs.replace(entry, epoch_samples=1_281_167)
     tables = [longer if t is entry else t for t in project.studies[STUDY].tables]

@@ -16,7 +16,7 @@ def rendered(project, inputs):
 
 
 def lines(page):
-    """The texts of the cells, by row, headings aside."""
+    """The texts of the cells by row, without headings."""
     body = page.partition("<tbody>")[2]
     return [
         [re.sub(r"<[^>]+>", " ", cell).split() for cell in re.findall(r"<t[hd].*?</t[hd]>", line)]
@@ -41,7 +41,7 @@ def test_a_line_has_the_three_scores_with_intervals(project, inputs):
     assert group == ["49%", "40\N{EN DASH}58%"]
 
 
-def test_before_stands_above_after_for_every_cell_and_chance_below(project, inputs):
+def test_before_is_above_after_for_every_cell_and_chance_is_below(project, inputs):
     found = [line for line in lines(rendered(project, inputs)) if len(line) == 7]
     ours = [line[2][0] for line in found if line[2] in (["before"], ["after"])]
     assert ours == ["before", "after"] * 4
@@ -57,7 +57,7 @@ def test_a_head_that_is_not_scored_says_why_once_and_shows_no_number(project, in
     assert "%" not in words
 
 
-def test_published_scores_stand_below_as_they_are_printed(project, inputs):
+def test_published_scores_are_below_as_printed(project, inputs):
     page = rendered(project, inputs)
     assert page.index("after") < page.index("A paper on words in another order")
     (clip,) = [line for line in lines(page) if line[0] == ["CLIP", "(ViT-B/32)"]]
@@ -76,7 +76,7 @@ def test_published_scores_stand_below_as_they_are_printed(project, inputs):
         (LocalExamples(path="/somewhere/secret"), "CPU: a local copy, mine"),
     ],
 )
-def test_which_copy_it_is_stands_there(project, inputs, chosen, said):
+def test_the_table_names_the_copy_of_winoground(project, inputs, chosen, said):
     page = rendered(configured(project, chosen), inputs)
     assert said in page
     assert "/somewhere" not in page

@@ -16,9 +16,9 @@ from feedrate.cli import jobs
 from feedrate.config.plan import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
-from feedrate.report import overview, render
+from feedrate.report import overview
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow, render
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests/golden"
@@ -155,7 +155,7 @@ def test_tables_show_the_same_numbers(made, name):
     page = Path(name).parts[1], "table", Path(name).stem
     settings = from_param(view.rendering(*page)["settings"], PageSettings)
     inputs = Inputs(root / file for file in view.inputs_of(*page))
-    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), render.render(settings, inputs))
+    assert_holds((GOLDEN / name).read_text(encoding="utf-8"), render(settings, inputs))
 
 
 def test_the_overview_says_the_same_numbers(made):

@@ -1,5 +1,5 @@
-"""The commands that people type: run, plan, tune, compare, cancel; and all that a terminal shows.
+"""The commands run, plan, tune, compare and cancel; the programs that rules start; what a terminal
+shows: progress, summaries and tables.
 
-Owns progress, summaries and tables on the terminal. Knows every room below it, but not how a
-number is measured.
+Knows every room below it, but not how a number is measured.
 """

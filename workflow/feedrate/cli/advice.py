@@ -1,26 +1,33 @@
-"""Which loader to use, and why.
+"""What `tune` says: which loader to use and why, and what on-device decoding would bring elsewhere.
 
-The expected throughput of training is the smaller of the loader's rate and the model's, and never
-more than the host's cores can do of both. Scaled decoding makes other pixels, so it is never
+The expected throughput of training is the smaller of the loader's and the model's, and never more
+than the host's cores can do of both. Scaled decoding makes different pixels, so it is never
 recommended; its gain is mentioned.
 """
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from feedrate.config.settings import Decode
+from feedrate.core import variables
+from feedrate.core.files import write_text
 from feedrate.jobs.drain import Loader, Refused
 from feedrate.results.fitting import predict
+from feedrate.results.loader_model import fit_rows
+from feedrate.results.settings import FitSettings
+from feedrate.results.tables import Row
 
 TOLERANCE = 0.02
 """Loaders within this share of the best are equally good; the simplest of them is used."""
 SIMPLEST: tuple[Decode, ...] = ("host", "device", "cache", "reference")
-"""From the simplest. The cache needs a store on the disk, and the reference is only for ratios."""
+"""From the simplest. The cache needs a store on the disk; the reference only serves for ratios."""
 
 
 class Model(NamedTuple):
-    """The model-only throughput of all ranks; for sharded ranks, that of training without its
+    """The model-only throughput of all ranks; of sharded ranks, that of training without its
     data wait."""
 
     samples_per_s: float
@@ -42,18 +49,10 @@ class Run(NamedTuple):
     def computes_per_s(self) -> float:
         """The model's throughput in training: the smaller of its two measurements.
 
-        A training step does more than the model alone; but where the host runs ahead of the device,
-        part of the computing counts as data wait.
+        A training step does more than the model-only measurement. But where the host runs ahead of
+        the device, part of the computing counts as data wait.
         """
         return min(self.model.samples_per_s if self.model else math.inf, self.without_wait_per_s)
-
-
-class Choice(NamedTuple):
-    """A loader with its expected throughput."""
-
-    loader: Loader
-    expected: float
-    """Samples/s."""
 
 
 def expected(loader: Loader, model: Model) -> float:
@@ -76,22 +75,22 @@ def of_cores(loader: Loader, model: Model) -> float:
     return model.cores / (loader.cpu_s + model.cpu_s) if known else math.inf
 
 
-def choose(loaders: Sequence[Loader], model: Model) -> Choice:
+def choose(loaders: Sequence[Loader], model: Model) -> Loader:
     """The simplest of the best loaders with fully decoded pixels. Raises ValueError if there are
     none."""
-    choices = [Choice(one, expected(one, model)) for one in loaders if not one.scaled]
-    enough = (1 - TOLERANCE) * max(choice.expected for choice in choices)
+    full = [one for one in loaders if not one.scaled]
+    enough = (1 - TOLERANCE) * max(expected(one, model) for one in full)
     return min(
-        (choice for choice in choices if choice.expected >= enough),
-        key=lambda choice: (SIMPLEST.index(choice.loader.decode), choice.loader.workers),
+        (one for one in full if expected(one, model) >= enough),
+        key=lambda one: (SIMPLEST.index(one.decode), one.workers),
     )
 
 
-def better_scaled(loaders: Sequence[Loader], model: Model, choice: Choice) -> Choice | None:
-    """The best scaled decoding, if it is faster than the choice."""
-    scaled = [Choice(one, expected(one, model)) for one in loaders if one.scaled]
-    best = max(scaled, key=lambda other: other.expected, default=None)
-    return best if best and best.expected > (1 + TOLERANCE) * choice.expected else None
+def better_scaled(loaders: Sequence[Loader], model: Model, choice: Loader) -> Loader | None:
+    """The fastest loader with scaled decoding, if it is faster than the choice."""
+    enough = (1 + TOLERANCE) * expected(choice, model)
+    scaled = [one for one in loaders if one.scaled and expected(one, model) > enough]
+    return max(scaled, key=lambda one: expected(one, model), default=None)
 
 
 def overlap(loader: Loader, model: Model, run: Run) -> float:
@@ -105,15 +104,18 @@ def advice(
     loaders: Sequence[Loader],
     refused: Sequence[Refused],
     model: Model,
-    choice: Choice,
+    choice: Loader,
     run: Run,
 ) -> Iterator[str]:
-    """Lines: what was measured, which loader to use, why, and what to expect. `run` used it."""
-    yield f"{'decode':12} {'workers':>7} {'alone':>9} {'expected':>9} {'start':>8} {'pixels':>8}"
-    yield f"{'':12} {'':>7} {'samples/s':>9} {'samples/s':>9} {'s':>8}"
+    """Lines: what was measured, which loader to use, why, and what to expect.
+
+    `run` used the chosen loader.
+    """
+    yield "decode       workers loader-only  expected    start   pixels"
+    yield "                       samples/s samples/s        s"
     for loader in loaders:
         yield (
-            f"{level(loader):12} {loader.workers:7} {rate(loader.samples_per_s):>9} "
+            f"{level(loader):12} {loader.workers:7} {rate(loader.samples_per_s):>11} "
             f"{rate(expected(loader, model)):>9} {loader.startup_s:8.2g} {pixels(loader):>8}"
         )
     measured = {level(one) for one in loaders}
@@ -121,18 +123,19 @@ def advice(
         failed = f"failed with {one.workers} workers" if level(one) in measured else "does not work"
         yield f"{level(one)} {failed}: {one.why}"
     yield ""
-    yield f"Use loader: {{{choice.loader.name}}}"
+    yield f"Use loader: {{{choice.name}}}"
     yield f"Why: {why(choice, loaders, model)}."
-    error = choice.expected / run.samples_per_s - 1
-    text = f"Expect: {rate(choice.expected)} samples/s. A training run reached "
+    found = expected(choice, model)
+    error = found / run.samples_per_s - 1
+    text = f"Expect: {rate(found)} samples/s. A training run reached "
     text += f"{rate(run.samples_per_s)}, so the expectation is {error:+.1%} off"
-    if not in_turn(choice.loader):
-        text += f"; {overlap(choice.loader, model, run):.0%} of loading and computing overlapped"
+    if not in_turn(choice):
+        text += f"; {overlap(choice, model, run):.0%} of loading and computing overlapped"
     yield f"{text}."
     if other := better_scaled(loaders, model, choice):
         yield (
-            f"Not recommended: {{{other.loader.name}}} would reach {rate(other.expected)} "
-            f"samples/s, but its pixels are not the published script's ({pixels(other.loader)})."
+            f"Not recommended: {{{other.name}}} would reach {rate(expected(other, model))} "
+            f"samples/s, but its pixels are not the published script's ({pixels(other)})."
         )
 
 
@@ -141,40 +144,39 @@ def model_line(device: str, plain: Run, in_loop: float, *, sharded: bool) -> str
     if sharded or plain.model is None:
         return (
             f"On {device}, the model reaches {rate(in_loop)} samples/s in training steps without "
-            "their data wait (sharded ranks cannot compute alone)."
+            "their data wait (sharded ranks have no model-only measurement)."
         )
-    alone = plain.model.samples_per_s
-    line = f"On {device}, the model alone reaches {rate(alone)} samples/s"
-    if in_loop < alone:
+    model_only = plain.model.samples_per_s
+    line = f"On {device}, the model-only throughput is {rate(model_only)} samples/s"
+    if in_loop < model_only:
         line += f", and {rate(in_loop)} in training steps without their data wait, which is used"
     return f"{line}."
 
 
-def why(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
+def why(choice: Loader, loaders: Sequence[Loader], model: Model) -> str:
     """What limits the throughput, and the gain over the published script's loading."""
     text = limit(choice, loaders, model)
     plain = next((one for one in loaders if (one.decode, one.workers) == ("reference", 0)), None)
-    if plain is None or choice.loader is plain:
+    if plain is None or choice is plain:
         return text
-    gain = choice.expected / expected(plain, model)
+    gain = expected(choice, model) / expected(plain, model)
     return f"{text}; x{gain:.2f} relative to the published script's loading without workers"
 
 
-def limit(choice: Choice, loaders: Sequence[Loader], model: Model) -> str:
-    """What limits the throughput."""
-    loader = choice.loader
+def limit(loader: Loader, others: Sequence[Loader], model: Model) -> str:
+    """What limits the throughput with this loader."""
     if in_turn(loader):
-        share = 1 - choice.expected / model.samples_per_s
+        share = 1 - expected(loader, model) / model.samples_per_s
         return f"without workers, loading takes {share:.1%} of a step"
     ratio = loader.samples_per_s / model.samples_per_s
     text = f"loading reaches {ratio:.3g} times" if ratio >= 1 else f"loading reaches {ratio:.0%} of"
     text += " the model's rate"
-    if of_cores(loader, model) <= choice.expected:
+    if of_cores(loader, model) <= expected(loader, model):
         share = loader.cpu_s / (loader.cpu_s + model.cpu_s)
-        return f"{text}, but both share {model.cores:.3g} cores, of which loading needs {share:.0%}"
+        return f"{text}, but both share {model.cores:.3g} cores, and loading needs {share:.0%}"
     if ratio >= 1:
         return f"{text}, so the model is the limit"
-    if any(one.samples_per_s > loader.samples_per_s and not one.scaled for one in loaders):
+    if any(one.samples_per_s > loader.samples_per_s and not one.scaled for one in others):
         return f"{text}, and faster loaders gain less than {TOLERANCE:.0%}"
     return f"{text}, and no loader here is faster"
 
@@ -185,10 +187,65 @@ def level(one: Loader | Refused) -> str:
 
 
 def pixels(loader: Loader) -> str:
-    """The similarity of its pixels to the reference's, as peak signal-to-noise ratio."""
+    """How close its pixels are to the reference's: peak signal-to-noise ratio."""
     return "equal" if loader.psnr_db is None else f"{loader.psnr_db:.0f} dB"
 
 
 def rate(samples_per_s: float) -> str:
     """Samples/s with four digits, never as a power of ten."""
     return f"{samples_per_s:.4g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
+
+
+# What on-device decoding would bring published devices. Loading then costs the host nothing, so the
+# loader model, fitted to published rates, predicts the throughput from Tc only.
+
+
+def predict_published(published: FitSettings, out: Path) -> None:
+    """Predict the throughput of published devices with decoding on the device, and write `out`
+    (predictions.txt)."""
+    text = "".join(f"{line}\n" for line in predictions(published))
+    write_text(out, text)
+    if not os.environ.get(variables.ADVICE_LATER):
+        print(text, end="", flush=True)
+
+
+def predictions(settings: FitSettings) -> Iterator[str]:
+    """A line per edition and device without a published rate, with its prediction; then a line per
+    published rate of the same edition, with the error of its prediction."""
+    best: dict[tuple[str, str, int], Row] = {
+        (row["origin"], row["device"], row["world_size"]): row
+        for row in sorted(fit_rows([], settings), key=lambda row: row["samples_per_s"])
+    }
+    published = [
+        row
+        for study in settings.studies.values()
+        for row in study.published
+        if "device" in row.levels.values() and row.metric == "samples_per_s"
+    ]
+
+    def devices(device: str, count: int) -> str:
+        return f"{count} x {settings.labels.get(device, device)}"
+
+    for (origin, device, count), row in best.items():
+        if device not in {one.device for one in published}:
+            yield _prediction(devices(device, count), count / row["tc_s"], row, origin)
+    for one in published:
+        if row := best.get((f"published {one.edition}", one.device, one.count), {}):
+            found = one.count / row["tc_s"]
+            yield (
+                f"The same prediction for {devices(one.device, one.count)} is {rate(found)} "
+                f"samples/s; {one.value:,g} were published ({found / one.value - 1:+.1%})."
+            )
+
+
+def _prediction(devices: str, found: float, row: Row, origin: str) -> str:
+    best = f"its best {origin} rate ({row['loader_workers']} workers)"
+    gain = found / row["samples_per_s"]
+    compared = f"x{gain:.2f} {best}"
+    if gain <= 1 + row["max_error"]:
+        compared = f"no more than {best}, where training no longer waits for data"
+    return (
+        f"Prediction, not a measurement: {devices} with decode: device would reach {rate(found)} "
+        f"samples/s, {compared}. The model fits that device's published rates within "
+        f"{row['max_error']:.1%}."
+    )

@@ -2,54 +2,53 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from feedrate.cli.console import output, titled, varying
+from feedrate.cli.display import cells_table, counted, output, table
 from feedrate.config.study import Thresholds
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.core.errors import UsageError, fail
-from feedrate.results.comparison import (
-    COMPARED,
-    EQUAL,
-    FASTER,
-    NO_RATE,
-    ONLY_AFTER,
-    ONLY_BEFORE,
-    OTHER_STATUS,
-    SLOWER,
-    SOFTWARE,
-    WORK,
-    Moved,
-    Results,
-    percent,
-)
+from feedrate.results import comparison
+from feedrate.results.tables import Row, write_csv
+
+WORDS = {comparison.EQUAL: "no difference beyond noise"}
+"""A change in words, where its name in the file is not enough."""
+STYLES = {
+    comparison.SLOWER: "bold red",
+    comparison.FASTER: "green",
+    comparison.OTHER_STATUS: "bold",
+}
+NOT_COMPARED = {
+    comparison.OTHER_STATUS: "with another status",
+    comparison.ONLY_BEFORE: "only before",
+    comparison.ONLY_AFTER: "only after",
+    comparison.NO_RATE: "with no rate in either",
+}
+SETTINGS = ("spec", *comparison.WORK)
+"""Differences that change the measured work, so that the ratio shows more than an update."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
-    usual = Thresholds()
-    for name, what in (("OLD", "before"), ("NEW", "after")):
+    for name, when in (("OLD", "before"), ("NEW", "after")):
         parser.add_argument(
             name.lower(),
             metavar=name,
             type=Path,
-            help=f"the results {what}: a folder of results, a clone that has one, or its "
+            help=f"the results {when}: a folder of results, a clone that has one, or its "
             "results.csv or cells.csv",
         )
     parser.add_argument(
         "--noise",
         metavar="SHARE",
         type=_share,
-        default=usual.noise_share,
-        help="medians no further apart than this share do not differ; default: %(default)s",
+        default=Thresholds().noise_share,
+        help="medians that differ by no more than this share count as equal; default: %(default)s",
     )
     parser.add_argument(
         "--fail-slower",
@@ -59,30 +58,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "lost its rate, or if nothing could be compared",
     )
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the comparison; return the exit code."""
-    from feedrate.results import comparison
-    from feedrate.results.tables import write_csv
-
-    lines = Thresholds(noise_share=options.noise)
-    try:
-        before, after = map(comparison.read_results, (options.old, options.new))
-        rows = comparison.compare(before, after, lines)
-        if options.out:
-            if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
-                raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
-            write_csv(options.out, comparison.comparison_columns(rows), rows)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{error}") from None
-    show(rows, before, after, comparison.moved_between(before, after), lines)
-    if options.fail_slower is None:
-        return 0
-    if not any(row["change"] in comparison.COMPARED for row in rows):
-        return fail("feedrate", "no cell has a rate before and after: nothing was compared")
-    slowed = comparison.slowed(rows, options.fail_slower)
-    return fail("feedrate", _named(slowed, options.fail_slower)) if slowed else 0
 
 
 def _share(text: str) -> float:
@@ -96,27 +71,35 @@ def _share(text: str) -> float:
     return value
 
 
-def _named(rows: Sequence[dict[str, Any]], share: float) -> str:
-    names = (f"{row['study']} {row['device']} {row['cell']}" for row in rows)
-    return f"slower by more than {share:.4g}, or without a rate now: {'; '.join(names)}"
-
-
-# What changed between two sets of results, on the terminal.
-
-Row = dict[str, Any]
-
-WORDS = {EQUAL: "no difference beyond noise"}
-"""A change in words, where its name in the file is not enough."""
-STYLES = {SLOWER: "bold red", FASTER: "green", OTHER_STATUS: "bold"}
-SETTINGS = ("spec", *WORK)
-"""What makes a cell's runs other ones: then its ratio is not an update's alone."""
+def compare(options: argparse.Namespace) -> int:
+    """Print the comparison; return the exit code."""
+    lines = Thresholds(noise_share=options.noise)
+    try:
+        before, after = map(comparison.read_results, (options.old, options.new))
+        rows = comparison.compare(before, after, lines)
+        if options.out:
+            if options.out.resolve() in [before.path.resolve(), after.path.resolve()]:
+                raise UsageError(f"--out {options.out}: not allowed; this file is being compared")
+            write_csv(options.out, comparison.comparison_columns(rows), rows)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{error}") from None
+    show(rows, before, after, comparison.moved_between(before, after), lines)
+    share = options.fail_slower
+    if share is None:
+        return 0
+    if not any(row["change"] in comparison.COMPARED for row in rows):
+        return fail("feedrate", "no cell has a rate before and after: nothing was compared")
+    if slowed := comparison.slowed(rows, share):
+        names = "; ".join(f"{row['study']} {row['device']} {row['cell']}" for row in slowed)
+        return fail("feedrate", f"slower by more than {share:.4g}, or without a rate now: {names}")
+    return 0
 
 
 def show(
     rows: Sequence[Row],
-    before: Results,
-    after: Results,
-    moved: Sequence[Moved],
+    before: comparison.Results,
+    after: comparison.Results,
+    moved: Sequence[comparison.Moved],
     lines: Thresholds,
 ) -> None:
     """Print what else differs, a table of cells for each study, and a summary, to stdout."""
@@ -124,148 +107,104 @@ def show(
     for word, results in (("Before", before), ("After", after)):
         console.print(Text(f"{word}: {_described(results)}"), soft_wrap=True)
     if moved:
+        columns = ("what", "before", "after", "devices")
+        facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]
         console.print()
-        console.print(_moved(moved))
+        console.print(table("What else differs", columns, facts, wrapped=columns))
+    numbers = ("before", "after", "ratio", f"{lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
-        silent: Counter[str] = Counter()
-        shown: list[Row] = []
-        for row in group:
-            if _is_silent(row):
-                silent[row["status_after"] or row["status_before"]] += 1
-            else:
-                shown.append(row)
+        found = list(group)
+        shown = [row for row in found if not _is_silent(row)]
         console.print()
         if shown:
-            console.print(_table(study, shown, lines.confidence))
+            console.print(cells_table(study, shown, numbers, "change", _values))
+        silent = Counter(r["status_after"] or r["status_before"] for r in found if _is_silent(r))
         if silent:
             listed = ", ".join(f"{count} {status}" for status, count in silent.items())
-            console.print(f"and cells of {study} with no rate at all: {listed}", style="dim")
+            console.print(f"and cells of {study} without any rate: {listed}", style="dim")
     console.print()
     for line in sentences(rows, before, after, lines):
         console.print(Text(line), soft_wrap=True)
 
 
-def sentences(
-    rows: Sequence[Row], before: Results, after: Results, lines: Thresholds
-) -> Iterator[str]:
-    """The summary, and what the reader of a ratio should know."""
-    counts = Counter(row["change"] for row in rows)
-    compared = [row for row in rows if row["change"] in COMPARED]
-    yield (
-        f"{counts[SLOWER]} of {_counted(len(compared), 'cell')} slower, {counts[FASTER]} faster, "
-        f"{counts[EQUAL]} without a difference beyond noise."
-        if compared
-        else "No cell has a rate before and after."
-    )
-    others = (
-        (OTHER_STATUS, "with another status"),
-        (ONLY_BEFORE, "only before"),
-        (ONLY_AFTER, "only after"),
-        (NO_RATE, "with no rate in either"),
-    )
-    if told := [f"{counts[change]} {words}" for change, words in others if counts[change]]:
-        yield f"Not compared: {', '.join(told)}."
-    if other := sum(any(_other(row)) for row in compared):
-        yield (
-            f"Spec, data or code of {_counted(other, 'cell')} differ: there the ratio is not that "
-            "of an update alone."
-        )
-    if single := sum(row["ratio_ci_low"] is None for row in compared):
-        yield (
-            f"{_counted(single, 'cell')} with a single run before or after: one run alone cannot "
-            f"tell noise, and medians more than {percent(lines.noise_share)} apart differ."
-        )
-    if same := sum(row["same_runs"] for row in rows):
-        yield f"The same in both: {_counted(same, 'run')}, not made again."
-    for word, results in (("before", before), ("after", after)):
-        if lost := sum(run[SOFTWARE] is None for run in results.runs):
-            yield (
-                f"Packages of {lost} of {_counted(len(results.runs), 'run')} {word} are not known: "
-                f"their records are not beside {results.path}."
-            )
+def _described(results: comparison.Results) -> str:
+    """The file, and when its runs were started."""
+    started = sorted(run["started_at"] for run in results.runs if run.get("started_at"))
+    dated = ""
+    if started:
+        first, last = (time[:16].replace("T", " ") for time in (started[0], started[-1]))
+        dated = f", started {first} to {last} UTC"
+    return f"{results.path}, {counted(len(results.runs), 'run')}{dated}"
 
 
 def _is_silent(row: Row) -> bool:
-    """Whether a cell is counted and not listed: it never had a rate, and nothing became of it."""
+    """Whether a cell is only counted: no rate and the same status in both sets, or unsupported."""
     statuses = {row["status_before"], row["status_after"]} - {""}
-    return row["change"] == NO_RATE or statuses == {"unsupported"}
+    return row["change"] == comparison.NO_RATE or statuses == {"unsupported"}
 
 
-def _described(results: Results) -> str:
-    """The file, and when its runs were started."""
-    times = sorted(run["started_at"] for run in results.runs if run.get("started_at"))
-    dated = f", started {_minute(times[0])} to {_minute(times[-1])} UTC" if times else ""
-    return f"{results.path}, {_counted(len(results.runs), 'run')}{dated}"
-
-
-def _minute(time: str) -> str:
-    return time[:16].replace("T", " ")
-
-
-def _moved(moved: Iterable[Moved]) -> Table:
-    table = titled("What else differs")
-    for name in ("what", "before", "after", "devices"):
-        table.add_column(name, overflow="fold")
-    for fact in moved:
-        values = (fact.what, fact.before, fact.after, ", ".join(fact.devices))
-        table.add_row(*map(Text, values))
-    return table
-
-
-def _table(study: str, rows: Sequence[Row], confidence: float) -> Table:
-    cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
-    factors = varying(cells)
-    table = titled(study)
-    table.add_column("device", no_wrap=True)
-    for name in (*factors, "before", "after", "ratio", f"{confidence:.0%} interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("change", no_wrap=True)
-    table.add_column("")
-    for row, levels in zip(rows, cells, strict=True):
-        table.add_row(
-            row["device"],
-            *(level_text(levels.get(name, "")) for name in factors),
-            _side(row, "before"),
-            _side(row, "after"),
-            _ratio(row),
-            _interval(row),
-            Text(WORDS.get(row["change"]) or row["change"], STYLES.get(row["change"], "")),
-            Text(", ".join(_remarks(row))),
-        )
-    return table
-
-
-def _side(row: Row, side: str) -> RenderableType:
-    """The rate before or after, in samples/s, or the status where there is none."""
-    rate = row[f"samples_per_s_{side}"]
-    return f"{rate:.4g}" if rate is not None else Text(row[f"status_{side}"], "bold red")
-
-
-def _ratio(row: Row) -> str:
-    return f"{row['ratio']:.3f}" if row["change"] in COMPARED else ""
-
-
-def _interval(row: Row) -> str:
+def _values(row: Row) -> Iterator[RenderableType]:
+    """The rates, their ratio, its interval, the change, and remarks."""
+    for side in ("before", "after"):
+        rate = row[f"samples_per_s_{side}"]
+        yield Text(row[f"status_{side}"], "bold red") if rate is None else f"{rate:.4g}"
     low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
-    return "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-
-
-def _other(row: Row) -> list[str]:
-    return [word for word in row["differs"].split(";") if word in SETTINGS]
+    yield f"{row['ratio']:.3f}" if row["change"] in comparison.COMPARED else ""
+    yield "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
+    yield Text(WORDS.get(row["change"]) or row["change"], STYLES.get(row["change"], ""))
+    yield Text(", ".join(_remarks(row)))
 
 
 def _remarks(row: Row) -> Iterator[str]:
-    """What to know beside a ratio, or why there is none."""
-    if row["change"] not in COMPARED:
+    """What qualifies a ratio, or why there is none."""
+    if row["change"] not in comparison.COMPARED:
         yield row["why"]
         return
     if other := _other(row):
-        yield f"other {' and '.join(other)}"
+        yield f"different {' and '.join(other)}"
     if min(row["ok_runs_before"], row["ok_runs_after"]) == 1:
         yield "single run"
     if row["same_runs"]:
-        yield _counted(row["same_runs"], "same run")
+        yield counted(row["same_runs"], "same run")
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _other(row: Row) -> list[str]:
+    """Differences in the measured work: in spec, data or code."""
+    return [word for word in row["differs"].split(";") if word in SETTINGS]
+
+
+def sentences(
+    rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
+) -> Iterator[str]:
+    """The summary, and what the reader of a ratio should know."""
+    counts = Counter(row["change"] for row in rows)
+    compared = [row for row in rows if row["change"] in comparison.COMPARED]
+    slower, faster, equal = (counts[change] for change in comparison.COMPARED)
+    yield (
+        f"{slower} of {counted(len(compared), 'cell')} slower, {faster} faster, "
+        f"{equal} without a difference beyond noise."
+        if compared
+        else "No cell has a rate before and after."
+    )
+    rest = [f"{counts[change]} {words}" for change, words in NOT_COMPARED.items() if counts[change]]
+    if rest:
+        yield f"Not compared: {', '.join(rest)}."
+    if other := sum(any(_other(row)) for row in compared):
+        yield (
+            f"The spec, data or code differs in {counted(other, 'cell')}: there the ratio shows "
+            "more than the effect of an update."
+        )
+    if single := sum(row["ratio_ci_low"] is None for row in compared):
+        share = comparison.percent(lines.noise_share)
+        yield (
+            f"{counted(single, 'cell')} with a single run before or after: one run does not show "
+            f"noise, so medians more than {share} apart count as different."
+        )
+    if same := sum(row["same_runs"] for row in rows):
+        yield f"In both sets: {counted(same, 'run')}, not repeated."
+    for word, results in (("Before", before), ("After", after)):
+        if lost := sum(run[comparison.SOFTWARE] is None for run in results.runs):
+            yield (
+                f"{word}: the packages of {lost} of {counted(len(results.runs), 'run')} are not "
+                f"known, because their records are not in the folder of {results.path}."
+            )

@@ -1,33 +1,110 @@
-"""Progress of a workflow on stderr: bars on a terminal, elsewhere one line per event."""
+"""What the terminal shows: tables on stdout, and the progress of a workflow on stderr.
+
+Progress is shown as bars on a terminal, elsewhere as one line per event.
+"""
 
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from feedrate.cli.console import counted
-from feedrate.config.values import BETWEEN_LEVELS
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.core.paths import TRAIN_RULE
 from feedrate.jobs.events import EventTail, Step
+from feedrate.results.tables import Row
+
+FILE_WIDTH = 1000
+"""Columns of output to a file or a pipe, so that no line is broken."""
 
 PLAN = "plan"
 """The rule whose output is all that it has to report."""
 SILENT = (PLAN, "write_card")
-"""Rules whose finished jobs print no line; a card is written for each kept model."""
+"""Rules whose finished jobs print no line. A card is written for each kept model."""
 BAR_WIDTH = 24
 SHOWN = 8
-"""So many running training jobs have their own line below the bars."""
+"""At most this many running training jobs have their own line below the bars."""
 POLL_S = 10.0
-"""Seconds between looks for submitted jobs that have started, where no bars show them."""
+"""Seconds between checks whether submitted jobs have started, where no bars show them."""
 _TAIL_BYTES = 4096
+
+
+def output() -> Console:
+    """Stdout, as wide as the terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=FILE_WIDTH)
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Iterable[RenderableType]],
+    *,
+    left: Collection[str] = (),
+    wrapped: Collection[str] = (),
+) -> Table:
+    """A table without lines. The columns named in `left` and `wrapped` are justified left, all
+    others right; only those in `wrapped` may take several lines."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        if name in wrapped:
+            made.add_column(name, overflow="fold")
+        else:
+            made.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def cells_table(
+    title: str,
+    rows: Sequence[Row],
+    numbers: Sequence[str],
+    word: str,
+    values: Callable[[Row], Iterable[RenderableType]],
+) -> Table:
+    """A table with a row per cell: its device, the factors that vary, and its `values`.
+
+    The values are one for each column in `numbers`, one for the column `word`, and a remark.
+    """
+    cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
+    factors = varying(cells)
+    columns = ("device", *factors, *numbers, word, "")
+    found = (
+        (row["device"], *(level_text(cell.get(name, "")) for name in factors), *values(row))
+        for row, cell in zip(rows, cells, strict=True)
+    )
+    return table(title, columns, found, left=("device", word), wrapped=("",))
+
+
+def varying(cells: Sequence[Mapping[str, Level]]) -> list[str]:
+    """The factors whose levels differ between the cells; all factors if there is only one cell."""
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    return [n for n in names if len(cells) == 1 or len({cell.get(n) for cell in cells}) > 1]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `3:05` (minutes) or `2:03:05` (hours)."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @dataclass
@@ -49,11 +126,10 @@ class Job:
     @property
     def label(self) -> str:
         """`workers=2, decode=host, repeat 1` for a run, otherwise the wildcards' values."""
-        values = dict(self.wildcards)
-        if "cell" in values:
-            levels = values["cell"].replace(BETWEEN_LEVELS, ", ")
-            return f"{levels}, repeat {values.get('repeat', '?')}"
-        return " ".join(map(str, values.values()))
+        if "cell" not in self.wildcards:
+            return " ".join(map(str, self.wildcards.values()))
+        levels = self.wildcards["cell"].replace(BETWEEN_LEVELS, ", ")
+        return f"{levels}, repeat {self.wildcards.get('repeat', '?')}"
 
     def step(self) -> str:
         """The last step in the events of the newest attempt; empty before the first event."""
@@ -84,7 +160,7 @@ class Progress:
     """The state of the workflow, from Snakemake's log events."""
 
     total: dict[str, int] = field(default_factory=dict)
-    done: dict[str, int] = field(default_factory=dict)
+    done: Counter[str] = field(default_factory=Counter)
     running: dict[int, Job] = field(default_factory=dict)
     train_times_s: list[float] = field(default_factory=list)
     started_s: float = field(default_factory=time.monotonic)
@@ -94,7 +170,7 @@ class Progress:
     """Whether jobs wait in a cluster's queue."""
 
     def update(self, event: str, record: Mapping[str, Any]) -> None:
-        """Take in one event and set `latest`."""
+        """Process one event and set `latest`."""
         self.latest = ""
         if event == "run_info":
             self.total = {k: v for k, v in (record.get("stats") or {}).items() if k != "total"}
@@ -117,7 +193,7 @@ class Progress:
             self.running.pop(record.get("jobid", -1), None)
 
     def submitted(self, job_id: int, slurm_id: str) -> None:
-        """Take in that a job was submitted to Slurm and set `latest`."""
+        """Note that a job was submitted to Slurm, and set `latest`."""
         self.latest = ""
         job = self.running.get(job_id)
         if job is not None:
@@ -128,17 +204,17 @@ class Progress:
     def left_s(self) -> float | None:
         """Seconds until all training jobs are done; None before the first has finished.
 
-        On one machine jobs run in turn, so the mean time of a job counts. On a cluster they run at
-        the same time, so the pace of finished jobs counts.
+        On one machine jobs run one after the other: the estimate uses the mean time of a job. On a
+        cluster they run at the same time: it uses the rate at which jobs have finished.
         """
         total = sum(n for rule, n in self.total.items() if rule.startswith(TRAIN_RULE))
-        done = sum(n for rule, n in self.done.items() if rule.startswith(TRAIN_RULE))
-        if not self.train_times_s or done >= total:
+        done = len(self.train_times_s)
+        if not 0 < done < total:
             return None
         now_s = time.monotonic()
         if self.on_cluster:
             return (now_s - self.started_s) / done * (total - done)
-        mean_s = sum(self.train_times_s) / len(self.train_times_s)
+        mean_s = fmean(self.train_times_s)
         jobs = [job for job in self.running.values() if job.is_training]
         running_s = sum(min(now_s - job.started_s, mean_s) for job in jobs)
         return max(mean_s * (total - done) - running_s, 0.0)
@@ -147,27 +223,17 @@ class Progress:
         job = self.running.pop(job_id, None)
         if job is None:
             return
-        self.done[job.rule] = self.done.get(job.rule, 0) + 1
+        self.done[job.rule] += 1
         count = f"{job.rule} {self.done[job.rule]}/{self.total.get(job.rule, '?')}"
         if job.is_training:
             took_s = time.monotonic() - job.started_s
             self.train_times_s.append(took_s)
             left_s = self.left_s()
             left = f"; about {duration(left_s)} left" if left_s else ""
-            after = "after " if self.on_cluster else ""  # its time in the queue included
+            after = "after " if self.on_cluster else ""  # includes its time in the queue
             self.latest = f"{count}  {job.label}  {after}{duration(took_s)}{left}"
         elif job.rule not in SILENT:
             self.latest = f"{count}  {job.label}".rstrip()
-
-
-def duration(seconds: float) -> str:
-    """`48 s`, `3:05` (minutes) or `2:03:05` (hours)."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Display:
@@ -236,9 +302,9 @@ class Display:
         progress = self._progress
         jobs = list(progress.running.values())
         steps = {id(job): job.step() for job in jobs if job.is_training}
-        table = Table.grid(padding=(0, 2))
+        bars = Table.grid(padding=(0, 2))
         for rule, total in progress.total.items():
-            done = progress.done.get(rule, 0)
+            done = progress.done[rule]
             active = [job for job in jobs if job.rule == rule]
             if rule.startswith(TRAIN_RULE) or active or done < total:
                 style = "bold" if active else ("dim" if done >= total else "")
@@ -246,15 +312,15 @@ class Display:
                 bar = Text("━" * filled, "green")
                 bar.append("━" * (BAR_WIDTH - filled), "bright_black")
                 count = Text(f"{done}/{total}", style)
-                table.add_row(Text(rule, style), bar, count, _queue(active, steps))
+                bars.add_row(Text(rule, style), bar, count, _queue(active, steps))
         left_s = progress.left_s()
         clock = f"{duration(time.monotonic() - progress.started_s)} so far"
         left = f", about {duration(left_s)} left" if left_s else ""
-        return Group(table, *_lines(jobs, steps), Text(clock + left, "dim"))
+        return Group(bars, *_lines(jobs, steps), Text(clock + left, "dim"))
 
 
 def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:
-    """How many of a rule's training jobs run on the cluster, and how many wait in its queue."""
+    """How many of a rule's training jobs run on the cluster, and how many are in its queue."""
     submitted = [job for job in jobs if job.slurm_id and job.is_training]
     if not submitted:
         return Text("")
@@ -263,7 +329,7 @@ def _queue(jobs: list[Job], steps: dict[int, str]) -> Text:
 
 
 def _lines(jobs: list[Job], steps: dict[int, str]) -> list[Text]:
-    """A line for each training job that runs; jobs in a queue have none."""
+    """A line for each training job that runs; none for jobs in a queue."""
     shown = [
         Text(f"{job.rule.removeprefix(TRAIN_RULE)} {job.label}: {step or 'starting'}", "cyan")
         for job in jobs

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 from feedrate.core.errors import ExpectedError, explain_os_error, fail
 
@@ -35,14 +35,14 @@ JOBS = {
     "confirm-results": "results.confirm:confirm_results",
     "tune-device": "cli.tune:tune_device",
     "drain": "jobs.drain:drain_loaders",
-    "render-page": "report.render:render_page",
+    "render-page": "report.rows:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",
-    "push-model": "report.push:push",
-    "predict-published": "cli.predictions:predict_published",
+    "push-model": "report.card:push",
+    "predict-published": "cli.advice:predict_published",
     "schemas": "cli.schemas:write_schemas",
 }
-"""By command, the module in this package and its function."""
+"""The function of each job, as MODULE:NAME in this package."""
 
 STOPPED = 130
 """Exit code after Ctrl-C."""
@@ -53,26 +53,31 @@ def run(job: str, words: Sequence[str]) -> int:
     program = f"feedrate {job}"
     options: dict[str, Any] = {}
 
-    def work() -> int | None:
-        module, _, name = JOBS[job].partition(":")
-        function = getattr(import_module(f"feedrate.{module}"), name)
+    def work() -> int:
+        function = imported(JOBS[job])
         if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
-            return function(*words)
+            return int(function(*words) or 0)
         options.update(vars(parser(program, function).parse_args(words)))
-        return function(**options)
+        return int(function(**options) or 0)
 
     return exit_code(program, work, options)
 
 
-def exit_code(program: str, work: Callable[[], int | None], options: Mapping[str, Any]) -> int:
+def imported(place: str) -> Callable[..., Any]:
+    """The function at MODULE:NAME in this package."""
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"feedrate.{module}"), name)
+    return function
+
+
+def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any]) -> int:
     """Do the work of `program` and return its exit code.
 
-    An expected failure is printed as one sentence; one of the disk that names no file is reported
-    with the folder of the option `out`. Other exceptions are faults of the program and keep their
-    traceback.
+    An expected failure is printed as one sentence. If a disk error names no file, the sentence
+    names the folder of the option `out`. Other exceptions are bugs and keep their traceback.
     """
     try:
-        return work() or 0
+        return work()
     except ExpectedError as error:
         return fail(program, error, error.exit_code)
     except OSError as error:
@@ -83,8 +88,10 @@ def exit_code(program: str, work: Callable[[], int | None], options: Mapping[str
 
 
 def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParser:
-    """A parser with one option for each parameter of `function`; `@FILE` reads more options from a
-    file with one word per line."""
+    """A parser with an option per parameter of `function`.
+
+    `@FILE` reads more options from a file with one word per line.
+    """
     made = argparse.ArgumentParser(
         prog=program,
         description=inspect.getdoc(function),
@@ -99,15 +106,15 @@ def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParse
 
 
 def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
-    """How argparse reads the value of `parameter`."""
+    """The arguments of `add_argument` for `parameter`."""
     kind = parameter.annotation
     if kind is bool:
         return {"action": "store_true"}
     settings: dict[str, Any] = {"required": parameter.default is parameter.empty}
     if not settings["required"]:
         settings["default"] = parameter.default
-    if get_origin(kind) in (Union, UnionType):
-        kind = Union[tuple(one for one in get_args(kind) if one is not type(None))]  # noqa: UP007
+    if NoneType in get_args(kind):
+        kind = get_args(kind)[0]
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
         settings["nargs"] = "+" if settings["required"] else "*"

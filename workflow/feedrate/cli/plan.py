@@ -1,4 +1,4 @@
-"""`python -m feedrate plan`: show what would run where, for how long and at what cost."""
+"""`python -m feedrate plan`: what would run where, for how long and at what cost."""
 
 import argparse
 import tempfile
@@ -8,11 +8,10 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from rich.console import JustifyMethod
 from rich.table import Table
 
-from feedrate.cli.console import counted, output, titled
-from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
+from feedrate.cli.display import counted, output, table
+from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
 from feedrate.config.plan import load_project, make_plan
 from feedrate.core import variables
 from feedrate.devices import detect
@@ -22,40 +21,26 @@ from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, f
 IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
 """Resources with their own columns."""
 HIDDEN = ("mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tasks_per_gpu")
-"""Resources that Snakemake adds in other units, that Slurm does not have, or that only Snakemake's
-executor uses."""
+"""Resources not shown: the same in other units, unknown to Slurm, or used by Snakemake only."""
 BASES: dict[Basis | None, tuple[str, str]] = {
     "cell": ("earlier runs", ""),
     "study": ("similar runs", "earlier runs of other cells on the same device"),
     "published": ("published rates", ""),
-    "lowest": (
-        "lowest rate",
-        "the lowest published rate of the device, because no source has the cell",
-    ),
+    "lowest": ("lowest rate", "the device's lowest published rate, because no source has the cell"),
     "scaled": ("scaled rates", "published rates of another number of these devices"),
     None: ("nothing", "there is no earlier run and no published rate"),
 }
 """The basis of an estimate: its name in the table, and an explanation if it needs one."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
-    add_choices(parser)
-
-
-def run(options: argparse.Namespace, others: list[str]) -> int:
+def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Print the plan; return the exit code."""
-    check_options(others)
+    check_call(options, others)
+    # A profile's `quiet` could hide the jobs, so it is overridden.
+    words = (*others, "--dry-run", "--logger", "feedrate", "--quiet", "host")
+    arguments = snakemake_arguments(options, *words)
     with tempfile.TemporaryDirectory(prefix="feedrate-plan-") as folder:
-        code = run_snakemake(
-            # A profile's `quiet` could hide the jobs, so it is overridden.
-            [
-                *("--profile", options.profile, *others, "--dry-run"),
-                *("--logger", "feedrate", "--quiet", "host", *config_arguments(options)),
-            ],
-            held_back=True,
-            environment={variables.PLAN: folder},
-        )
+        code = run_snakemake(arguments, held_back=True, environment={variables.PLAN: folder})
         if code:
             return code
         planned = dry_run.read(Path(folder))
@@ -82,17 +67,14 @@ def show(forecast: Forecast) -> None:
 
 def _runs_table(study: str, groups: Sequence[Runs]) -> Table:
     priced = any(group.cost_usd is not None for group in groups)
-    table = titled(f"Runs of {study}")
-    table.add_column("device", no_wrap=True)
-    numbers = ("cells", "unsupported", "done", "to do", "device-hours")
-    for name in (*numbers, *["cost"] * priced):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("estimated from")
+    columns = ["device", "cells", "unsupported", "done", "to do", "device-hours"]
+    rows = []
     for group in groups:
         counts = (group.cells, group.unsupported_cells, group.done, group.to_do)
         cost = [_cost(group)] * priced
-        table.add_row(group.device, *map(str, counts), _hours(group), *cost, _basis(group))
-    return table
+        rows.append([group.device, *map(str, counts), _hours(group), *cost, _basis(group)])
+    columns += [*["cost"] * priced, "estimated from"]
+    return table(f"Runs of {study}", columns, rows, left=("device",), wrapped=("estimated from",))
 
 
 def _hours(group: Runs) -> str:
@@ -110,10 +92,8 @@ def _cost(group: Runs) -> str:
 
 def _basis(group: Runs) -> str:
     """The bases of a group's estimates, with the number of runs of each if there are several."""
-    found = [(word, group.bases[basis]) for basis, (word, _) in BASES.items() if group.bases[basis]]
-    if len(found) == 1:
-        return found[0][0]
-    return ", ".join(f"{word} ({number})" for word, number in found)
+    found = {word: group.bases[basis] for basis, (word, _) in BASES.items() if group.bases[basis]}
+    return ", ".join(f"{word} ({n})" if len(found) > 1 else word for word, n in found.items())
 
 
 def _jobs_table(jobs: Iterable[Jobs]) -> Table:
@@ -138,21 +118,13 @@ def _jobs_table(jobs: Iterable[Jobs]) -> Table:
                 "requests": ", ".join(requests),
             }
         )
-    table = titled("Jobs")
     shown = [name for name in rows[0] if any(row[name] for row in rows)]
-    for name in shown:
-        justify: JustifyMethod = "left" if name in ("rule", "where", "requests") else "right"
-        wraps = name == "requests"
-        table.add_column(
-            name, justify=justify, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"
-        )
-    for row in rows:
-        table.add_row(*(row[name] for name in shown))
-    return table
+    filled = ([row[name] for name in shown] for row in rows)
+    return table("Jobs", shown, filled, left=("rule", "where"), wrapped=("requests",))
 
 
 def _unless_text(value: int | str | None, words: Callable[[int], str]) -> str:
-    """The `words` for a number; other values, such as a text of Snakemake's, as they are."""
+    """The `words` for a number; any other value, such as Snakemake's `<TBD>`, unchanged."""
     return words(value) if isinstance(value, int) else str(value or "")
 
 
@@ -166,11 +138,8 @@ def _places(forecast: Forecast, jobs: Iterable[Jobs]) -> Iterator[str]:
         return
     places: Counter[str] = Counter()
     for job in jobs:
-        places[job.place] += job.count
-    listed = (
-        f"{n} here" if place == HERE else f"{n} to {place}" for place, n in places.most_common()
-    )
-    yield f"Jobs: {', '.join(listed)}."
+        places["here" if job.place == HERE else f"to {job.place}"] += job.count
+    yield f"Jobs: {', '.join(f'{number} {place}' for place, number in places.most_common())}."
     for job in forecast.unplaced:
         yield (
             f"{job.rule} is not among the profile's set-resources: its jobs go to {job.place}, "
@@ -186,7 +155,7 @@ def _training(forecast: Forecast) -> Iterator[str]:
         yield "There are no training jobs to run."
         return
     if unknown == sum(group.to_do for group in groups):
-        yield "How long this takes is not known: there are no earlier runs and no published rates."
+        yield "The duration is not known: there are no earlier runs and no published rates."
         return
     hours = sum(group.device_hours for group in groups)
     per_device = " on each device" if forecast.on_cluster else ""
@@ -203,15 +172,15 @@ def _training(forecast: Forecast) -> Iterator[str]:
     if bases - {"cell", "study", None}:
         yield (
             f"Estimates from published rates include {duration(START_S)} for a job's start, and "
-            "the time of its two ceilings."
+            "the time to measure its two ceilings."
         )
-    yield "Time in queues and time for data, parsing, tables and figures are not included."
+    yield "Time in queues, and time for data, parsing, tables and figures, is not included."
 
 
 def _total_cost(groups: Iterable[Runs]) -> str:
     priced = [group for group in groups if group.cost_usd is not None]
     if not priced:
-        return "Cost: not known; prices are `price_usd_per_hour` in config/devices.yaml."
+        return "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml."
     missing = dict.fromkeys(group.device for group in groups if group.cost_usd is None)
     lengths = ["runs of unknown length"] if any(group.unknown for group in priced) else []
     without = f", without {', '.join([*missing, *lengths])}" if missing or lengths else ""

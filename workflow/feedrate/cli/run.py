@@ -1,31 +1,47 @@
-"""`python -m feedrate run`: the workflow, then the report, then a summary on the terminal."""
+"""The commands that start Snakemake, `run` and `tune`, and `cancel`, which ends its jobs on Slurm.
+
+`run` is the workflow, then the report, then a summary on the terminal.
+"""
 
 import argparse
-import csv
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
-from feedrate.cli.console import output, titled, varying
+from feedrate.cli.display import cells_table, counted, output
 from feedrate.cli.jobs import STOPPED
-from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
-from feedrate.core import paths, slurm
-from feedrate.core.errors import fail, tell
-from feedrate.flow import driver
+from feedrate.config.plan import make_plan
+from feedrate.core import paths, slurm, variables
+from feedrate.core.errors import UsageError, fail, tell
+from feedrate.core.processes import die_with_parent
+from feedrate.flow import configuration, driver
+from feedrate.results.columns import CELLS
 from feedrate.results.record import BAD
+from feedrate.results.tables import Row, read_csv
 
 REPORT = Path("report.html")
 PART = Path(".report.part.html")
 STYLE = Path("report/style.css")
 
 LOCKED = 3
-"""Exit code where another driver works in the folder."""
+"""Exit code if another driver works in the folder."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that stop Snakemake with its jobs."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command. `-n` and `-q` are Snakemake's own, so that `-np` works."""
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`. `-n` and `-q` are Snakemake's own, so that `-np` works."""
     add_choices(parser)
     parser.add_argument("--quiet", action="store_true", help="print errors only (also -q)")
     parser.add_argument(
@@ -33,26 +49,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, others: list[str]) -> int:
+def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Run the workflow and write its report; return the exit code."""
-    given = check_options(others)
+    given = check_call(options, others)
     levels = {level.name for level in given.quiet or ()}
     quiet = options.quiet or bool(levels & {"ALL", "PROGRESS"})
-    arguments = ["--profile", options.profile, *others]
     if options.dry_run or given.dryrun:
         # With `--quiet all` Snakemake would not even print how many jobs there are.
-        arguments += ["--dry-run", *(("--quiet", "host", "rules", "reason") if quiet else ())]
-        return run_snakemake([*arguments, *config_arguments(options)])
+        words = ["--dry-run", *(["--quiet", "host", "rules", "reason"] if quiet else [])]
+        return run_snakemake(snakemake_arguments(options, *others, *words))
     if other := _other_driver(options.profile):
         return fail("feedrate", other, LOCKED)
     if driver.clear_dead_lock() and not quiet:
-        goes_on = "the run before this one was killed; going on from there"
-        tell("feedrate", goes_on + _still_on_slurm())
-    arguments += [*(("--quiet", "all") if quiet else ()), *config_arguments(options)]
+        tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
     driver.STARTED.unlink(missing_ok=True)
-    code = run_snakemake(arguments, held_back=quiet)
+    words = ["--quiet", "all"] if quiet else []
+    code = run_snakemake(snakemake_arguments(options, *others, *words), held_back=quiet)
     if code == STOPPED:
-        return fail("feedrate", "stopped; the same command goes on from here", code)
+        return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
         return code
     if not Path(paths.OVERVIEW).is_file():
@@ -66,104 +80,236 @@ def run(options: argparse.Namespace, others: list[str]) -> int:
 
 
 def _other_driver(profile: str) -> str:
-    """Why this folder is taken, if it is."""
+    """Why this run must not start: another one uses this folder. Empty if there is none."""
     if occupied := driver.occupied():
         return occupied
     if other := driver.unseen_driver():
         return (
-            f"a run on another host works in this folder ({other}), or was killed there; if it is "
-            f"gone, say: snakemake --profile {profile} --unlock"
+            f"a run on another host works in this folder ({other}), or was killed there; if it has "
+            f"ended, remove its lock: snakemake --profile {profile} --unlock"
         )
     return ""
 
 
 def _still_on_slurm() -> str:
     jobs = slurm.own_jobs()
-    if not jobs:
-        return ""
     return (
-        f"; {len(jobs)} of its jobs are still on Slurm, and their results will be used (to end "
+        f"; {len(jobs)} of its jobs are still on Slurm, and their results will be used (to cancel "
         "them instead: python -m feedrate cancel)"
+        if jobs
+        else ""
     )
 
 
 def _write_report(options: argparse.Namespace) -> int:
-    """Write report.html in one step, on this host; the old one stays where this fails."""
+    """Write report.html on this host; the old one is replaced only if this succeeds."""
     PART.unlink(missing_ok=True)
-    code = run_snakemake(
-        [
-            *("--profile", options.profile, "--executor", "local"),
-            *("--report", str(PART), "--report-stylesheet", str(STYLE)),
-            *config_arguments(options),
-        ],
-        held_back=True,
-    )
+    report = ("--report", str(PART), "--report-stylesheet", str(STYLE))
+    arguments = snakemake_arguments(options, "--executor", "local", *report)
+    code = run_snakemake(arguments, held_back=True)
     if code == 0:
         PART.replace(REPORT)
     return code
 
 
-# The end of a run on the terminal: what was measured, what failed, where the report is.
+def tune(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Measure again and print the new advice; return the exit code."""
+    check_call(options, others)
+    started_s = time.time()
+    code = run_snakemake(
+        snakemake_arguments(options, "tune", *others),
+        environment={variables.ADVICE_LATER: f"{started_s}"},
+    )
+    found = sorted(Path().glob(paths.ADVICE.format(device="*")))
+    new = [file for file in found if file.stat().st_mtime >= started_s]
+    for file in (*new, Path(paths.PREDICTIONS)):
+        if new and file.is_file():
+            print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
+    return code
+
+
+def add_cancel_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `cancel`."""
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only list the jobs")
+    parser.add_argument(
+        "--force", action="store_true", help="cancel even while a run is active in this folder"
+    )
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """List this project's jobs on Slurm and cancel them; return the exit code."""
+    other = driver.other_driver() or driver.unseen_driver()
+    if other and not (options.force or options.dry_run):
+        return fail(
+            "feedrate",
+            f"these jobs may belong to the active run in this folder ({other}): stop it with "
+            "Ctrl-C, which cancels them, or use --force",
+            LOCKED,
+        )
+    jobs = slurm.own_jobs()
+    for job in jobs:
+        print(f"{job.id}  {job.state.lower()}  {job.rule}  {job.nodes or job.reason}".rstrip())
+    if not jobs:
+        print("This project has no jobs on Slurm.")
+    elif not options.dry_run:
+        slurm.cancel(jobs)
+        print(f"Cancelled {counted(len(jobs), 'job')}.")
+    return 0
+
+
+# Snakemake as a child process: its options, and how it is started and stopped.
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select a profile and override keys of config.yaml."""
+    parser.add_argument("--profile", default="profiles/local", help="default: %(default)s")
+    parser.add_argument("--study", action="append", help="a file in config/studies; repeatable")
+    parser.add_argument(
+        "--device",
+        action="append",
+        help="an entry of devices.yaml, or `detected` for the devices of this machine; repeatable",
+    )
+    parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
+    parser.add_argument(
+        "--configfile",
+        "--configfiles",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="YAML file that overrides keys of config.yaml",
+    )
+    parser.add_argument(
+        "--config",
+        "-C",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="keys of config.yaml in Snakemake's syntax; repeatable",
+    )
+    parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
+
+
+def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
+    """Check a call before Snakemake starts; return what Snakemake reads in `others`.
+
+    Raises ConfigError for a wrong configuration, and UsageError for an option in `others` that
+    Snakemake does not have.
+    """
+    check_configuration(options, others)
+    if not others:
+        return argparse.Namespace(dryrun=False, quiet=None)
+    from snakemake.cli import parse_args  # slow
+
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            found: argparse.Namespace = parse_args(list(others))[1]
+    except SystemExit:
+        raise UsageError(errors.getvalue().rpartition(": error: ")[2].strip()) from None
+    return found
+
+
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> None:
+    """Check the configuration of a call before Snakemake starts. Raises ConfigError.
+
+    Files outside config/ are left to Snakemake, which knows where jobs run.
+    """
+    profile = configuration.read_profile(options.profile)
+    files = [*profile.files, *map(Path, options.configfile)]
+    layers = configuration.read_layers(files, assignments(options))
+    project = configuration.load(Path(), layers)
+    configuration.check_targets(Path(), project, layers, targets)
+    make_plan(project)
+
+
+def assignments(options: argparse.Namespace) -> list[str]:
+    """The choices as KEY=VALUE of --config."""
+    chosen = {"studies": options.study, "devices": options.device}
+    lists = [f"{key}=[{','.join(names)}]" for key, names in chosen.items() if names]
+    dataset = [f"dataset={options.dataset}"] if options.dataset else []
+    return [*lists, *dataset, *options.config]
+
+
+def snakemake_arguments(options: argparse.Namespace, *words: str) -> list[str]:
+    """The profile, `words` and the choices, which come last: --config takes all that follows."""
+    arguments = ["--profile", options.profile, *words]
+    for flag, values in (("--configfile", options.configfile), ("--config", assignments(options))):
+        arguments += [flag, *values] if values else []
+    return arguments
+
+
+def run_snakemake(
+    arguments: Sequence[str],
+    *,
+    held_back: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run Snakemake with this interpreter, in its own process group; return the exit code.
+
+    Ctrl-C, or a signal to this process, interrupts Snakemake and all its jobs. If this process is
+    killed, Snakemake ends too. With `held_back`, Snakemake's messages are shown only if it fails.
+    `environment` is added to this process's variables.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if held_back else None,
+        text=True,
+        env={**os.environ, **(environment or {})},
+        process_group=0,
+        preexec_fn=die_with_parent,
+    )
+    received = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        received.append(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+
+    previous = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
+    try:
+        _, errors = process.communicate()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if received:
+        return STOPPED
+    if errors and process.returncode:
+        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
+        print(*lines, sep="\n", file=sys.stderr)
+    return process.returncode
+
+
+# The summary at the end of a run: what was measured, what failed, where the report is.
 
 
 def show(report: Path | None) -> None:
     """Print a row per cell of the studies in the report, then its path, to stdout."""
     console = output()
-    for study, rows in _by_study(Path(paths.of_all_studies(paths.CELLS_CSV))).items():
-        shown = [row for row in rows if row["status"] != "unsupported"]
+    cells = Path(paths.of_all_studies(paths.CELLS_CSV))
+    rows = read_csv(cells, CELLS) if cells.is_file() else []
+    for study, group in groupby(rows, key=itemgetter("study")):
+        found = list(group)
+        shown = [row for row in found if row["status"] != "unsupported"]
+        numbers = ("samples/s", "95% interval", "data wait")
         console.print()
-        console.print(_table(study, shown))
-        if lacking := len(rows) - len(shown):
-            console.print(f"and cells that a device does not support: {lacking}", style="dim")
+        console.print(cells_table(study, shown, numbers, "limited by", _values))
+        if lacking := len(found) - len(shown):
+            console.print(f"and cells that the device does not support: {lacking}", style="dim")
     if report is not None:
         console.print()
         console.print(Text(f"The report: {report.resolve()}", "bold"), soft_wrap=True)
 
 
-def _by_study(cells: Path) -> dict[str, list[dict[str, str]]]:
-    """The rows of cells.csv by study; none where the workflow did not come so far."""
-    studies: dict[str, list[dict[str, str]]] = {}
-    if cells.is_file():
-        with cells.open(newline="", encoding="utf-8") as stream:
-            for row in csv.DictReader(stream):
-                studies.setdefault(row["study"], []).append(row)
-    return studies
-
-
-def _table(study: str, rows: list[dict[str, str]]) -> Table:
-    factors = varying([parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows])
-    table = titled(study)
-    table.add_column("device", no_wrap=True)
-    for name in (*factors, "samples/s", "95% interval", "data wait"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("limited by", no_wrap=True)
-    table.add_column("")
-    for row in rows:
-        levels = parse_levels(row["cell"], BETWEEN_LEVELS)
-        table.add_row(
-            row["device"],
-            *(level_text(levels[name]) for name in factors),
-            _number(row["samples_per_s"], "{:.1f}"),
-            _interval(row),
-            _number(row["data_wait_share"], "{:.0%}"),
-            row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red"),
-            _remark(row),
-        )
-    return table
-
-
-def _interval(row: dict[str, str]) -> str:
-    if not row["ci_low"] or not row["ci_high"]:
-        return ""
-    return f"{float(row['ci_low']):.1f} to {float(row['ci_high']):.1f}"
-
-
-def _remark(row: dict[str, str]) -> str:
-    if row["status"] in BAD:
-        return row["cause"]
-    marks = [("recommended", "recommended"), ("noisy", "noisy")]
-    return ", ".join(word for column, word in marks if row[column] in ("True", "true"))
-
-
-def _number(text: str, pattern: str) -> str:
-    return pattern.format(float(text)) if text else ""
+def _values(row: Row) -> Iterator[RenderableType]:
+    """The rate, its interval, the data wait, the verdict, and a remark."""
+    rate, low, high, wait = (
+        row[name] for name in ("samples_per_s", "ci_low", "ci_high", "data_wait_share")
+    )
+    yield "" if rate is None else f"{rate:.1f}"
+    yield "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
+    yield "" if wait is None else f"{wait:.0%}"
+    yield row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red")
+    marks = [name for name in ("recommended", "noisy") if row[name]]
+    yield Text(row["cause"] if row["status"] in BAD else ", ".join(marks))

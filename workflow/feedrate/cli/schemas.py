@@ -1,8 +1,5 @@
-"""JSON schemas of all files that people or other programs read, and the tables of docs/results.md.
-
-`python -m feedrate schemas` writes them from the types and the columns of the results; with
-`--check` it only names those that are out of date.
-"""
+"""The generated files: JSON schemas of all files that people or other programs read, and the tables
+of docs/results.md."""
 
 import inspect
 import json
@@ -50,35 +47,50 @@ def schema(name: str) -> dict[str, Any]:
                 "protocol": _partial("StudyProtocol", made["$defs"]),
                 "bundles": {
                     "type": "object",
-                    "description": "Factor to level to the settings that it sets there instead.",
+                    "description": "By factor and level: the settings that the level sets instead.",
                     "additionalProperties": made["$defs"]["Factor"]["properties"]["bundles"],
                 },
             },
             "additionalProperties": False,
         }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return {**head, **_in_one_line(made)}
+    return {**head, **json.loads(json.dumps(made), object_hook=_with_short_description)}
 
 
-def text(name: str) -> str:
-    """The schema's file, as text."""
-    return json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
+def _partial(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A reference to a type like `name`, in which every key is optional and has no default."""
+    partial = f"Partial{name}"
+    if partial not in definitions:
+        properties: dict[str, Any] = {}
+        definitions[partial] = {"title": partial, "type": "object", "additionalProperties": False}
+        definitions[partial]["properties"] = properties
+        for key, value in definitions[name]["properties"].items():
+            nested = value.get("$ref", "").rpartition("/")[2]
+            without = {word: inner for word, inner in value.items() if word != "default"}
+            properties[key] = _partial(nested, definitions) if nested else without
+    return {"$ref": f"#/$defs/{partial}"}
+
+
+def _with_short_description(found: dict[str, Any]) -> dict[str, Any]:
+    """Join the lines of a description: Python 3.13 indents docstrings differently from 3.11."""
+    text = found.get("description")
+    return found | {"description": " ".join(text.split())} if isinstance(text, str) else found
 
 
 def path(name: str) -> Path:
-    """Where the schema's file lies."""
+    """The file of a schema."""
     return FOLDER / f"{name}.schema.json"
 
 
 def page(written: str) -> str:
-    """docs/results.md with its tables of columns and checks made anew."""
+    """docs/results.md with its tables of columns and checks generated again."""
     return _TABLE.sub(lambda found: found[1] + _table(found[2]), written)
 
 
 def _table(name: str) -> str:
     if name == "checks":
-        told = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
-        return _markdown(("check", "passes if"), (told | ONLY_IF_FAILED).items())
+        about = {check: " ".join((inspect.getdoc(f) or "").split()) for check, f in CHECKS.items()}
+        return _markdown(("check", "passes if"), (about | ONLY_IF_FAILED).items())
     return _markdown(("column", "kind", "unit", "meaning"), FILES[name])
 
 
@@ -89,59 +101,27 @@ def _markdown(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 def generated() -> dict[Path, str]:
     """All generated files, as text."""
-    files = {path(name): text(name) for name in KINDS}
-    return files | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
+    schemas = {
+        path(name): json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n" for name in KINDS
+    }
+    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
 
 
-def stale() -> list[Path]:
-    """The files that are missing or differ from what the types say."""
-    return [
-        file
+def stale() -> dict[Path, str]:
+    """The generated files that are missing or out of date, as they should be."""
+    return {
+        file: wanted
         for file, wanted in generated().items()
         if not file.is_file() or file.read_text(encoding="utf-8") != wanted
-    ]
+    }
 
 
 def write_schemas(*, check: bool = False) -> int:
     """Write the schemas and tables; with --check write nothing and fail if one is out of date."""
-    if not check:
-        for file, content in generated().items():
-            write_text(file, content)
-        return 0
     outdated = stale()
-    for file in outdated:
-        print(f"{file}: out of date; run python -m feedrate schemas")
-    return 1 if outdated else 0
-
-
-def _in_one_line(value: Any) -> Any:
-    """Descriptions without line breaks: Python 3.13 indents docstrings otherwise than 3.11."""
-    if isinstance(value, list):
-        return [_in_one_line(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: " ".join(inner.split())
-        if key == "description" and isinstance(inner, str)
-        else _in_one_line(inner)
-        for key, inner in value.items()
-    }
-
-
-def _partial(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """A reference to the type with every key optional and without defaults: a part of it."""
-    partial = f"Partial{name}"
-    if partial not in definitions:
-        source = definitions[name]
-        definitions[partial] = {"title": partial, "type": "object", "additionalProperties": False}
-        definitions[partial]["properties"] = {
-            key: _partial_of(value, definitions) for key, value in source["properties"].items()
-        }
-    return {"$ref": f"#/$defs/{partial}"}
-
-
-def _partial_of(value: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    reference = value.get("$ref")
-    if reference:
-        return _partial(reference.rsplit("/", 1)[-1], definitions)
-    return {key: inner for key, inner in value.items() if key != "default"}
+    for file, wanted in outdated.items():
+        if check:
+            print(f"{file}: out of date; run python -m feedrate schemas")
+        else:
+            write_text(file, wanted)
+    return 1 if check and outdated else 0

@@ -1,29 +1,25 @@
-"""`python -m feedrate tune`: measure the loaders and the model on this machine, recommend a loader.
+"""The job `tune-device`: measure the loaders and the model on this machine, recommend a loader.
 
-The command starts the workflow's target `tune`, whose rule runs the job `tune-device` for each
-device. The job takes a run of the configuration, changes only its loader, and trains it twice for a
-few seconds: to measure the model, and to check the expectation for the recommended loader.
+The workflow's target `tune` starts it for each device. It takes a run of the configuration, changes
+only the loader, and trains it twice for a few seconds: to measure the model, and to check the
+expectation for the recommended loader.
 """
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
 
-from feedrate.cli.advice import Model, Run, advice, choose, model_line
-from feedrate.cli.snakemake import add_choices, check_options, config_arguments, run_snakemake
+from feedrate.cli.advice import Model, Run, advice, choose, expected, model_line
 from feedrate.config.spec import RunSpec
-from feedrate.core import paths, variables
+from feedrate.core import variables
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
@@ -40,41 +36,23 @@ CEILING_S = 3.0
 DRAIN_TIMEOUT_S = 1800
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of this command."""
-    add_choices(parser)
-
-
-def run(options: argparse.Namespace, others: list[str]) -> int:
-    """Measure again and print the new advice; return the exit code."""
-    check_options(others)
-    started_s = time.time()
-    arguments = ["--profile", options.profile, "tune", *others, *config_arguments(options)]
-    code = run_snakemake(arguments, environment={variables.ADVICE_LATER: f"{started_s}"})
-    found = sorted(Path().glob(paths.ADVICE.format(device="*")))
-    new = [file for file in found if file.stat().st_mtime >= started_s]
-    for file in (*new, Path(paths.PREDICTIONS)):
-        if new and file.is_file():
-            print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
-    return code
-
-
 class TuningError(ExpectedError):
     """A measurement failed."""
 
 
-class Drained(NamedTuple):
-    """The loader-only measurements."""
+class Drained(msgspec.Struct):
+    """The loader-only measurements of one rank, or of all ranks together."""
 
     loaders: list[Loader]
     refused: list[Refused]
     cores: float
-    """Of all ranks together."""
 
 
 def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
-    """Measure every loader and the model of `spec` on this machine, and write `out` (advice.txt)
-    and tuning.json beside it. `data` is prepared/manifest.json."""
+    """Measure every loader and the model of `spec` on this machine.
+
+    `data` is prepared/manifest.json. `out` is advice.txt; tuning.json is written next to it.
+    """
     lines, numbers = tune(short(spec), data, out.parent)
     write_json(out.with_name("tuning.json"), numbers)
     write_text(out, "\n".join(lines) + "\n")
@@ -83,7 +61,7 @@ def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
 
 
 def short(spec: RunSpec) -> RunSpec:
-    """The spec with as few steps as a rate needs, and with fully decoded pixels."""
+    """The spec with only the steps that a rate needs, and with fully decoded pixels."""
     protocol = msgspec.structs.replace(
         spec.protocol,
         steps=spec.protocol.warmup_steps + STEPS,
@@ -95,7 +73,7 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check; return the advice and its numbers.
+    """Measure, choose and check in the folder `out`; return the advice and its numbers.
 
     Raises DeviceError or TuningError if a measurement fails.
     """
@@ -104,28 +82,27 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     first = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
     plain = train(first, manifest, out / "model")
     if plain.model is None:
-        raise TuningError(f"the model alone was not measured; see {out / 'model' / LOG_NAME}")
-    loaders, refused, cores = drain(spec, manifest, out / "loaders")
-    if not loaders:
-        raise TuningError(f"no loader could be measured: {refused[0].why}")
-    model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=cores)
-    choice = choose(loaders, model)
-    used = {"decode": choice.loader.decode, "workers": choice.loader.workers}
+        raise TuningError(f"no model-only throughput was measured; see {out / 'model' / LOG_NAME}")
+    drained = drain(spec, manifest, out / "loaders")
+    if not drained.loaders:
+        raise TuningError(f"no loader could be measured: {drained.refused[0].why}")
+    model = plain.model._replace(samples_per_s=plain.computes_per_s, cores=drained.cores)
+    choice = choose(drained.loaders, model)
+    predicted = expected(choice, model)
+    used = {"decode": choice.decode, "workers": choice.workers}
     check = train(with_loader(spec, **used), manifest, out / "check")
     lines = [
         model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
-        *advice(loaders, refused, model, choice, check),
+        *advice(drained.loaders, drained.refused, model, choice, check),
     ]
     return lines, {
         "model_samples_per_s": model.samples_per_s,
         "model_cpu_s_per_sample": model.cpu_s,
-        "cores": cores,
-        "loaders": msgspec.to_builtins(loaders),
-        "refused": msgspec.to_builtins(refused),
+        **msgspec.to_builtins(drained),
         "use": used,
-        "expected_samples_per_s": choice.expected,
+        "expected_samples_per_s": predicted,
         "measured_samples_per_s": check.samples_per_s,
-        "error": choice.expected / check.samples_per_s - 1,
+        "error": predicted / check.samples_per_s - 1,
     }
 
 
@@ -147,10 +124,11 @@ def train(spec: RunSpec, manifest: Path, folder: Path) -> Run:
 
 
 def read_run(folder: Path, *, sharded: bool = False) -> Run:
-    """The throughput of a run, of its steps without their data wait, and of the model alone.
+    """The throughput of a run, of its steps without their data wait, and of the model only.
 
     The longest data wait of a rank counts, because the other ranks waited for it. Sharded ranks
-    cannot compute alone: their steps without the wait count as the model.
+    have no model-only measurement: their steps without the wait count as the model's throughput.
+    Raises TuningError if there are no timed steps.
     """
     ranks = read_run_events(folder).values()
     windows = [rank.window for rank in ranks if rank.window]
@@ -162,25 +140,25 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     rates = samples / wall_s, samples / (wall_s - wait_s)
     if sharded:
         return Run(*rates, Model(rates[1]))
-    alone = [ceiling for rank in ranks for ceiling in rank.ceilings if ceiling.kind == "model"]
-    if not alone:
+    model_only = [one for rank in ranks for one in rank.ceilings if one.kind == "model"]
+    if not model_only:
         return Run(*rates, None)
-    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in alone)
-    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in alone)
-    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in alone)))
+    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in model_only)
+    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in model_only)
+    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in model_only)))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
-    """Measure all loaders with as many processes as the run has ranks, alone on this host.
+    """Measure all loaders with as many processes as the run has ranks, while no other job measures.
 
-    The host lock is held only for this: the training runs take it themselves.
+    The host lock is held only for this: the training runs take it themselves. Raises TuningError.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
     module = ["feedrate", "drain", "--run", str(folder), "--data", str(manifest.parent)]
     job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
-    failed = "the loader-only measurement"
+    what = "the loader-only measurement"
     try:
         with host_lock(lock_path(), partial(tell, "feedrate tune-device")) as lock:
             subprocess.run(
@@ -191,22 +169,22 @@ def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
                 pass_fds=[lock],
             )
     except subprocess.TimeoutExpired:
-        raise TuningError(f"{failed} took longer than {DRAIN_TIMEOUT_S} s") from None
+        raise TuningError(f"{what} took longer than {DRAIN_TIMEOUT_S} s") from None
     except subprocess.CalledProcessError as error:
         code = error.returncode
-        raise TuningError(f"{failed} failed with exit code {code}; see the lines above") from None
+        raise TuningError(f"{what} failed with exit code {code}; see the lines above") from None
     return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
 
 def gather(files: Sequence[Path]) -> Drained:
     """The measurements of all ranks together, for the loaders that all ranks measured."""
-    answers = [json.loads(file.read_text("utf-8")) for file in files]
+    answers = [msgspec.json.decode(file.read_bytes(), type=Drained) for file in files]
     by_name: dict[str, list[Loader]] = {}
     refused: dict[tuple[str, bool], Refused] = {}
     for answer in answers:
-        for loader in msgspec.convert(answer["loaders"], list[Loader]):
+        for loader in answer.loaders:
             by_name.setdefault(loader.name, []).append(loader)
-        for one in msgspec.convert(answer["refused"], list[Refused]):
+        for one in answer.refused:
             refused.setdefault((one.decode, one.scaled), one)
     loaders = [
         msgspec.structs.replace(
@@ -218,4 +196,4 @@ def gather(files: Sequence[Path]) -> Drained:
         for ranks in by_name.values()
         if len(ranks) == len(files)
     ]
-    return Drained(loaders, list(refused.values()), sum(answer["cores"] for answer in answers))
+    return Drained(loaders, list(refused.values()), sum(answer.cores for answer in answers))

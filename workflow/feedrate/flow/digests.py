@@ -54,7 +54,7 @@ CODE = {
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *DEVICES, *DECODERS, *MODELS),
         ("cli", "jobs", "devices", "models", "loading"),
     ),
-    "predicted": Code(("cli/predictions.py",)),
+    "predicted": Code(("cli/advice.py",)),
     "qualities": Code(("results/quality.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
@@ -62,7 +62,7 @@ CODE = {
     "fitted": Code(("results/loader_model.py",)),
     "merged": Code(("results/tables.py",)),
     # Of a table or figure; the file of its kind is added, so that an edit reruns that kind alone.
-    "page": Code(("report/render.py",)),
+    "page": Code(("report/rows.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
-from feedrate.report import text
-from feedrate.report.lines import differing, ladder_lines, notable, recommended_cell
-from feedrate.report.params import StudySettings
+from feedrate.report import rows, text
+from feedrate.report.lines import differing, ladder_lines, notable
+from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellRow, QualityRow
-from feedrate.report.scores import MATCHING, MOMENTS, Key, Score, cells_of, pick, score_text
 
 
 class Answer(NamedTuple):
@@ -25,7 +24,7 @@ VERDICTS = {
     "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
     "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
 }
-"""What a verdict means for the user of a setting."""
+"""The meaning of a verdict for the user of a setting."""
 
 
 def answer(
@@ -38,7 +37,8 @@ def answer(
     label = study.label(device)
     if factor := ladder_factor(study):
         return _largest_that_fits(study, cells, factor, device)
-    tried = [c for c in cells if c.device == device and c.status != "unsupported"]
+    mine = [cell for cell in cells if cell.device == device]
+    tried = [cell for cell in mine if cell.status != "unsupported"]
     good = [cell for cell in tried if cell.status == "ok"]
     if is_about_quality(study) and (gain := _training_gain(study, scores, device)):
         return Answer(f"{label}: {gain}.", _rates(study, good))
@@ -47,7 +47,7 @@ def answer(
         levels = text.levels_text(notable(study, best.levels), labels)
         return Answer(f"{label}: use {levels}.", _throughput(study, best))
     if not good:
-        return Answer(f"{label}: no answer yet.", _no_answer(cells, device), found=False)
+        return Answer(f"{label}: no answer yet.", _no_answer(mine, len(tried)), found=False)
     if study.task == "inference":
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
@@ -76,6 +76,27 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
     return recommended_cell(study, cells, device)
 
 
+def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
+    """The cell to use on a device: the fastest recommended cell, or one within its interval that
+    differs less from the baseline. Of factors that no comparison crosses, the last level with a
+    recommendation counts."""
+    chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
+    if not chosen:
+        return None
+    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
+
+    def rank(cell: CellRow) -> list[int]:
+        texts = {name: level_text(cell.levels[name]) for name in study.within}
+        return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
+
+    last = max(map(rank, chosen))
+    chosen = [cell for cell in chosen if rank(cell) == last]
+    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
+    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
+    low = float("inf") if best.ci_low is None else best.ci_low
+    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
+
+
 def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 2: 14.30 samples/s; workers = 16: …`."""
     rates = (
@@ -85,13 +106,14 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     return "; ".join(rates) + "."
 
 
-def _no_answer(cells: Sequence[CellRow], device: str) -> str:
-    mine = [cell for cell in cells if cell.device == device]
-    tried = [cell for cell in mine if cell.status != "unsupported"]
+def _no_answer(cells: Sequence[CellRow], tried: int) -> str:
+    """Why a device with these cells has no answer; `tried` of them were not unsupported."""
+    if tried == 1:
+        return "The only cell that was tried has no valid result; see the cause above."
     if tried:
-        return f"None of {text.count(len(tried), 'cell')} has a valid result; see the causes above."
-    if mine:
-        return f"The device supports no cell of the study. {mine[0].cause}"
+        return f"None of {text.count(tried, 'cell')} has a valid result; see the causes above."
+    if cells:
+        return f"The device supports no cell of the study. {cells[0].cause}"
     return "No cell was run on this device."
 
 
@@ -150,7 +172,7 @@ def _largest_that_fits(
 def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> Answer:
     """The lowest latency and the highest throughput, by level of the first factor.
 
-    `cells` are the device's valid ones. The headline is of the baseline's level.
+    `cells` are the device's valid ones. The headline is about the baseline's level.
     """
     first = next(iter(study.factors))
     groups = text.grouped(cells, lambda cell: level_text(cell.levels[first]))
@@ -174,7 +196,7 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     lowest, highest = text.seconds(min(map(_latency_s, main))), text.rate(max(map(_rate, main)))
     return Answer(
         f"{study.label(cells[0].device)}: the lowest latency is {lowest} and the highest "
-        f"throughput {highest}{where}.",
+        f"throughput is {highest}{where}.",
         " ".join(f"{level}: {sentence(group)}" for level, group in groups.items()),
     )
 
@@ -190,13 +212,15 @@ def _rate(cell: CellRow) -> float:
 # Studies of quality
 
 
-def _training_gain(study: StudySettings, rows: Sequence[QualityRow], device: str) -> str:
+def _training_gain(study: StudySettings, scores: Sequence[QualityRow], device: str) -> str:
     """The rise of the accuracy on the test split in the baseline's cell or, if that has no scores,
     in the cell where it rises most; empty where it does not rise."""
-    cells = cells_of(rows, device)
-    gains: dict[Key, tuple[float, float, Score]] = {}
+    cells = rows.cells_of(scores, device)
+    gains: dict[rows.Key, tuple[float, float, rows.Score]] = {}
     for cell in cells:
-        before, after = (pick(rows, cell, "test", MATCHING, moment) for moment in MOMENTS)
+        before, after = (
+            rows.pick(scores, cell, "test", rows.MATCHING, moment) for moment in rows.MOMENTS
+        )
         if before and after and before.value is not None and after.value is not None:
             gains[cell] = before.value, after.value, after
     if not gains:
@@ -205,10 +229,11 @@ def _training_gain(study: StudySettings, rows: Sequence[QualityRow], device: str
     own = [cell for cell in gains if levels[cell] == study.baseline]
     cell = own[0] if own else max(gains, key=lambda one: gains[one][1] - gains[one][0])
     low, high, score = gains[cell]
-    sentence = (
-        f"training raises the share of correctly chosen captions (one of five) from "
-        f"{text.share(low)} to {text.share(high)} ({score_text(score, MATCHING)[1]}; by chance "
-        f"{text.share(score.chance)})"
-    )
+    if high <= low:
+        return ""
     where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
-    return sentence + where if high > low else ""
+    return (
+        f"training raises the share of correctly chosen captions (one of five) from "
+        f"{text.share(low)} to {text.share(high)} ({rows.score_text(score, rows.MATCHING)[1]}; "
+        f"by chance {text.share(score.chance)}){where}"
+    )

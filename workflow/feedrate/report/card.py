@@ -1,30 +1,54 @@
-"""The card of a kept model: its training, speed, scores before and after, and how to load it.
+"""The card of a kept model, and the push of both to the hub.
 
-A copy next to the weights, named README.md, is what the hub shows.
+The card tells how the model was trained, how fast, what it scores before and after training, and
+how to load it. The hub shows the copy that lies next to the weights as README.md.
 """
 
 import html
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
+import huggingface_hub as hub
 import msgspec
 
 from feedrate import __version__
 from feedrate.config.spec import RunSpec
-from feedrate.core.files import write_text
+from feedrate.core.errors import MASK, ExpectedError
+from feedrate.core.files import write_json, write_text
 from feedrate.report import text
 from feedrate.report.params import CardSettings, from_param
 from feedrate.results.quality import Quality, Score, read_quality
 from feedrate.results.record import Record, read_record
 
-if TYPE_CHECKING:
-    from huggingface_hub import EvalResult, ModelCardData
-
 README = "README.md"
+PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", README)
+"""Weights, configuration, tokenizer and card; not the Trainer's pickle of its arguments."""
 TASKS = {"clip": "zero-shot-image-classification", "vit": "image-classification"}
 """The hub's name for the task of a model, where it has one."""
+FROM_HUB = """\
+from huggingface_hub import snapshot_download
+
+repository = snapshot_download({repository!r})
+folder = f"{{repository}}/{place}\""""
+WITH_FEEDRATE = """\
+# With feedrate, which also sets the tokenizer and the image size:
+from pathlib import Path
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import build
+
+settings = ModelSettings(name={model.name!r}, size={model.size!r}, checkpoint=folder)
+built = build(settings, LoaderSettings(max_tokens={max_tokens}), Path())
+model, tokenizer = built.model, built.tokenizer"""
+WITH_TRANSFORMERS = """\
+# With transformers only:
+from transformers import AutoTokenizer, BridgeTowerForContrastiveLearning
+
+model = BridgeTowerForContrastiveLearning.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)"""
 HUB_COPY = re.compile(r"hub \((?P<repository>.+) at (?P<commit>.+)\)")
 """The hub's copy of Winoground, as quality.json describes it."""
 _MARKS = re.compile(r"([\\`*_{}\[\]|~#])")
@@ -47,14 +71,14 @@ def write_card(
     write_text(out, written)
 
 
-def plain(text: str) -> str:
+def plain(source: str) -> str:
     """A text on one line, with all Markdown and HTML in it escaped."""
-    return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return _MARKS.sub(r"\\\1", html.escape(" ".join(source.split()), quote=False))
 
 
-def code(text: str) -> str:
-    """A name or a digest as code; `unknown` without one."""
-    words = " ".join(text.split()).replace("`", "'").replace("|", r"\|")
+def code(source: str) -> str:
+    """A name or a digest as code; `unknown` where it is empty."""
+    words = " ".join(source.split()).replace("`", "'").replace("|", r"\|")
     return f"`{words}`" if words else "unknown"
 
 
@@ -64,17 +88,15 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def hub_page(data: "ModelCardData", *blocks: str) -> str:
+def hub_page(data: hub.ModelCardData, *blocks: str) -> str:
     """A page of the hub: its metadata in YAML, then blocks of Markdown."""
     return "\n\n".join([f"---\n{data.to_yaml()}\n---", *blocks]) + "\n"
 
 
 def card(settings: CardSettings, spec: RunSpec, record: Record, quality: Quality) -> str:
     """The text of the card."""
-    from huggingface_hub import ModelCardData
-
     model = spec.settings.model.name
-    data = ModelCardData(
+    data = hub.ModelCardData(
         base_model=settings.base_model,
         datasets=[settings.dataset] if settings.dataset else None,
         library_name="transformers",
@@ -116,16 +138,14 @@ def _summary(settings: CardSettings, spec: RunSpec, record: Record) -> str:
     )
 
 
-def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterator["EvalResult"]:
+def _results(settings: CardSettings, spec: RunSpec, quality: Quality) -> Iterator[hub.EvalResult]:
     """The scores after training, as metadata of the hub."""
-    from huggingface_hub import EvalResult
-
     vit = spec.settings.model.name == "vit"
     for score in quality.scores:
         if score.moment == "after" and score.value is not None:
             own = settings.dataset or spec.dataset, settings.dataset_revision
             data, revision = _winoground(quality) if score.on == "winoground" else own
-            yield EvalResult(
+            yield hub.EvalResult(
                 task_type="image-classification" if vit else "image-text-retrieval",
                 dataset_type=data,
                 dataset_name=data,
@@ -165,6 +185,7 @@ def _scores(quality: Quality) -> str:
 
 
 def _value(score: Score | None) -> str:
+    """A score with its interval, or why there is none."""
     if score is None:
         return text.DASH
     if score.value is None:
@@ -194,36 +215,13 @@ def _speed(settings: CardSettings, record: Record) -> str:
 
 def _loading(settings: CardSettings, spec: RunSpec) -> str:
     """Code that loads the model, with feedrate and, for a class of transformers, without it."""
-    model, loader = spec.settings.model, spec.settings.loader
-    lines = ['folder = "the folder of this card"']
+    model = spec.settings.model
+    folder = 'folder = "the folder of this card"'
     if settings.repository:
-        lines = [
-            "from huggingface_hub import snapshot_download",
-            "",
-            f"repository = snapshot_download({settings.repository!r})",
-            f'folder = f"{{repository}}/{settings.place}"',
-        ]
-    lines += [
-        "",
-        "# With feedrate, which also sets the tokenizer and the image size:",
-        "from pathlib import Path",
-        "from feedrate.config.settings import LoaderSettings, ModelSettings",
-        "from feedrate.models.build import build",
-        "",
-        f"settings = ModelSettings(name={model.name!r}, size={model.size!r}, checkpoint=folder)",
-        f"built = build(settings, LoaderSettings(max_tokens={loader.max_tokens}), Path())",
-        "model, tokenizer = built.model, built.tokenizer",
-    ]
-    if model.name == "bridgetower":
-        lines += [
-            "",
-            "# With transformers only:",
-            "from transformers import AutoTokenizer, BridgeTowerForContrastiveLearning",
-            "",
-            "model = BridgeTowerForContrastiveLearning.from_pretrained(folder)",
-            "tokenizer = AutoTokenizer.from_pretrained(folder)",
-        ]
-    inside = "\n".join(lines).replace("```", "'''")
+        folder = FROM_HUB.format(repository=settings.repository, place=settings.place)
+    built = WITH_FEEDRATE.format(model=model, max_tokens=spec.settings.loader.max_tokens)
+    parts = [folder, built, *([WITH_TRANSFORMERS] if model.name == "bridgetower" else [])]
+    inside = "\n\n".join(parts).replace("```", "'''")
     return f"```python\n{inside}\n```"
 
 
@@ -264,3 +262,76 @@ def _provenance(settings: CardSettings, spec: RunSpec, record: Record) -> str:
         "Software": plain(f"{packages}, Python {known.python}") if packages else "",
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
+
+
+# The push to the hub
+
+
+class PushError(ExpectedError):
+    """The model cannot be pushed; the message gives the reason."""
+
+
+def push(model: Path, quality: Path, repository: str, place: str, out: Path) -> None:
+    """Push a kept model to the folder `place` of a repository, and write the commit to `out`.
+
+    Only scored models are pushed. Where a run has no model, or scoring failed, `out` gives the
+    cause, and that is no error.
+    """
+    scored, cause, commit = read_quality(quality), "", None
+    if scored.status != "ok":
+        cause = f"not scored: {scored.cause}"
+    elif not any(model.glob("*.safetensors")):
+        cause = f"no weights in {model}"
+    else:
+        commit = push_model(model, repository, place)
+    print(f"{place}: nothing to push: {cause}" if cause else f"pushed {place} to {repository}")
+    result = {"repository": repository, "place": place, "commit": commit, "cause": cause}
+    write_json(out, result)
+
+
+def push_model(folder: Path, repository: str, place: str) -> str:
+    """Upload a folder of weights to the folder `place` of a repository, and return the commit's
+    address.
+
+    A missing repository is created, private. It can hold the models of all cells, which its root
+    page lists. The token in HF_TOKEN is never shown. Raises PushError where it is not set, and
+    where the hub refuses or cannot be reached.
+    """
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not token:
+        raise PushError("push_to_hub needs a token in the environment variable HF_TOKEN")
+    api = hub.HfApi(token=token)
+    try:
+        api.create_repo(repository, private=True, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            path_in_repo=place,
+            allow_patterns=list(PUSHED),
+            commit_message=f"feedrate: {place}",
+        )
+        push_index(api, repository)
+    except Exception as error:  # the client's network errors differ between its versions
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PushError(f"{repository}: not pushed: {reason.replace(token, MASK)}") from None
+    return str(commit.commit_url)
+
+
+def push_index(api: hub.HfApi, repository: str) -> None:
+    """Write the root page, which lists all folders with a card: the hub shows no other page.
+
+    Another push may add a folder meanwhile; then the page is written again.
+    """
+    data = hub.ModelCardData(library_name="transformers", tags=["feedrate"])
+    about = "Trained with feedrate: one model per study, device and cell, each with its own card."
+    is_card = re.compile(f".+/{README}").fullmatch
+    listed: list[str] | None = None
+    while (cards := sorted(filter(is_card, api.list_repo_files(repository)))) != listed:
+        lines = [f"- [`{Path(card).parent}`]({quote(card, safe='/=~')})" for card in cards]
+        api.upload_file(
+            repo_id=repository,
+            path_or_fileobj=hub_page(data, "# Models", about, "\n".join(lines)).encode(),
+            path_in_repo=README,
+            commit_message="feedrate: list of models",
+        )
+        listed = cards

@@ -1,14 +1,20 @@
 """The findings below a study's answer: sentences made from its result rows."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from statistics import mean, median
 from typing import NamedTuple
 
 from feedrate.config.values import level_text
 from feedrate.jobs.pruning import NOT_TRIED
 from feedrate.report import text
-from feedrate.report.answers import is_about_quality, ladder_factor, recommendation
-from feedrate.report.lines import level_key, notable, published_rates, recommended_cell
+from feedrate.report.answers import (
+    is_about_quality,
+    ladder_factor,
+    recommendation,
+    recommended_cell,
+)
+from feedrate.report.lines import level_key, notable, published_rates
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
 from feedrate.results.loader_model import POOR_FIT
@@ -33,8 +39,8 @@ def findings(
     found = [_quality(cells), _scoring_cost(scores)]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
-        of_device = _of_device(study, cells, device)
-        found += [Finding(lead + where, sentence) for lead, sentence in of_device]
+        sentences = _of_device(study, cells, device)
+        found += [Finding(lead + where, sentence) for lead, sentence in sentences.items()]
     found += [*_fits(study, fits), _claims(claims)]
     return [finding for finding in found if finding.text]
 
@@ -57,26 +63,21 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     return found
 
 
-def _of_device(
-    study: StudySettings, cells: Sequence[CellRow], device: str
-) -> list[tuple[str, str]]:
+def _of_device(study: StudySettings, cells: Sequence[CellRow], device: str) -> dict[str, str]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     best = None if ladder_factor(study) else recommendation(study, cells, device)
-    found = [
-        ("Why this setting", best.recommendation if best else ""),
-        ("Out of memory", _out_of_memory(study, cells, device)),
-    ]
-    if not is_about_quality(study):
-        found += [
-            ("Loader-only throughput", _loader_rates(study, good)),
-            ("Other recommendations", _other_recommendations(study, cells, device)),
-        ]
-    return [
-        *found,
-        ("What limits each setting", _limits(study, good)),
-        ("Noise", _noise(study, good)),
-        ("Compared with published numbers", _published(study, good, device)),
-    ]
+    asks_for_speed = not is_about_quality(study)
+    return {
+        "Why this setting": best.recommendation if best else "",
+        "Out of memory": _out_of_memory(study, cells, device),
+        "Loader-only throughput": _loader_rates(study, good) if asks_for_speed else "",
+        "Other recommendations": (
+            _other_recommendations(study, cells, device) if asks_for_speed else ""
+        ),
+        "What limits each setting": _limits(study, good),
+        "Noise": _noise(study, good),
+        "Compared with published numbers": _published(study, good, device),
+    }
 
 
 def _name(study: StudySettings, cell: CellRow) -> str:
@@ -98,26 +99,30 @@ def _quality(cells: Iterable[CellRow]) -> Finding:
 
 
 def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
-    took = {(r.device, r.cell, r.repeat): r.job_s for r in scores if r.status == "ok" and r.job_s}
-    mean_s = mean(one or 0.0 for one in took.values()) if took else None
-    cost = (
-        f"Scoring a model before and after training takes {text.seconds(mean_s)} on average "
-        f"({text.count(len(took), 'model')})."
+    took_s = {(*row.key, row.repeat): row.job_s for row in scores if row.status == "ok"}
+    known_s = [one for one in took_s.values() if one]
+    if not known_s:
+        return Finding("Cost of scoring", "")
+    return Finding(
+        "Cost of scoring",
+        f"Scoring a model before and after training takes {text.seconds(mean(known_s))} on average "
+        f"({text.count(len(known_s), 'model')}).",
     )
-    return Finding("Cost of scoring", cost if took else "")
 
 
 # Cells of a device
 
 
 def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
-    """How many cells of a ladder ran out of memory, and how many were skipped because of that."""
+    """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
     mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
     if not (mine and study.ladder):
         return ""
     skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
-    more = f"; {skipped} that need at least as much were skipped" if skipped else ""
-    return f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result{more}."
+    needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
+    more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
+    ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
+    return f"{ran_out}{more * bool(skipped)}."
 
 
 def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
@@ -143,12 +148,11 @@ def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
         f"{name} {text.number(rate, 3)} samples/s ({text.TIMES}{text.number(rate / base, 3)})"
         for name, rate in rates.items()
     )
-    models = [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]
-    model = (
-        f" Model-only throughput is {text.number(median(models), 3)} samples/s." if models else ""
-    )
     alike = f"With {workers} = {study.baseline[workers]}: " if workers else ""
-    return f"{alike}{listed}.{model}"
+    sentences = [f"{alike}{listed}."]
+    if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
+        sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
+    return " ".join(sentences)
 
 
 def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
@@ -177,29 +181,28 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
     grouped, by the factor that makes the fewest groups."""
 
-    def grouped(factor: str) -> dict[str, list[CellRow]]:
-        def others(cell: CellRow) -> str:
-            rest = {name: level for name, level in cell.levels.items() if name != factor}
-            return text.levels_text(notable(study, rest))
+    def others(cell: CellRow, factor: str) -> str:
+        rest = {name: level for name, level in cell.levels.items() if name != factor}
+        return text.levels_text(notable(study, rest))
 
-        return text.grouped(cells, others)
-
+    groups = {name: text.grouped(cells, partial(others, factor=name)) for name in study.factors}
     workers = next((n for n, f in study.factors.items() if f.sets == WORKERS), None)
-    factor = min(study.factors, key=lambda name: (len(grouped(name)), name != workers))
+    factor = min(groups, key=lambda name: (len(groups[name]), name != workers))
     return "; ".join(
         f"{rest}{' with ' * bool(rest)}{factor} = "
         + text.listed(level_text(cell.levels[factor]) for cell in group)
-        for rest, group in grouped(factor).items()
+        for rest, group in groups[factor].items()
     )
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
     noisy = [f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in cells if cell.noisy]
-    sentence = (
+    if not noisy:
+        return ""
+    return (
         f"The repeats differ widely at {text.listed(noisy)}; smaller differences between settings "
         "are not significant there."
     )
-    return sentence if noisy else ""
 
 
 # Published numbers, the loader model, and claims
@@ -246,7 +249,7 @@ def _same_change(study: StudySettings, ours: dict[str, CellRow], device: str) ->
 
 
 def _differences(study: StudySettings, device: str) -> str:
-    """How our runs differ from the published ones, so that nobody compares rates blindly."""
+    """The differences between our runs and the published ones, which forbid comparing rates."""
     setup, first = study.setups.get(device), next(iter(published_rates(study).values()), None)
     if not setup or not first:
         return ""
@@ -261,7 +264,7 @@ def _differences(study: StudySettings, device: str) -> str:
 
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
-    """What the loader model says about the published numbers, and about ours."""
+    """The loader model's reading of the published numbers, and of ours."""
     published = [fit for fit in fits if fit.origin != "here"]
     fewest: dict[str, int] = {}
     for fit in published:
@@ -296,7 +299,7 @@ def _reading(study: StudySettings, fit: FitRow) -> str:
 
 
 def _claims(claims: Sequence[ClaimRow]) -> Finding:
-    """How many claims of the source agree with its own table, and how many hold here."""
+    """The number of claims that agree with the source's own table, and that hold here."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
     verdicts = [claim.verdict for claim in claims]

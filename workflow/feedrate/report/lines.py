@@ -1,13 +1,17 @@
-"""Cells in the order of the study: lines along one factor, measured and published alike."""
+"""Cells in the order of the study, as lines along one factor, with their names and speed-ups.
+
+Measured and published numbers are treated alike.
+"""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from feedrate.config.published import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, Key
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 
 
@@ -23,9 +27,14 @@ class Point:
     row: CellRow | None = None
 
     @property
+    def tried(self) -> bool:
+        """Whether a run of the cell was attempted."""
+        return self.status not in ("unsupported", "absent", "excluded")
+
+    @property
     def failed(self) -> bool:
-        """Whether the cell ran and has no valid number."""
-        return self.value is None and self.status not in ("unsupported", "absent", "excluded")
+        """Whether the cell was tried and has no valid number."""
+        return self.tried and self.value is None
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,16 @@ def tried_lines(study: StudyContext, cells: Iterable[CellRow], factor: str) -> l
         for line in measured_lines(study, cells, factor)
         if any(point.row and point.status != "unsupported" for point in line.points)
     ]
+
+
+def ladder_lines(
+    study: StudyContext, cells: Iterable[CellRow], factor: str, device: str
+) -> list[Line]:
+    """The tried lines of a device along `factor`, in the order of the other factors' levels."""
+    lines = [line for line in tried_lines(study, cells, factor) if line.device == device]
+    order = {name: [*map(level_text, f.levels)] for name, f in study.factors.items()}
+    lines.sort(key=lambda line: [order[k].index(level_text(v)) for k, v in line.others.items()])
+    return lines
 
 
 def at_levels(lines: Sequence[Line], keep: Callable[[Point], bool]) -> list[Line]:
@@ -212,54 +231,79 @@ def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
     }
 
 
-def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[tuple[str, str], str]:
+def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[Key, str]:
     """`short_names` by device and cell, with the device's name if there are several devices."""
     short = short_names(cells)
     several = len({cell.device for cell in cells}) > 1
     return {
-        (cell.device, cell.cell): f"{study.label(cell.device)}: " * several + short[cell.cell]
-        for cell in cells
+        cell.key: f"{study.label(cell.device)}: " * several + short[cell.cell] for cell in cells
     }
 
 
-# Choices of cells and runs
+# Speed-ups
 
 
-def recommended_cell(study: StudyContext, cells: Iterable[CellRow], device: str) -> CellRow | None:
-    """The cell to use on a device: the fastest recommended cell, or one within its interval that
-    differs less from the baseline. Of factors that no comparison crosses, the last level with a
-    recommendation counts."""
-    chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
-    if not chosen:
-        return None
-    order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
+class Speedup(NamedTuple):
+    """A ratio of two throughputs, with its interval where repeats give one; or, in place of a
+    ratio, the `reason`."""
 
-    def rank(cell: CellRow) -> list[int]:
-        texts = {name: level_text(cell.levels[name]) for name in study.within}
-        return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
-
-    last = max(map(rank, chosen))
-    chosen = [cell for cell in chosen if rank(cell) == last]
-    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
-    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
-    low = float("inf") if best.ci_low is None else best.ci_low
-    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = DASH
 
 
-def repeat_rates(runs: Iterable[RunRow], point: Point) -> list[float]:
-    """The throughput of every valid run of a cell, samples/s."""
-    if point.row is None:
-        return []
-    key = point.row.device, point.row.cell, "ok"
-    mine = (run for run in runs if (run.device, run.cell, run.status) == key)
-    return [run.samples_per_s for run in mine if run.samples_per_s]
+Speedups = dict[str, list[Speedup]]
+"""Speed-ups along a factor, by the name of the line."""
 
 
-def ladder_lines(
-    study: StudyContext, cells: Iterable[CellRow], factor: str, device: str
-) -> list[Line]:
-    """The tried lines of a device along `factor`, in the order of the other factors' levels."""
-    lines = [line for line in tried_lines(study, cells, factor) if line.device == device]
-    order = {name: [*map(level_text, f.levels)] for name, f in study.factors.items()}
-    lines.sort(key=lambda line: [order[k].index(level_text(v)) for k, v in line.others.items()])
-    return lines
+def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) -> Speedups:
+    """Every device's cells over its own baseline: first measured, then published."""
+
+    def measured(line: Line, point: Point) -> Speedup:
+        row = point.row
+        if row is None or point.value is None:
+            return Speedup(reason=point_status(line, point))
+        if point.levels == study.baseline:
+            return Speedup(1.0)
+        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high)
+
+    published = published_lines(study, factor)
+    bases = {
+        line.device: point
+        for line in published
+        for point in line.points
+        if point.levels == study.baseline
+    }
+    return {
+        line_name(study, line, "here"): [measured(line, point) for point in line.points]
+        for line in tried_lines(study, cells, factor)
+    } | {
+        line_name(study, line, "published"): [
+            _ratio(line, point, bases.get(line.device)) for point in line.points
+        ]
+        for line in published
+    }
+
+
+def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) -> Speedups:
+    """Device over device at equal levels; published numbers are compared with published ones only.
+
+    Each pair appears once, with the device whose best cell is faster as the numerator.
+    """
+    measured = tried_lines(study, cells, factor)
+    groups = {"here": measured, "published": published_lines(study, factor)}
+    return {
+        f"{study.label(one.device)} over {line_name(study, other, origin)}": [
+            _ratio(one, point, base) for point, base in zip(one.points, other.points, strict=True)
+        ]
+        for origin, group in groups.items()
+        for one, other in itertools.permutations(group, 2)
+        if one.others == other.others and one.best > other.best > 0
+    }
+
+
+def _ratio(line: Line, point: Point, base: Point | None) -> Speedup:
+    if point.value is None:
+        return Speedup(reason=point_status(line, point))
+    return Speedup(point.value / base.value) if base and base.value else Speedup()

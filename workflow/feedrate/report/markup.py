@@ -1,13 +1,14 @@
-"""HTML made from text: every text is escaped once, when it becomes markup."""
+"""Tables as HTML. Every text is escaped once, when it becomes markup."""
 
 import functools
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from feedrate.config.errors import ConfigError
-from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report import text
+from feedrate.report.params import PageSettings, StudyContext
+from feedrate.report.rows import CellRow, Inputs, QualityRow, Score, score_text
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
@@ -110,27 +111,26 @@ def join(*content: str | None) -> Markup:
     return Markup("".join(p if isinstance(p, Markup) else html.escape(p) for p in content if p))
 
 
-def small(text: str) -> Markup:
+def small(remark: str) -> Markup:
     """A remark on a line of its own, such as an interval below its number."""
-    return el("small", text) if text else Markup()
+    return el("small", remark) if remark else Markup()
 
 
-def word(text: str) -> Markup:
+def word(reason: str) -> Markup:
     """The text in place of a number: failed, out of memory, /, a dash."""
-    return el("span", text, class_="word" if text[:1].isalpha() else "")
+    return el("span", reason, class_="word" if reason[:1].isalpha() else "")
 
 
-def link(text: str, address: str) -> Markup:
-    """A link to a web page; without one, the text alone."""
+def link(name: str, address: str) -> Markup:
+    """A link to a web page; only the name where the address is not of the web."""
     if not address.startswith(("https://", "http://")):
-        return join(text)
-    return el("a", text, href=address, rel="noreferrer")
+        return join(name)
+    return el("a", name, href=address, rel="noreferrer")
 
 
-def row(cells: Sequence[str | None], class_: str = "") -> Markup:
-    """A row of a table; the first cell is its heading."""
-    first, *others = cells
-    return el("tr", el("th", first, scope="row"), *(el("td", c) for c in others), class_=class_)
+def row(heading: str, *cells: str | None, class_: str = "") -> Markup:
+    """A row of a table, with its heading in the first column."""
+    return el("tr", el("th", heading, scope="row"), *(el("td", c) for c in cells), class_=class_)
 
 
 def wide_row(heading: str, content: str, columns: int) -> Markup:
@@ -178,9 +178,113 @@ def as_page(
 
 def content_of(path: Path) -> Markup:
     """The content of a page that `page` made. Raises ConfigError for any other file."""
-    text = path.read_text(encoding="utf-8")
-    _, opened, rest = text.partition(_OPEN)
+    _, opened, rest = path.read_text(encoding="utf-8").partition(_OPEN)
     content, closed, _ = rest.rpartition(_CLOSE)
     if not (opened and closed):
         raise ConfigError(f"{path}: not a table page of this report")
     return Markup(content)
+
+
+# The table with a row for each cell, which several kinds of table share
+
+Field = Callable[[CellRow], str]
+"""The content of a column for one cell."""
+
+
+def cell_table(
+    study: StudyContext,
+    cells: Sequence[CellRow],
+    columns: Mapping[str, Field],
+    *,
+    optional: Collection[str] = (),
+    headings: Mapping[str, str] | None = None,
+    recommend: bool = False,
+    class_: str = "",
+) -> Markup:
+    """A row for each cell that was tried; then, by cause, the cells that a device does not support.
+
+    A column in `optional` is left out where no cell has a value. `headings` follow the names of
+    devices. `recommend` highlights recommended cells.
+    """
+    columns = {
+        head: field
+        for head, field in columns.items()
+        if head not in optional or any(field(cell) != text.DASH for cell in cells)
+    }
+    width = 1 + len(columns)
+    rows: list[Markup] = []
+    for device in study.measured:
+        mine = [cell for cell in cells if cell.device == device]
+        rows.append(group_row(study.label(device) + (headings or {}).get(device, ""), width))
+        rows += _cell_rows(mine, columns, recommend)
+        if not mine:
+            rows.append(wide_row("all", word(text.STATUS_WORDS["absent"]), width))
+    return table([study.factor_labels, *columns], rows, class_)
+
+
+def _cell_rows(
+    cells: Sequence[CellRow], columns: Mapping[str, Field], recommend: bool
+) -> Iterator[Markup]:
+    """The rows of one device."""
+    width = 1 + len(columns)
+    for cell in cells:
+        name = text.values_text(cell.levels)
+        if cell.samples_per_s is not None:
+            use = "use" * (recommend and cell.recommended)
+            yield row(name, *(field(cell) for field in columns.values()), class_=use)
+        elif cell.status != "unsupported":
+            reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
+            yield wide_row(name, reason, width)
+    unsupported = (cell for cell in cells if cell.status == "unsupported")
+    for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
+        count = text.count(len(group), "cell")
+        names = "; ".join(text.values_text(cell.levels) for cell in group)
+        yield wide_row("/", join(word(f"{count} not supported"), small(f"{cause} {names}.")), width)
+
+
+def loss_flag(cell: CellRow) -> str:
+    """The loss's distance from the baseline's, where seeds do not explain it; else empty."""
+    if not cell.loss_departs or cell.loss_shift is None or cell.loss_seeds is None:
+        return ""
+    return (
+        f"different quality: loss {cell.loss_shift:+.3f} from the baseline's, "
+        f"effect of seeds {cell.loss_seeds:.3f}"
+    )
+
+
+SPEED: dict[str, Field] = {
+    "Throughput (samples/s)": lambda cell: join(
+        text.number(cell.samples_per_s),
+        small(text.interval(cell.ci_low, cell.ci_high)),
+        small(loss_flag(cell)),
+    ),
+    "Speed-up over the baseline": lambda cell: join(
+        text.ratio(cell.speedup),
+        small(text.ratio_interval(cell.speedup_ci_low, cell.speedup_ci_high)),
+    ),
+}
+MEMORY: dict[str, Field] = {
+    "Peak memory (GiB)": lambda cell: text.number(cell.peak_memory_gib, 3),
+}
+MFU: dict[str, Field] = {"MFU": lambda cell: text.share(cell.mfu)}
+COSTS: dict[str, Field] = {
+    "Energy (J/sample)": lambda cell: text.number(cell.energy_j_per_sample, 3),
+    "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),
+}
+
+
+# Scores
+
+
+def score_field(score: Score | None, metric: str) -> Markup:
+    """A score with its interval below it."""
+    value, interval = score_text(score, metric)
+    return join(value, small(interval))
+
+
+def not_scored_rows(rows: Sequence[QualityRow], width: int) -> Iterator[Markup]:
+    """A row for each run without a model to score."""
+    for one in rows:
+        if one.status != "ok":
+            name = f"{text.values_text(one.levels)}, repeat {one.repeat}"
+            yield wide_row(name, join(word("not scored"), small(one.cause)), width)

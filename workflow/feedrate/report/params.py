@@ -1,7 +1,7 @@
 """Settings of the report's jobs, as plain values that Snakemake passes to them and compares.
 
-A rule passes them as one dict param, so a job reruns when, and only when, something that it shows
-has changed. The Snakefile imports this module at every parse, so nothing here is heavy.
+A rule passes them as one dict param, so a job reruns if and only if something that it shows has
+changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
 import html
@@ -43,13 +43,13 @@ FILES = {
 
 
 class DeviceInfo(Strict, kw_only=True):
-    """A device, as far as pages show it."""
+    """The part of a device's entry that pages show."""
 
     label: str
     count: int
     capabilities: list[Name]
     family: Name | None = None
-    """The registry entry that this one varies in its device count."""
+    """The registry entry that this device varies by its count."""
 
 
 class Setup(Strict, kw_only=True):
@@ -66,7 +66,7 @@ class Setup(Strict, kw_only=True):
 
 
 class StudyContext(Strict, kw_only=True):
-    """What every page of a study can use."""
+    """The facts of a study that any of its pages may show."""
 
     study: Name
     origin: Source
@@ -77,7 +77,7 @@ class StudyContext(Strict, kw_only=True):
     within: list[Name] = []
     """Factors that no comparison crosses."""
     ladder: list[Name] = []
-    """Factors whose levels ascend until memory is full: running out of memory is a result."""
+    """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
     exclude: list[Exclude]
     published: list[Published] = []
 
@@ -112,7 +112,7 @@ class PageSettings(StudyContext):
     scores: list[BenchmarkScore] = []
     """Published scores on Winoground."""
     examples: str = ""
-    """The copy of Winoground that models were scored on, in words; empty: none."""
+    """The copy of Winoground that models were scored on, in words; empty where there is none."""
 
 
 class StudySettings(StudyContext):
@@ -151,10 +151,11 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     """The `--settings` of a table or figure of a study."""
     page = find_page(project, study, part, name)
     needs = _declared(part, "NEEDS")[page.kind]
-    options: dict[str, Any] = {"factor": page.x} if isinstance(page, Figure) else {}
+    options: dict[str, Any] = {}
     if isinstance(page, Table):
-        options = _fields(page, "factor", "columns", "epoch_samples")
-    options["factor"] = options["factor"] or next(iter(project.studies[study].factors))
+        options = _fields(page, "columns", "epoch_samples")
+    along = page.x if isinstance(page, Figure) else page.factor
+    options["factor"] = along or next(iter(project.studies[study].factors))
     if "winoground" in needs:
         options["scores"] = project.scores.get(study, [])
         options["examples"] = _examples(project.config)
@@ -183,7 +184,7 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
 
 def to_param(settings: Strict) -> dict[str, Any]:
     """`settings` as a Snakemake param. Markup is escaped in every text: the report page keeps
-    params inside a script element, which a text with a closing tag would end."""
+    params inside a script element, which a closing tag in a text would end."""
     param: dict[str, Any] = json.loads(html.escape(msgspec.json.encode(settings).decode(), False))
     return param
 
@@ -260,10 +261,10 @@ def _setup(spec: RunSpec) -> Setup:
 
 
 class CardSettings(Strict, kw_only=True):
-    """Settings of the job `write-card`: what a card shows besides record and scores.
+    """Settings of the job `write-card`: what a card shows besides the record and the scores.
 
-    `base_model` and `dataset` are repositories of the hub, null for local weights and data. The
-    model is pushed to the folder `place` of `repository`.
+    `base_model` and `dataset` are repositories on the hub; they are null for local weights and
+    data. The model is pushed to the folder `place` of `repository`.
     """
 
     title: str

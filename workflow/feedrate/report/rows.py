@@ -1,4 +1,7 @@
-"""Result files as typed rows, and the steps of single runs."""
+"""The inputs of a page, and the page made from them.
+
+Inputs are the rows of result files, the steps of runs, and the scores of models.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -8,11 +11,32 @@ import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
-from feedrate.core import paths
+from feedrate.core import paths, plugins
 from feedrate.core.errors import LogError
+from feedrate.core.files import write_text
 from feedrate.jobs.events import Step, read_events
+from feedrate.report import text
+from feedrate.report.params import PageSettings, from_param
 from feedrate.results import columns
 from feedrate.results.tables import read_csv
+
+
+def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
+    """Write a table as HTML or a figure as SVG.
+
+    `settings` come from `params.page_settings`; inputs are recognised by file name.
+    """
+    write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
+
+
+def render(settings: PageSettings, inputs: "Inputs") -> str:
+    """The page, made by the file of its kind in `tables/` or `figures/`. Raises ConfigError where
+    an input is missing or wrong."""
+    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
+    return str(kind.render(settings, inputs))
+
+
+# Rows of result files
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +49,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         def __getattr__(self, name: str) -> Any: ...  # the columns that `with_columns` adds
 
 
+Key = tuple[str, str]
+"""A device and a cell."""
+
+
 class CellOf(Row, frozen=True, kw_only=True):
     """A row that belongs to a cell."""
 
     device: str
     cell: str
+
+    @property
+    def key(self) -> Key:
+        """The device and the cell."""
+        return self.device, self.cell
 
     @property
     def levels(self) -> dict[str, Level]:
@@ -90,7 +123,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
 
     origin: str
     series: str = ""
-    """What distinguishes the fits of a device; cells of one series share the constants."""
+    """The name of one of several fits of a device; its cells share the constants."""
 
     @property
     def fit(self) -> tuple[str, str, str]:
@@ -104,7 +137,7 @@ class FitRow(CellOf, frozen=True, kw_only=True):
 
 @with_columns(columns.QUALITY)
 class QualityRow(CellOf, frozen=True, kw_only=True):
-    """A row of quality.csv: one figure of a run's model, before or after training."""
+    """A row of quality.csv: one score of a run's model, before or after training."""
 
     repeat: int
     status: str
@@ -132,7 +165,7 @@ class Inputs:
         return next((file for file in self._files if file.parts[-len(parts) :] == parts), None)
 
     def path(self, end: str) -> Path:
-        """The same. Raises ConfigError where it was not given."""
+        """The first file whose path ends in `end`. Raises ConfigError where there is none."""
         if found := self.find(end):
             return found
         given = ", ".join(file.name for file in self.with_suffix(Path(end).suffix)) or "none"
@@ -166,9 +199,12 @@ class Inputs:
         return self.rows("results.csv", RunRow, study)
 
     def scores(self, study: str) -> list[QualityRow]:
-        """The scores of the models of a study, which may be one of several files."""
+        """The scores of a study's models. The overview has a quality.csv of each study."""
         own = self.find(f"{study}/quality.csv")
         return self.rows("quality.csv", QualityRow, study, own)
+
+
+# Steps of runs
 
 
 class Trace(NamedTuple):
@@ -190,3 +226,81 @@ def traces(inputs: Inputs, study: str) -> list[Trace]:
         if steps:
             found.append(Trace(run, steps))
     return found
+
+
+def valid_traces(inputs: Inputs, study: str) -> list[Trace]:
+    """The first valid run with steps of each cell."""
+    first: dict[Key, Trace] = {}
+    for trace in traces(inputs, study):
+        if trace.run.status == "ok":
+            first.setdefault(trace.run.key, trace)
+    return list(first.values())
+
+
+# Scores of models before and after training
+
+MATCHING = "matching_accuracy"
+METRICS = {
+    MATCHING: "Right caption of five",
+    "image_to_text_recall_at_1": "Image to text: recall at 1",
+    "image_to_text_recall_at_5": "at 5",
+    "image_to_text_recall_at_10": "at 10",
+    "text_to_image_recall_at_1": "Text to image: recall at 1",
+    "text_to_image_recall_at_5": "at 5",
+    "text_to_image_recall_at_10": "at 10",
+    "accuracy": "Accuracy",
+    "contrastive_loss": "Contrastive loss",
+    "loss": "Loss",
+}
+"""Metrics of a split in the order of the table, with their headings."""
+LOSSES = ("contrastive_loss", "loss")
+SPLITS = ("validation", "test")
+MOMENTS = ("before", "after")
+
+
+class Score(NamedTuple):
+    """A metric over the repeats of a cell: the mean, and the outermost ends of their intervals."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    chance: float | None
+    repeats: int
+
+
+def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
+    """One metric of one cell at one moment over all repeats; None without any row."""
+    found = list(rows)
+    if not found:
+        return None
+    known = [row for row in found if row.value is not None]
+    return Score(
+        value=sum(row.value for row in known) / len(known) if known else None,
+        low=min((row.low for row in known if row.low is not None), default=None),
+        high=max((row.high for row in known if row.high is not None), default=None),
+        chance=next((row.chance for row in found if row.chance is not None), None),
+        repeats=len(known),
+    )
+
+
+def pick(rows: Iterable[QualityRow], cell: Key, on: str, metric: str, moment: str) -> Score | None:
+    """The score of a cell on a split by a metric, before or after training."""
+    wanted = (*cell, on, metric, moment)
+    return over_repeats(r for r in rows if (*r.key, r.on, r.metric, r.moment) == wanted)
+
+
+def cells_of(rows: Iterable[QualityRow], device: str) -> list[Key]:
+    """The cells of a device that have scores, in the order of the results."""
+    return list(dict.fromkeys(r.key for r in rows if r.device == device and r.metric))
+
+
+def score_text(score: Score | None, metric: str) -> tuple[str, str]:
+    """A value and its interval: a share in per cent, a loss as a number."""
+    if score is None or score.value is None:
+        return text.DASH, ""
+    if metric in LOSSES:
+        return text.number(score.value, 3), text.interval(score.low, score.high)
+    if score.low is None or score.high is None:
+        return text.share(score.value), ""
+    low = text.share(score.low).removesuffix("%")
+    return text.share(score.value), f"{low}{text.DASH}{text.share(score.high)}"

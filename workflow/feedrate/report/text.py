@@ -1,4 +1,4 @@
-"""Numbers, levels, lists and groups as text for people."""
+"""Numbers, levels and lists as text for readers."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping

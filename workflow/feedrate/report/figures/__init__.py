@@ -2,5 +2,5 @@
 
 A file declares `NEEDS` (the inputs, see `report.params.FILES`) and `ORDER` (its place in the
 overview), and defines `render`, which turns settings and result rows into a figure. Planning reads
-the declarations without importing the file. `_canvas` has what all figures share.
+the declarations without importing the file. All figures draw with `_canvas`.
 """

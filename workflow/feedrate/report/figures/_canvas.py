@@ -1,10 +1,10 @@
-"""What all figures share: styles, axes, labels, and SVG with reproducible bytes."""
+"""The base of all figures: styles, axes, labels, and SVG with reproducible bytes."""
 
 import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from feedrate.report.lines import Line
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import Inputs, RunRow
 
 WIDTH_IN = 6.0
 """The width of every figure: a column of a page, and readable on a phone."""
@@ -60,6 +60,14 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
 """The box behind a number that may cross a line."""
 
 LEGEND: dict[str, Any] = {"loc": "outside lower left", "frameon": False}
+LEGEND_LINE_IN = 0.22
+"""The height of a line of the legend."""
+
+WAITING: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "////"}
+"""The look of time spent waiting for data."""
+
+BAR: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.6, "capthick": 1.6, "zorder": 4}
+"""An interval as an error bar: options of `errorbar`, without a mark."""
 
 _RC = {
     "font.family": "DejaVu Sans",
@@ -124,18 +132,23 @@ def as_svg(
     return drawn
 
 
-def statement(text: str) -> Figure:
+def statement(sentence: str) -> Figure:
     """A sentence in place of a figure without data."""
     figure = Figure(figsize=(WIDTH_IN, 1.1))
-    figure.text(0.02, 0.5, wrap(text, 80), va="center", fontsize=11, color=GREY)
+    figure.text(0.02, 0.5, wrap(sentence, 80), va="center", fontsize=11, color=GREY)
     return figure
 
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
-    """Small remarks below the figure."""
+    """Small remarks below the figure; empty ones are left out."""
     text = "\n".join(wrap(line, 100) for line in lines if line)
     if text:
         figure.supxlabel(text, x=0.01, ha="left", fontsize=8.5, color=GREY)
+
+
+def legend_columns(names: Collection[str]) -> int:
+    """Two columns of names, or one where a name is too long for half of the figure."""
+    return 2 if max(map(len, names)) <= 28 else 1
 
 
 def wrap(text: str, width: int) -> str:
@@ -143,15 +156,18 @@ def wrap(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width)) or text
 
 
-def level_axis(axes: Axes, ticks: Sequence[str]) -> None:
-    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names and not a scale.
-
-    With many levels only some are labelled.
-    """
-    every = math.ceil(len(ticks) / FEW)
-    axes.set_xticks(range(0, len(ticks), every), ticks[::every])
-    axes.set_xlim(min(-0.4, len(ticks) / 2 - 1.8), max(len(ticks) - 0.6, len(ticks) / 2 + 0.8))
+def level_ticks(axes: Axes, names: Sequence[str]) -> None:
+    """A label at the place of each level; with many levels only some are labelled."""
+    every = math.ceil(len(names) / FEW)
+    axes.set_xticks(range(0, len(names), every), names[::every])
     axes.tick_params(axis="x", length=0)
+
+
+def level_axis(axes: Axes, names: Sequence[str]) -> None:
+    """One place per level, evenly spaced: levels such as 0, 1, 2, 16 are names and not a scale."""
+    level_ticks(axes, names)
+    places = len(names)
+    axes.set_xlim(min(-0.4, places / 2 - 1.8), max(places - 0.6, places / 2 + 0.8))
 
 
 def row_axis(axes: Axes, names: Sequence[str], grid: bool = True, **options: Any) -> None:
@@ -169,7 +185,7 @@ def path(line: Line) -> tuple[list[int], list[float]]:
     points = [
         (place, math.nan if point.value is None else point.value)
         for place, point in enumerate(line.points)
-        if point.value is not None or point.failed
+        if point.tried
     ]
     return [place for place, _ in points], [value for _, value in points]
 
@@ -191,21 +207,18 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     places, values = path(line)
     axes.plot([place + aside for place in places], values, **options)
     for place, point in enumerate(line.points):
-        whiskers(axes, place + aside, point.low, point.high, options["color"])
+        if point.low is not None and point.high is not None:
+            whole = [[0.0], [point.high - point.low]]
+            axes.errorbar(place + aside, point.low, yerr=whole, ecolor=options["color"], **BAR)
 
 
-def whiskers(axes: Axes, x: float, low: float | None, high: float | None, color: str) -> None:
-    """An interval as an error bar."""
-    if low is not None and high is not None:
-        axes.vlines(x, low, high, color=color, linewidth=1.6, zorder=4)
-        for end in (low, high):
-            axes.plot([x - 0.05, x + 0.05], [end, end], color=color, linewidth=1.6, zorder=4)
-
-
-def dots(axes: Axes, x: float, values: Sequence[float], color: str) -> None:
-    """Every repeat as a small dot next to the median."""
-    places = [x + 0.09 + 0.035 * (index % 3) for index in range(len(values))]
-    axes.plot(places, values, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
+def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
+    """The throughput of every valid run as a small dot next to its cell's median."""
+    for place, point in enumerate(line.points):
+        mine = [run for run in runs if point.row and run.key == point.row.key]
+        rates = [run.samples_per_s for run in mine if run.status == "ok" and run.samples_per_s]
+        places = [place + 0.09 + 0.035 * (index % 3) for index in range(len(rates))]
+        axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.answers import recommended_cell
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import (
     Line,
@@ -15,8 +16,6 @@ from feedrate.report.lines import (
     differing,
     measured_lines,
     point_status,
-    recommended_cell,
-    repeat_rates,
     unsupported_note,
 )
 from feedrate.report.params import PageSettings
@@ -54,8 +53,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         axes.set_ylabel("samples/s")
         axes.set_title(canvas.wrap(_title(settings, line, use[line.device]), 60))
         _panel(axes, line, factor, use[line.device])
-        for place, point in enumerate(line.points):
-            canvas.dots(axes, place, repeat_rates(runs, point), canvas.BLACK)
+        canvas.dots(axes, line, runs, canvas.BLACK)
     drawn = [line.device for line in shown]
     empty = [settings.label(device) for device in settings.measured if device not in drawn]
     missing = f"No cell has a valid result on {text.listed(empty)}." if empty else ""

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
-from feedrate.report.scores import MATCHING, MOMENTS, SPLITS, Score, cells_of, pick
+from feedrate.report.rows import MATCHING, MOMENTS, SPLITS, Inputs, Score, cells_of, pick
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -27,14 +26,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         return canvas.statement("No model was asked to choose the right caption of five.")
     height_in = ROW_IN * len(keys) * len(SPLITS) + 1.3
     figure, panels = canvas.new(height_in, len(SPLITS), sharex=True)
-    names = {(r.device, r.cell): text.values_text(r.levels) for r in rows}
+    names = {row.key: text.values_text(row.levels) for row in rows}
     if len(settings.measured) > 1:
         names = {key: f"{settings.label(key[0])}: {name}" for key, name in names.items()}
     chance = next((row.chance for row in rows if row.chance is not None), None)
     for axes, split in zip(panels, SPLITS, strict=True):
         axes.set_title(split)
-        axes.grid(axis="x", visible=True)
-        axes.grid(axis="y", visible=False)
         if chance is not None:
             axes.axvline(100 * chance, color=canvas.GREY, linestyle=":", label="by chance")
         for place, key in enumerate(keys):
@@ -42,8 +39,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
                 score = pick(rows, key, split, MATCHING, moment)
                 label = f"{moment} training" if place == 0 else None
                 _point(axes, place + 0.22 * (number - 0.5), score, canvas.style(1 - number), label)
-        axes.set_yticks(range(len(keys)), [names[key] for key in keys])
-        axes.set_ylim(len(keys) - 0.5, -0.5)
+        canvas.row_axis(axes, [names[key] for key in keys])
         axes.set_xlim(0, 100)
     panels[-1].set_xlabel("right caption of five chosen (%)")
     figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, **canvas.LEGEND)

@@ -1,7 +1,6 @@
 """An ablation: the speed-up of each level alone over the baseline, and its peak memory."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -47,7 +46,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
 
 def _tried(line: Line) -> list[Point]:
     """The cells of a line that were tried; the note lists those that are not supported."""
-    return [point for point in line.points if point.value is not None or point.failed]
+    return [point for point in line.points if point.tried]
 
 
 def _speedups(axes: Axes, points: Sequence[Point], base: str, names: Sequence[str]) -> None:
@@ -64,10 +63,7 @@ def _speedups(axes: Axes, points: Sequence[Point], base: str, names: Sequence[st
         color, hatch = (canvas.SKY, "") if value >= 1 else (canvas.ORANGE, "///")
         axes.barh(place, value - 1, left=1, height=0.62, color=color, hatch=hatch)
         if low < high:
-            line: dict[str, Any] = {"color": canvas.BLACK, "linewidth": 1.4}
-            axes.plot([low, high], [place, place], **line)
-            for end in (low, high):
-                axes.plot([end] * 2, [place - 0.14, place + 0.14], **line)
+            axes.errorbar(low, place, xerr=[[0.0], [high - low]], ecolor=canvas.BLACK, **canvas.BAR)
         canvas.label(axes, text.ratio(value), (max(1.0, high), place), (4, 0))
 
 

@@ -22,8 +22,6 @@ ROW_IN = 2.5
 """The height of a row of panels."""
 ASIDE = 0.07
 """The distance between series at one level, in levels, so that no bar hides another."""
-KEY_IN = 0.22
-"""The height of a line of the legend."""
 
 
 @canvas.as_svg
@@ -42,13 +40,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         return f"{label}: {level_text(line.others[apart])}" if apart else label
 
     rows = text.grouped(lines, title_of)
-    height_in = ROW_IN * len(rows) + KEY_IN * len(names) + 0.3
+    height_in = ROW_IN * len(rows) + canvas.LEGEND_LINE_IN * len(names) + 0.3
     # Models can be compared on one scale, devices cannot.
     sharey = "col" if len({line.device for line in lines}) == 1 else False
     figure, panels = canvas.new(height_in, len(rows), 2, sharey=sharey)
     for number, (title, whole) in enumerate(rows.items()):
         axes = panels[2 * number : 2 * number + 2]
-        group = at_levels(whole, lambda point: point.value is not None or point.failed)
+        group = at_levels(whole, lambda point: point.tried)
         looks = [canvas.style(names.index(_series(settings, line, apart))) for line in group]
         axes[0].set_title(canvas.wrap(title, 40))
         latencies = [replace(one, points=[_latency(p) for p in one.points]) for one in group]

@@ -9,7 +9,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import cell_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Trace, traces
+from feedrate.report.rows import Inputs, Key, Trace, traces
 
 NEEDS = ("runs",)
 ORDER = 210
@@ -26,12 +26,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         return canvas.statement("No run logged a loss.")
     names = cell_names(settings, [trace.run for trace in found])
     keys = list(names)
-    columns = 2 if max(map(len, names.values())) <= 28 else 1
+    columns = canvas.legend_columns(names.values())
     lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
-    figure, (axes,) = canvas.new(3.2 + 0.22 * lines)
-    seen: set[tuple[str, str]] = set()
+    figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
+    seen: set[Key] = set()
     for trace in found:
-        key = (trace.run.device, trace.run.cell)
+        key = trace.run.key
         _curve(axes, trace, keys.index(key), names[key] if key not in seen else "")
         seen.add(key)
     axes.set_xlabel("optimizer step")

@@ -62,16 +62,13 @@ def _measures(settings: PageSettings) -> list[tuple[str, str, Height]]:
     def at_smallest(line: Line) -> float | None:
         return next((p.value for p in line.valid if p.levels[factor] == smallest), None)
 
-    def at_largest(line: Line) -> float | None:
-        return line.valid[-1].value
-
     def largest(line: Line) -> float | None:
         level = line.valid[-1].levels[factor]
         return float(level) if isinstance(level, int | float) else None
 
     return [
         (f"{label} {smallest}", "samples/s", at_smallest),
-        (f"the largest {label} that fits", "samples/s", at_largest),
+        (f"the largest {label} that fits", "samples/s", lambda line: line.valid[-1].value),
         (f"that {label}", label, largest),
     ]
 

@@ -1,6 +1,5 @@
 """Speed-up over the baseline of the same device, as a matrix of coloured numbers."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,9 @@ from matplotlib.patches import Rectangle
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import unsupported_note
+from feedrate.report.lines import Speedup, baseline_speedups, unsupported_note
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.speedups import Speedup, baseline_speedups
 
 NEEDS = ("cells", "published")
 ORDER = 140
@@ -69,8 +67,7 @@ def _words(axes: Axes, column: int, row: int, speedup: Speedup, size: float) -> 
 
 def _frame(axes: Axes, settings: PageSettings, names: Sequence[str]) -> None:
     levels = [level_text(level) for level in settings.factors[settings.factor].levels]
-    every = math.ceil(len(levels) / canvas.FEW)
-    axes.set_xticks(range(0, len(levels), every), levels[::every])
+    canvas.level_ticks(axes, levels)
     axes.set_yticks(range(len(names)), [canvas.wrap(name, 28) for name in names])
     axes.set_xlim(-0.5, len(levels) - 0.5)
     axes.set_ylim(len(names) - 0.5, -0.5)

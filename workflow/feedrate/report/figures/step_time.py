@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -42,7 +41,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         axes.set_title(settings.label(panel[0].device))
         _panel(axes, panel, [run for run in runs if run.device == panel[0].device])
     tick = Line2D([], [], marker="|", linestyle="", color=canvas.BLACK, markersize=13)
-    wait = Patch(facecolor=canvas.ORANGE, edgecolor="white", hatch="////")
+    wait = Patch(**canvas.WAITING)
     names = ["waiting for data", "all the rest", "95th percentile of step times"]
     figure.legend([wait, Patch(color=canvas.BLUE), tick], names, **canvas.LEGEND, ncols=3)
     return figure
@@ -74,9 +73,8 @@ def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
     share = median(run.data_wait_share or 0.0 for run in runs)
     slow = [run.step_time_p95_s for run in runs if run.step_time_p95_s is not None]
     wait, rest = scale * step * share, scale * step * (1 - share)
-    look: dict[str, Any] = {"height": 0.62, "edgecolor": "white"}
-    axes.barh(place, wait, color=canvas.ORANGE, hatch="////", **look)
-    axes.barh(place, rest, left=wait, color=canvas.BLUE, **look)
+    axes.barh(place, wait, 0.62, **canvas.WAITING)
+    axes.barh(place, rest, 0.62, wait, facecolor=canvas.BLUE, edgecolor="white")
     end = max(step, median(slow)) if slow else step
     if slow:
         p95 = scale * median(slow)

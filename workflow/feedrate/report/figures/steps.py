@@ -10,7 +10,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Trace, traces
+from feedrate.report.rows import Inputs, Trace, valid_traces
 
 NEEDS = ("runs",)
 ORDER = 220
@@ -22,11 +22,8 @@ PANELS = 8
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """One panel for each cell: its first valid run."""
-    first: dict[tuple[str, str], Trace] = {}
-    for trace in traces(inputs, settings.study):
-        if trace.run.status == "ok":
-            first.setdefault((trace.run.device, trace.run.cell), trace)
-    shown = list(first.values())[:PANELS]
+    found = valid_traces(inputs, settings.study)
+    shown = found[:PANELS]
     if not shown:
         return canvas.statement("No run has a valid result, so there are no steps to draw.")
     figure, panels = canvas.new(0.7 + 1.65 * len(shown), len(shown))
@@ -35,12 +32,9 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         run = trace.run
         axes.set_title(f"{settings.label(run.device)}, {names[run.cell]}, repeat {run.repeat}")
         _panel(axes, trace)
-    panels[-1].set_xlabel("optimizer step")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, **canvas.LEGEND, ncols=3)
-    if len(first) > PANELS:
-        more = f"the first {PANELS} of {text.count(len(first), 'cell')}"
-        panels[-1].set_xlabel(f"optimizer step ({more})")
+    part = f" (the first {PANELS} of {text.count(len(found), 'cell')})"
+    panels[-1].set_xlabel("optimizer step" + part * (len(found) > PANELS))
+    figure.legend(*panels[0].get_legend_handles_labels(), **canvas.LEGEND, ncols=3)
     return figure
 
 
@@ -48,17 +42,11 @@ def _panel(axes: Axes, trace: Trace) -> None:
     steps = [step.step for step in trace.steps]
     times = [1000 * step.step_s for step in trace.steps]
     waits = [1000 * step.data_wait_s for step in trace.steps]
-    look: dict[str, Any] = {
-        "color": canvas.ORANGE,
-        "hatch": "////",
-        "edgecolor": "white",
-        "linewidth": 0,
-    }
-    axes.bar(steps, waits, width=0.8, label="waiting for data", **look)
+    axes.bar(steps, waits, 0.8, label="waiting for data", linewidth=0, **canvas.WAITING)
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
-        look = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}
+        look: dict[str, Any] = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}
         axes.axvspan(0.5, warm[-1] + 0.5, label="warm-up, left out", **look)
     axes.set_xlim(0.5, steps[-1] + 0.5)
     axes.set_ylabel("ms")

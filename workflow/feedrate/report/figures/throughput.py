@@ -13,7 +13,6 @@ from feedrate.report.lines import (
     at_levels,
     differing,
     published_lines,
-    repeat_rates,
     tried_lines,
     unsupported_note,
 )
@@ -68,8 +67,8 @@ def _panel(
     for index, line in enumerate(lines):
         look = canvas.style(index)
         canvas.series(axes, line, **look.line, linewidth=1.8, markersize=7)
+        canvas.dots(axes, line, runs, look.color)
         for place, point in enumerate(line.points):
-            canvas.dots(axes, place, repeat_rates(runs, point), look.color)
             if point.failed:
                 # Of adjacent crosses with one status only the last is labelled.
                 following = line.points[place + 1].status if place + 1 < len(line.points) else ""

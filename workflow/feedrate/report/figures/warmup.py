@@ -1,5 +1,6 @@
 """The effect of leaving out warm-up steps on the throughput that a run reports."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -8,7 +9,7 @@ from feedrate.jobs.events import Step
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import cell_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, traces
+from feedrate.report.rows import Inputs, valid_traces
 
 NEEDS = ("runs",)
 ORDER = 230
@@ -20,28 +21,24 @@ LINES = 7
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """One line for each cell, from its first valid run: the rate after k steps, over k."""
-    good = [trace for trace in traces(inputs, settings.study) if trace.run.status == "ok"]
-    curves: dict[tuple[str, str], list[float]] = {}
-    for trace in good:
-        if curve := shares(trace.steps):
-            curves.setdefault((trace.run.device, trace.run.cell), curve)
+    found = valid_traces(inputs, settings.study)
+    curves = {trace.run.key: curve for trace in found if (curve := shares(trace.steps))}
     if not curves:
         return canvas.statement("No run has a valid result, so there are no steps to leave out.")
-    names = cell_names(settings, [trace.run for trace in good])
-    figure, (axes,) = canvas.new(3.6)
     strongest = sorted(curves, key=lambda key: curves[key][0])[:LINES]
-    labels = []
+    names = cell_names(settings, [trace.run for trace in found])
+    columns = canvas.legend_columns([names[key] for key in strongest])
+    lines = math.ceil(len(strongest) / columns)
+    figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
     for index, key in enumerate(strongest):
-        look, curve = canvas.style(index), [100 * share for share in curves[key]]
-        axes.plot(range(len(curve)), curve, **look.line, markersize=5)
-        labels.append(names[key])
+        curve = [100 * share for share in curves[key]]
+        look = canvas.style(index).line
+        axes.plot(range(len(curve)), curve, **look, markersize=5, label=names[key])
     axes.axhline(100, color=canvas.GREY, linewidth=1)
-    axes.set_xlabel("first steps left out")
+    part = f" (the {LINES} of {len(curves)} cells with the largest effect)"
+    axes.set_xlabel("first steps left out" + part * (len(curves) > LINES))
     axes.set_ylabel("throughput, % of the reported value")
-    handles = axes.get_lines()[: len(labels)]
-    figure.legend(handles, labels, **canvas.LEGEND, ncols=2)
-    if len(curves) > LINES:
-        canvas.note(figure, [f"The {LINES} of {len(curves)} cells with the largest effect."])
+    figure.legend(**canvas.LEGEND, ncols=columns)
     return figure
 
 

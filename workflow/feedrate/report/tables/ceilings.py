@@ -1,8 +1,7 @@
 """Training throughput between its two ceilings: loader-only and model-only throughput."""
 
 from feedrate.report import text
-from feedrate.report.cell_table import Field, cell_table
-from feedrate.report.markup import Markup, as_page, join, small
+from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 

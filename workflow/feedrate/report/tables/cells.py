@@ -1,8 +1,18 @@
 """All cells of a study with their measured values, and the cells without a number."""
 
 from feedrate.report import text
-from feedrate.report.cell_table import COSTS, MEMORY, MFU, SPEED, Field, cell_table
-from feedrate.report.markup import Markup, as_page, join, small
+from feedrate.report.markup import (
+    COSTS,
+    MEMORY,
+    MFU,
+    SPEED,
+    Field,
+    Markup,
+    as_page,
+    cell_table,
+    join,
+    small,
+)
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 

@@ -35,15 +35,13 @@ def _row(settings: PageSettings, claim: ClaimRow) -> Markup:
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
     return row(
-        [
-            join(claim.statement, el("small", el("code", about))),
-            text.ratio(claim.published_value),
-            join(text.ratio(claim.recomputed_from_published), small(consistency)),
-            join(
-                text.ratio(claim.measured),
-                small(text.ratio_interval(claim.ci_low, claim.ci_high)),
-                small(settings.label(claim.device) if claim.measured is not None else ""),
-            ),
-            join(verdict, small(claim.why)),
-        ],
+        join(claim.statement, el("small", el("code", about))),
+        text.ratio(claim.published_value),
+        join(text.ratio(claim.recomputed_from_published), small(consistency)),
+        join(
+            text.ratio(claim.measured),
+            small(text.ratio_interval(claim.ci_low, claim.ci_high)),
+            small(settings.label(claim.device) if claim.measured is not None else ""),
+        ),
+        join(verdict, small(claim.why)),
     )

@@ -74,7 +74,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (d
         wide_row("Changed since download", text.listed(report.changed_since_fetch) or "none", 2),
     ]
     sizes = [
-        row([name, *(text.number(values.get(mark), 3) for mark in _MARKS)])
+        row(name, *(text.number(values.get(mark), 3) for mark in _MARKS))
         for field, name in _MEASURES.items()
         if (values := getattr(report, field))
     ]
@@ -85,7 +85,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (d
 def _left_out(report: DataReport) -> Markup:
     if not report.left_out:
         return el("p", "Nothing was left out.")
-    lines = [row([entry.path, entry.reason, f"{entry.rows:,}"]) for entry in report.left_out]
+    lines = [row(entry.path, entry.reason, f"{entry.rows:,}") for entry in report.left_out]
     more = len(lines) - LISTED
     rest = [group_row(f"and {more:,} more, in data_report.json", 3)] if more > 0 else []
     lost = f"{text.count(len(lines), 'file')}, {text.count(report.rows_left_out, 'row')}"

@@ -39,14 +39,12 @@ def _name(settings: PageSettings, entry: Published) -> str:
 def _rows(group: Sequence[Published]) -> list[Markup]:
     return [
         row(
-            [
-                join(entry.edition, small("used for claims" * entry.headline)),
-                f"{text.exact(entry.value)} {entry.unit}",
-                text.ratio(entry.value / previous.value if previous else None),
-                str(entry.batch_size or text.DASH),
-                entry.software or text.DASH,
-                join(entry.source, small(entry.protocol)),
-            ]
+            join(entry.edition, small("used for claims" * entry.headline)),
+            f"{text.exact(entry.value)} {entry.unit}",
+            text.ratio(entry.value / previous.value if previous else None),
+            str(entry.batch_size or text.DASH),
+            entry.software or text.DASH,
+            join(entry.source, small(entry.protocol)),
         )
         for previous, entry in zip([None, *group], group, strict=False)
     ]

@@ -1,15 +1,17 @@
-"""Whether a faster setting teaches the model as much: its loss at the end and the baseline's."""
+"""The loss at the end beside the baseline's: does a faster setting teach the model as much?"""
 
 from feedrate.report import text
-from feedrate.report.cell_table import SPEED, Field, cell_table, loss_flag
-from feedrate.report.markup import Markup, as_page, join, small
+from feedrate.report.markup import SPEED, Field, Markup, as_page, cell_table, join, loss_flag, small
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
 NEEDS = ("cells",)
 ORDER = 40
 
-UNKNOWN = "unknown: needs two repeats of both cells, after equal samples (no smaller last batches)"
+UNKNOWN = (
+    "unknown: needs two repeats of both cells after the same number of samples "
+    "(no smaller last batches)"
+)
 
 
 @as_page
@@ -21,7 +23,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
             return "the baseline"
         if cell.loss_shift is None:
             return UNKNOWN
-        return loss_flag(cell) or "as the baseline, within the effect of seeds"
+        return loss_flag(cell) or "same as the baseline, within the effect of seeds"
 
     columns: dict[str, Field] = {
         **SPEED,

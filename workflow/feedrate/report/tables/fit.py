@@ -42,13 +42,11 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 def _row(entry: FitRow, name: str) -> Markup:
     return row(
-        [
-            name,
-            text.number(entry.samples_per_s),
-            text.number(entry.predicted) if entry.predicted else word("not fitted"),
-            text.signed_share(entry.residual),
-            entry.bound or text.DASH,
-            text.number(entry.predicted_from_ceilings),
-            text.signed_share(entry.ceiling_residual),
-        ]
+        name,
+        text.number(entry.samples_per_s),
+        text.number(entry.predicted) if entry.predicted else word("not fitted"),
+        text.signed_share(entry.residual),
+        entry.bound or text.DASH,
+        text.number(entry.predicted_from_ceilings),
+        text.signed_share(entry.ceiling_residual),
     )

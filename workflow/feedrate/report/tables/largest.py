@@ -40,19 +40,17 @@ def _row(line: Line, factor: str) -> Markup:
     cause = full.row.cause.split(". ")[0] if full and full.row else ""
     limit = join(_level(full, factor), small(cause))
     if largest is None or fastest is None:
-        return row([name, word("none"), *[text.DASH] * 5, limit])
+        return row(name, word("none"), *[text.DASH] * 5, limit)
     cell = largest.row
     return row(
-        [
-            name,
-            _level(largest, factor),
-            text.number(largest.value),
-            text.number(cell.peak_memory_gib if cell else None, 3),
-            text.integer(cell.allocator_retries if cell else None),
-            _level(fastest, factor),
-            text.number(fastest.value),
-            limit,
-        ]
+        name,
+        _level(largest, factor),
+        text.number(largest.value),
+        text.number(cell.peak_memory_gib if cell else None, 3),
+        text.integer(cell.allocator_retries if cell else None),
+        _level(fastest, factor),
+        text.number(fastest.value),
+        limit,
     )
 
 

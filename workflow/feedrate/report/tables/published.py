@@ -44,7 +44,7 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
             numbers.append(text.exact(found.value) if found else missing)
         mine = [entry for (name, _), entry in values.items() if name == device]
         about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)
-        rows.append(row([_name(settings, device, mine[0].count), *numbers, "; ".join(about)]))
+        rows.append(row(_name(settings, device, mine[0].count), *numbers, "; ".join(about)))
     return rows
 
 
@@ -52,7 +52,7 @@ def _measured(settings: PageSettings, cells: Cells, device: str, columns: Column
     numbers = [_number(cells.get((device, level_key(levels)))) for levels in columns]
     batches = {c.batch_size for (name, _), c in cells.items() if name == device and c.batch_size}
     about = text.listed(_batch(batch) for batch in sorted(batches))
-    return row([_name(settings, device, settings.devices[device].count), *numbers, about])
+    return row(_name(settings, device, settings.devices[device].count), *numbers, about)
 
 
 def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Markup]:
@@ -66,7 +66,7 @@ def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Ma
             ratios.append(known / theirs.value if known and theirs else None)
         if any(ratios):
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row([name, *(text.ratio(value) for value in ratios), ""]))
+            rows.append(row(name, *map(text.ratio, ratios), ""))
     return rows
 
 

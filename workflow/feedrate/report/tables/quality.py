@@ -3,18 +3,26 @@
 from collections.abc import Iterator, Sequence
 
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, group_row, row, table
+from feedrate.report.markup import (
+    Markup,
+    as_page,
+    el,
+    group_row,
+    not_scored_rows,
+    row,
+    score_field,
+    table,
+)
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, QualityRow
-from feedrate.report.scores import (
+from feedrate.report.rows import (
     LOSSES,
     METRICS,
     MOMENTS,
     SPLITS,
+    Inputs,
+    QualityRow,
     cells_of,
-    not_scored_rows,
     pick,
-    score_field,
 )
 
 NEEDS = ("scores",)
@@ -49,10 +57,10 @@ def _split(
             levels = next(one.levels for one in found if one.cell == cell[1])
             scores = [score_field(pick(mine, cell, split, m, moment), m) for m in metrics]
             took_s = max((one.seconds for one in mine if one.seconds is not None), default=None)
-            fields = [text.values_text(levels), moment, *scores, text.seconds(took_s)]
-            yield row(fields, "use" * (moment == "after"))
+            fields = [moment, *scores, text.seconds(took_s)]
+            yield row(text.values_text(levels), *fields, class_="use" * (moment == "after"))
     if cells:
-        yield row(["by chance", "", *(_chance(found, metric) for metric in metrics), ""])
+        yield row("by chance", "", *(_chance(found, metric) for metric in metrics), "")
 
 
 def _chance(found: Sequence[QualityRow], metric: str) -> str:

@@ -32,7 +32,11 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         model = scaling(count, *(samples / rate for rate in rates))
         compute, exchange = model.compute_s, model.step_s(count) - model.compute_s
         times = f"{text.seconds(compute)} of computing and {text.seconds(exchange)} of all-reduce"
-        rows.append(group_row(f"{name} (on {count}: a batch takes {times})", len(HEADS)))
+        rows.append(
+            group_row(
+                f"{name} (on {text.count(count, 'device')}: a batch takes {times})", len(HEADS)
+            )
+        )
         rows += _rows(model, by_count)
     if not rows:
         none = "No all-reduce between devices was measured, so nothing is predicted."
@@ -62,13 +66,11 @@ def _rows(model: Scaling, by_count: Mapping[int, CellRow]) -> list[Markup]:
         error = predicted / measured - 1 if measured else None
         rows.append(
             row(
-                [
-                    str(count),
-                    text.number(measured) if cell else join(text.DASH, small("predicted")),
-                    text.number(predicted),
-                    text.signed_share(error),
-                    text.share(model.step_s(1) / model.step_s(count)),
-                ]
+                str(count),
+                text.number(measured) if cell else join(text.DASH, small("predicted")),
+                text.number(predicted),
+                text.signed_share(error),
+                text.share(model.step_s(1) / model.step_s(count)),
             )
         )
     return rows

@@ -2,10 +2,10 @@
 
 from feedrate.config.values import level_text
 from feedrate.report import text
+from feedrate.report.lines import Speedup, Speedups, baseline_speedups, device_speedups
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
-from feedrate.report.speedups import Speedup, Speedups, baseline_speedups, device_speedups
 
 NEEDS = ("cells", "published")
 ORDER = 140
@@ -32,7 +32,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _rows(lines: Speedups) -> list[Markup]:
-    return [row([name, *map(_field, speedups)]) for name, speedups in lines.items()]
+    return [row(name, *map(_field, speedups)) for name, speedups in lines.items()]
 
 
 def _field(speedup: Speedup) -> Markup:

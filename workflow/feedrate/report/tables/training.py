@@ -1,8 +1,7 @@
 """Speed with its costs and its effect: efficiency, memory, loss and the time of an epoch."""
 
 from feedrate.report import text
-from feedrate.report.cell_table import COSTS, MEMORY, MFU, SPEED, Field, cell_table
-from feedrate.report.markup import Markup, as_page
+from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, as_page, cell_table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

@@ -10,15 +10,16 @@ from feedrate.report.markup import (
     el,
     group_row,
     join,
+    not_scored_rows,
     row,
+    score_field,
     small,
     table,
     wide_row,
     word,
 )
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, QualityRow
-from feedrate.report.scores import not_scored_rows, over_repeats, score_field
+from feedrate.report.rows import Inputs, QualityRow, over_repeats
 
 NEEDS = ("scores", "winoground")
 ORDER = 170
@@ -54,7 +55,7 @@ def _published(score: BenchmarkScore) -> Markup:
     values = (score.text_score, score.image_score, score.group_score)
     name = join(score.model, small(score.note))
     head = score.head or text.DASH
-    return row([name, head, text.DASH, *(f"{value:.2f}%" for value in values), text.DASH])
+    return row(name, head, text.DASH, *(f"{value:.2f}%" for value in values), text.DASH)
 
 
 def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
@@ -62,9 +63,8 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
         these = [s for s in scores if (s.cell, s.head, s.moment) == (cell, head, moment)]
         first = these[0]
         values = [score_field(over_repeats(s for s in these if s.metric == m), m) for m in SCORES]
-        name = text.values_text(first.levels)
-        cells = [name, join(head, small(first.note)), moment, *values, str(first.n)]
-        yield row(cells, "use" * (moment == "after"))
+        fields = [join(head, small(first.note)), moment, *values, str(first.n)]
+        yield row(text.values_text(first.levels), *fields, class_="use" * (moment == "after"))
     if scores:
         chance = {s.metric: s.chance for s in scores}
-        yield row(["by chance", "", "", *(text.share(chance.get(m)) for m in SCORES), ""])
+        yield row("by chance", "", "", *(text.share(chance.get(m)) for m in SCORES), "")
