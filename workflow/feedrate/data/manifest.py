@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.values import Strict
+from feedrate.config.values import Strict, about
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, digest_value
 
@@ -57,17 +56,17 @@ class DataError(ExpectedError):
 class RawFile(Strict, frozen=True, kw_only=True):
     """One fetched file."""
 
-    path: Annotated[str, Meta(description="Under the index's root.")]
-    size: Annotated[int, Meta(description="Bytes.")]
+    path: Annotated[str, about("Under the index's root.")]
+    size: Annotated[int, about("Bytes.")]
     sha256: str
 
 
 class LeftOut(Strict, frozen=True, kw_only=True):
     """Something that did not become a sample, and why."""
 
-    path: Annotated[str, Meta(description="The image, or the table and row.")]
+    path: Annotated[str, about("The image, or the table and row.")]
     reason: str
-    rows: Annotated[int, Meta(description="Rows that are lost by it.")] = 1
+    rows: Annotated[int, about("Rows that are lost by it.")] = 1
 
 
 class Fetched(Strict, frozen=True, kw_only=True):
@@ -85,13 +84,11 @@ class RawIndex(Strict, frozen=True, kw_only=True):
 
     schema: int = RAW_SCHEMA
     dataset: str
-    source: Annotated[str, Meta(description="generated, folder or hub.")]
-    root: Annotated[
-        str, Meta(description="Absolute folder of the images; empty: the index's own folder.")
-    ] = ""
-    revision: Annotated[str | None, Meta(description="The hub's commit.")] = None
-    rows: Annotated[RawFile, Meta(description="The rows, in the index's folder.")]
-    files: Annotated[list[RawFile], Meta(description="Every image that a row names, once.")]
+    source: Annotated[str, about("generated, folder or hub.")]
+    root: Annotated[str, about("Absolute folder of the images; empty: the index's own.")] = ""
+    revision: Annotated[str | None, about("The hub's commit.")] = None
+    rows: Annotated[RawFile, about("The rows, in the index's folder.")]
+    files: Annotated[list[RawFile], about("Every image that a row names, once.")]
     left_out: list[LeftOut]
 
 
@@ -108,31 +105,21 @@ class Manifest(Strict, kw_only=True):
     schema: int = MANIFEST_SCHEMA
     dataset: str
     splits: dict[str, SplitCount]
-    files: Annotated[
-        dict[str, str],
-        Meta(description="SHA-256 of each file that training reads, except the images."),
-    ]
-    images: Annotated[int, Meta(description="Image files in images/.")]
+    files: Annotated[dict[str, str], about("SHA-256 of the files for training except images.")]
+    images: Annotated[int, about("Image files in images/.")]
     images_bytes: int
-    images_digest: Annotated[
-        str, Meta(description="SHA-256 over the sorted `path sha256` lines of all images.")
-    ]
+    images_digest: Annotated[str, about("SHA-256 of all images' sorted `path sha256` lines.")]
 
 
 class StoreSpec(Strict, kw_only=True):
     """All that a store depends on except its data; another store is made when this changes."""
 
     schema: int = STORE_SCHEMA
-    model: Annotated[
-        ModelSettings, Meta(description="Determines the size of images and the tokenizer.")
-    ]
+    model: Annotated[ModelSettings, about("Determines the size of images and the tokenizer.")]
     max_tokens: int
-    label: Annotated[str, Meta(description="Column with the classes, for a classifier.")]
+    label: Annotated[str, about("Column with the classes, for a classifier.")]
     scaled_decode: bool
-    whole: Annotated[
-        bool,
-        Meta(description="Whole pictures, larger than the crop, so that it can be a random one."),
-    ]
+    whole: Annotated[bool, about("Whole pictures, so that the crop can be a random one.")]
 
     @property
     def key(self) -> str:
@@ -144,11 +131,11 @@ class StoreIndex(Strict, kw_only=True):
     """index.json of a store."""
 
     spec: StoreSpec
-    manifest: Annotated[str, Meta(description="SHA-256 of the prepared data's manifest.")]
+    manifest: Annotated[str, about("SHA-256 of the prepared data's manifest.")]
     image_px: int
     pictures: int
-    size_bytes: Annotated[int, Meta(description="Of pixels.npy.")]
-    files: Annotated[dict[str, str], Meta(description="SHA-256 of each file.")]
+    size_bytes: Annotated[int, about("Of pixels.npy.")]
+    files: Annotated[dict[str, str], about("SHA-256 of each file.")]
 
 
 def store_spec(settings: Settings) -> StoreSpec | None:

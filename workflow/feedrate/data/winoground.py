@@ -14,10 +14,9 @@ from random import Random
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from feedrate.config.errors import Findings, raise_all
-from feedrate.config.values import Strict
+from feedrate.config.values import Strict, about
 from feedrate.config.workflow import Examples, GeneratedExamples, HubExamples, LocalExamples
 from feedrate.core.files import replaced_folder, write_json
 from feedrate.data.drawing import Scene, draw_files, invent
@@ -58,8 +57,8 @@ class Example(Strict, frozen=True, kw_only=True):
     id: int
     image_0: str
     image_1: str
-    caption_0: Annotated[str, Meta(description="Describes image_0.")]
-    caption_1: Annotated[str, Meta(description="Describes image_1.")]
+    caption_0: Annotated[str, about("Describes image_0.")]
+    caption_1: Annotated[str, about("Describes image_1.")]
     tag: str = ""
     secondary_tag: str = ""
     num_main_preds: int | None = None
@@ -80,12 +79,12 @@ class Winoground(Strict, frozen=True, kw_only=True):
     """examples.json."""
 
     schema: int = WINOGROUND_SCHEMA
-    name: Annotated[str, Meta(description="As config.yaml names this copy.")]
-    source: Annotated[str, Meta(description="generated, folder or hub.")]
-    origin: Annotated[str | None, Meta(description="The hub's repository.")]
-    revision: Annotated[str | None, Meta(description="Its commit.")] = None
+    name: Annotated[str, about("As config.yaml names this copy.")]
+    source: Annotated[str, about("generated, folder or hub.")]
+    origin: Annotated[str | None, about("The hub's repository.")]
+    revision: Annotated[str | None, about("Its commit.")] = None
     examples: list[Example]
-    sha256: Annotated[dict[str, str], Meta(description="Of every image, by path.")]
+    sha256: Annotated[dict[str, str], about("Of every image, by path.")]
 
     @property
     def described(self) -> str:
