@@ -7,7 +7,7 @@ from feedrate.cli import jobs
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.core.files import write_json
 from feedrate.data.winoground import fetch_winoground
-from feedrate.results.quality import read_quality
+from feedrate.results.record import read_quality
 
 
 def test_untrained_weights_score_the_same_before_and_after(prepared, tmp_path):

@@ -10,7 +10,7 @@ from mini_project import ROOT
 
 import warm
 from feedrate.config.plan import load_project, make_plan
-from feedrate.results.quality import Quality, read_quality
+from feedrate.results.record import Quality, read_quality
 
 CHANCE = 1 / 5
 STUDY = "bridgetower-learning"

@@ -115,10 +115,10 @@ def test_a_share_that_is_none_is_told(root, option, share, capsys):
     assert f"{share!r} is not allowed; expected a share from 0 to 1" in capsys.readouterr().err
 
 
-def test_it_needs_neither_torch_nor_pandas(root):
+def test_it_needs_neither_torch_nor_snakemake(root):
     script = (
         "import sys; from feedrate.__main__ import main; main(['compare', 'before', 'results'])\n"
-        "print([name for name in ('torch', 'pandas', 'snakemake') if name in sys.modules])"
+        "print([name for name in ('torch', 'snakemake') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -12,7 +12,7 @@ import warm
 from feedrate.cli import jobs
 from feedrate.config.spec import Software
 from feedrate.devices.host import lock_path
-from feedrate.results.quality import read_quality
+from feedrate.results.record import read_quality
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 

@@ -13,8 +13,7 @@ from feedrate.data.winoground import Winoground
 from feedrate.report.card import card
 from feedrate.report.params import CardSettings, to_param
 from feedrate.report.text import DASH
-from feedrate.results.quality import Quality, QualityError, Score, read_quality
-from feedrate.results.record import write_record
+from feedrate.results.record import Quality, QualityError, Score, read_quality, write_record
 from feedrate.results.schema import Provenance
 
 EVIL = "a | b\n# no: `heading` <script>alert(1)</script> --- : \"quoted\" 'so' [x](y) *z*"

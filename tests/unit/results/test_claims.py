@@ -12,11 +12,12 @@ from record_builder import write_records as write
 from feedrate.cli.jobs import run
 from feedrate.config.study import Claim
 from feedrate.results.claims import agrees, claim_rows, recompute
-from feedrate.results.collect import run_rows
+from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
 from feedrate.results.expression import parse
 from feedrate.results.settings import ClaimSettings
 from feedrate.results.tables import read_csv, write_csv
+from feedrate.results.tables import rows_of as plain
 
 PRINTED = [
     (1.28, "gaudi2[workers=2] / h100[workers=2]"),
@@ -41,7 +42,7 @@ def claim(expression, **changes):
 
 
 def rows_of(tmp_path, records, *claims, **changes):
-    runs = run_rows(write(tmp_path, records), collect_settings())
+    runs = plain(run_table(write(tmp_path, records), collect_settings()))
     study = claim_study(*claims, **changes)
     return claim_rows(runs, ClaimSettings(studies={"loading": study}))
 
@@ -158,7 +159,8 @@ def test_a_printed_ratio_that_does_not_follow_is_told(tmp_path):
 
 def test_the_command_reads_results_and_writes_claims(tmp_path):
     settings = collect_settings()
-    runs = run_rows(write(tmp_path, [*runs_of(0, [10.0]), *runs_of(2, [20.0])]), settings)
+    records = write(tmp_path, [*runs_of(0, [10.0]), *runs_of(2, [20.0])])
+    runs = plain(run_table(records, settings))
     write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.studies), runs)
     claims = ClaimSettings(studies={"loading": claim_study(claim("cpu[workers=2] / cpu"))})
     arguments = [

@@ -19,22 +19,27 @@ from feedrate.cli.jobs import run as run_job
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Factor, Thresholds
 from feedrate.results.assemble import current_record, parse_logs
-from feedrate.results.collect import cell_rows, collect_results, run_rows
+from feedrate.results.collect import cell_rows, collect_results, run_table
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
-from feedrate.results.tables import read_csv, remove_damaged, write_csv
+from feedrate.results.tables import frame_of, read_csv, remove_damaged, write_csv
+from feedrate.results.tables import rows_of as plain
 from run_folder import write_run
 
 
 def rows_of(tmp_path, records, **changes):
     settings = collect_settings(**changes)
-    return run_rows(write_records(tmp_path, records), settings), settings
+    return plain(run_table(write_records(tmp_path, records), settings)), settings
 
 
 def cells_of(tmp_path, records, **changes):
     rows, settings = rows_of(tmp_path, records, **changes)
-    return {row["cell"]: row for row in cell_rows(rows, settings)}
+    return {row["cell"]: row for row in cells_from(rows, settings)}
+
+
+def cells_from(rows, settings):
+    return cell_rows(frame_of(rows, for_studies(RUNS, settings.studies)), settings)
 
 
 W0, W1, W2 = (f"workers={w}~decode=host" for w in range(3))
@@ -77,7 +82,7 @@ def test_whether_loaders_have_more_processes_than_cores(
     (row,) = (row for row in rows_of(tmp_path, [record])[0] if row["status"] == "ok")
     assert row["oversubscribed"] is more
     settings = collect_settings()
-    cell = next(cell for cell in cell_rows([row], settings))
+    cell = next(cell for cell in cells_from([row], settings))
     assert ("share" in cell["why"]) is more
 
 
@@ -93,7 +98,7 @@ def test_numbers_of_an_invalid_run_stay_in_its_row_and_out_of_all_else(tmp_path)
     ]
     rows, settings = rows_of(tmp_path, records)
     assert rows[1]["samples_per_s"] == 99.0
-    cell = cell_rows(rows, settings)[0]
+    cell = cells_from(rows, settings)[0]
     assert (cell["samples_per_s"], cell["runs"], cell["ok_runs"]) == (10.0, 2, 1)
     assert (cell["status"], cell["invalid_runs"]) == ("ok", 1)
     assert cell["cause"] == "MFU is 120%.", "why one of its runs does not count"
@@ -433,7 +438,7 @@ def test_rows_survive_the_round_trip(tmp_path):
         tmp_path, [make_record(1 / 3, status="invalid", cause='A "cause", with\ta tab and é')]
     )
     columns = for_studies(CELLS, settings.studies)
-    cells = cell_rows(rows, settings)
+    cells = cells_from(rows, settings)
     write_csv(tmp_path / "cells.csv", columns, cells)
     back = read_csv(tmp_path / "cells.csv", columns)
     assert back == [

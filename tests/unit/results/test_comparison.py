@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from feedrate.config.study import Thresholds
 from feedrate.results.columns import COMPARISON
-from feedrate.results.comparison import Results, compare, comparison_columns, read_results, slowed
+from feedrate.results.comparison import (
+    Results,
+    compare,
+    comparison_columns,
+    judge,
+    read_results,
+    run_frame,
+    slowed,
+)
 from feedrate.results.tables import read_csv, write_csv
 from result_sets import AFTER, runs, write_set
 
@@ -18,9 +26,7 @@ LINES = Thresholds()
 
 def results(*cells):
     """A set that was read, without files."""
-    return Results(
-        None, {(row["study"], row["device"], row["cell"]): cell for cell in cells for row in cell}
-    )
+    return Results(None, run_frame([row for cell in cells for row in cell]))
 
 
 def changes(before, after, lines=LINES):
@@ -186,7 +192,8 @@ SWAPPED = {"slower": "faster", "faster": "slower"}
 @settings(max_examples=80, deadline=None)
 @given(old=RATES, new=RATES, noise=st.sampled_from([0.0, 0.1, 0.5]))
 def test_swapping_the_sets_inverts_the_ratios(old, new, noise):
-    row, swapped = one(old, new, noise_share=noise), one(new, old, noise_share=noise)
+    lines = Thresholds(noise_share=noise)
+    row, swapped = judge(old, new, lines), judge(new, old, lines)
     assert swapped["ratio"] == pytest.approx(1 / row["ratio"])
     if row["ratio_ci_low"] is None:
         assert swapped["ratio_ci_low"] is None
@@ -199,7 +206,7 @@ def test_swapping_the_sets_inverts_the_ratios(old, new, noise):
 @settings(max_examples=80, deadline=None)
 @given(old=RATES, new=RATES)
 def test_the_word_agrees_with_ratio_and_interval(old, new):
-    row = one(old, new)
+    row = judge(old, new, LINES)
     if row["change"] == "no difference":
         near = 1 / 1.1 - 1e-9 <= row["ratio"] <= 1.1 + 1e-9
         assert near or row["ratio_ci_low"] <= 1 <= row["ratio_ci_high"]
@@ -236,7 +243,7 @@ def test_a_folder_a_clone_and_the_files_are_the_same_results(tmp_path):
     for place in (tmp_path, folder, folder / "results.csv", folder / "cells.csv"):
         found = read_results(place)
         assert found.path == folder / "results.csv"
-        assert list(found.cells) == [("loading", "cpu", "workers=0")]
+        assert [row["cell"] for row in found.started] == ["workers=0"]
 
 
 def test_a_file_of_results_may_have_any_name(tmp_path):

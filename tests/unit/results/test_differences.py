@@ -8,10 +8,11 @@ import pytest
 from feedrate.config.study import Thresholds
 from feedrate.results.comparison import (
     SOFTWARE,
+    Results,
     compare,
-    differing,
     moved_between,
     read_results,
+    run_frame,
 )
 from result_sets import AFTER, PACKAGES, runs, write_set
 
@@ -58,14 +59,13 @@ def test_driver_python_and_platform_count_where_they_are_known(tmp_path):
 
 def test_a_job_that_told_no_packages_has_not_lost_them_all(tmp_path):
     found = sets(tmp_path, packages={})
-    assert all(run[SOFTWARE] == {} for run in found[1].runs)
+    assert all(run[SOFTWARE] == {} for run in found[1].started)
     assert told(found) == {}
 
 
 def test_runs_of_several_versions_name_them_all(tmp_path):
     old, new = sets(tmp_path, packages=PACKAGES | {"torch": "2.9.0"})
-    cell = next(iter(new.cells.values()))
-    cell[0][SOFTWARE] = PACKAGES
+    new.runs.at[0, SOFTWARE] = PACKAGES
     assert told((old, new)) == {"torch": ("2.8.0", "2.8.0, 2.9.0")}
 
 
@@ -109,10 +109,16 @@ def test_what_differs_of_a_cell(tmp_path, changes, words):
 
 
 def test_specs_are_held_against_each_other_repeat_by_repeat():
+    def differing(before, after):
+        (row,) = compare(
+            *(Results(None, run_frame(rows)) for rows in (before, after)), Thresholds()
+        )
+        return row["differs"]
+
     first, second, third = runs(0, 10.0, 10.0, 10.0)
-    assert differing([first, second], [second, third]) == []
-    assert differing([first, second], [second | {"spec_digest": "another"}]) == ["spec"]
-    assert differing([first], [second]) == []
+    assert differing([first, second], [second, third]) == ""
+    assert differing([first, second], [second | {"spec_digest": "another"}]) == "spec"
+    assert differing([first], [second]) == ""
 
 
 def test_records_are_those_beside_the_results_and_not_the_clones_newer_ones(tmp_path, monkeypatch):
@@ -121,7 +127,7 @@ def test_records_are_those_beside_the_results_and_not_the_clones_newer_ones(tmp_
     clone = write_set(tmp_path / "results", runs(0, 10.0), packages=PACKAGES)
     shutil.copytree(clone, tmp_path / "kept")
     write_set(clone, runs(0, 10.0, day=AFTER), packages=PACKAGES | {"torch": "2.9.0"})
-    assert [run[SOFTWARE] for run in read_results(tmp_path / "kept").runs] == [PACKAGES]
+    assert [run[SOFTWARE] for run in read_results(tmp_path / "kept").started] == [PACKAGES]
     assert told((read_results(tmp_path / "kept"), read_results(tmp_path))) == {
         "torch": ("2.8.0", "2.9.0")
     }
@@ -131,9 +137,9 @@ def test_records_of_one_studys_results_lie_a_folder_higher(tmp_path, monkeypatch
     folder = write_set(tmp_path / "kept", runs(0, 10.0), packages=PACKAGES)
     (folder / "loading").mkdir(exist_ok=True)
     (folder / "results.csv").rename(folder / "loading/results.csv")
-    assert read_results(folder / "loading").runs[0][SOFTWARE] == PACKAGES
+    assert read_results(folder / "loading").started[0][SOFTWARE] == PACKAGES
     monkeypatch.chdir(folder / "loading")
-    assert read_results(folder / "loading/results.csv").runs[0][SOFTWARE] == PACKAGES
+    assert read_results(folder / "loading/results.csv").started[0][SOFTWARE] == PACKAGES
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_a_record_that_is_not_there_or_not_the_runs_tells_nothing(tmp_path, reco
     write_set(tmp_path, runs(0, 10.0), packages=PACKAGES)
     file = next(tmp_path.rglob("record.json"))
     file.unlink() if record is None else file.write_text(record)
-    assert read_results(tmp_path).runs[0][SOFTWARE] is None
+    assert read_results(tmp_path).started[0][SOFTWARE] is None
 
 
 @pytest.mark.parametrize("path", ["", "../results/record.json", "/etc/hostname"])
@@ -151,7 +157,7 @@ def test_a_path_outside_results_is_not_followed(tmp_path, path):
     write_set(tmp_path, runs(0, 10.0), packages=PACKAGES)
     (row,) = runs(0, 10.0, record=path)
     write_set(tmp_path, [row])
-    assert read_results(tmp_path).runs[0][SOFTWARE] is None
+    assert read_results(tmp_path).started[0][SOFTWARE] is None
 
 
 def test_a_record_of_another_version_of_feedrate_tells_its_packages(tmp_path):
@@ -159,4 +165,4 @@ def test_a_record_of_another_version_of_feedrate_tells_its_packages(tmp_path):
     file = next(tmp_path.rglob("record.json"))
     record = json.loads(file.read_text()) | {"schema_version": 7, "a_new_field": [1]}
     file.write_text(json.dumps(record))
-    assert read_results(tmp_path).runs[0][SOFTWARE] == PACKAGES
+    assert read_results(tmp_path).started[0][SOFTWARE] == PACKAGES

@@ -1,8 +1,11 @@
 """When a loss departs by more than seeds do."""
 
+import pandas as pd
 import pytest
 
-from feedrate.results.cells import loss_shifts, trained_samples
+from feedrate.results.collect import KEY, loss_shifts, trained_samples
+from feedrate.results.columns import RUNS, with_factors
+from feedrate.results.tables import frame_of, rows_of
 
 A, B, C = ("s", "cpu", "a"), ("s", "cpu", "b"), ("s", "cpu", "c")
 
@@ -22,7 +25,14 @@ def runs(*losses, status="ok", **changes):
 
 
 def departed(cells):
-    return loss_shifts(cells, dict.fromkeys(cells, A))
+    """The losses of cells, by cell; A is the baseline of all."""
+    rows = [dict(zip(KEY, key, strict=True)) | run for key, runs in cells.items() for run in runs]
+    baselines = pd.Series("a", pd.MultiIndex.from_tuples(cells, names=KEY))
+    return dict(zip(cells, rows_of(loss_shifts(table(rows), baselines)), strict=True))
+
+
+def table(rows):
+    return frame_of(rows, with_factors(RUNS, {}))
 
 
 def test_a_loss_beyond_what_seeds_do_departs():
@@ -94,5 +104,5 @@ def test_what_cannot_be_compared_is_not_flagged(cells):
 
 
 def test_samples_count_warm_up_accumulation_and_ranks():
-    run = runs(1.0, batch_size=3, gradient_accumulation=2, world_size=4)[0]
-    assert trained_samples(run) == 12 * 3 * 2 * 4
+    run = runs(1.0, batch_size=3, gradient_accumulation=2, world_size=4)
+    assert list(trained_samples(table(run))) == [12 * 3 * 2 * 4]

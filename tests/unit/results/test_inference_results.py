@@ -4,8 +4,9 @@ from msgspec.structs import replace
 from record_builder import collect_settings, make_record, make_spec, write_records
 
 from feedrate.config.settings import Settings
-from feedrate.results.collect import cell_rows, run_rows
+from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.schema import Provenance
+from feedrate.results.tables import rows_of as plain
 
 
 def rows_of(tmp_path, task, **measured):
@@ -18,8 +19,8 @@ def rows_of(tmp_path, task, **measured):
             told = replace(record.provenance, bf16_instructions=flags)
             records.append(replace(record, provenance=told))
     settings = collect_settings(unsupported=[])
-    runs = run_rows(write_records(tmp_path, records), settings)
-    return runs, cell_rows(runs, settings)
+    runs = run_table(write_records(tmp_path, records), settings)
+    return plain(runs), cell_rows(runs, settings)
 
 
 def test_percentiles_task_and_instructions_have_columns(tmp_path):

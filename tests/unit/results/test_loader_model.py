@@ -20,7 +20,7 @@ from feedrate.cli.jobs import run
 from feedrate.config.plan import load_project
 from feedrate.config.reading import read_yaml
 from feedrate.config.study import Factor
-from feedrate.results.collect import cell_rows, run_rows
+from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Point, bound, fit, predict
 from feedrate.results.loader_model import fit_rows
@@ -179,7 +179,7 @@ def test_the_model_alone_is_the_median_of_its_cells(tmp_path):
         for w, (rate, model) in enumerate(((10.0, 20.0), (15.0, 25.0)))
     ]
     settings = collect_settings()
-    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    cells = cell_rows(run_table(write_records(tmp_path, records), settings), settings)
     rows = fit_rows(cells, FitSettings(studies={"loading": published_study(published=[])}))
     assert rows[0]["tc_measured_s"] == pytest.approx((1 / 20 + 1 / 25) / 2)
 
@@ -205,7 +205,7 @@ def cells_of(tmp_path, rates, *, loader=(50.0, 60.0, 100.0), model=20.0):
         for w, rate in enumerate(rates)
     ]
     settings = collect_settings()
-    return cell_rows(run_rows(write_records(tmp_path, records), settings), settings), settings
+    return cell_rows(run_table(write_records(tmp_path, records), settings), settings), settings
 
 
 def test_our_cells_are_fitted_and_held_against_their_ceilings(tmp_path):
@@ -246,7 +246,7 @@ def test_cells_without_data_are_left_out(tmp_path):
         make_record(99.0, spec=make_spec(1), status="failed", cause="It broke."),
     ]
     settings = collect_settings()
-    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    cells = cell_rows(run_table(write_records(tmp_path, records), settings), settings)
     study = published_study(published=[])
     assert fit_rows(cells, FitSettings(studies={"loading": study})) == []
 
@@ -289,7 +289,7 @@ def test_cells_that_decode_on_the_device_are_not_fitted(tmp_path, factors, decod
         for w in (0, 1)
     ]
     settings = collect_settings()
-    cells = cell_rows(run_rows(write_records(tmp_path, records), settings), settings)
+    cells = cell_rows(run_table(write_records(tmp_path, records), settings), settings)
     study = published_study(published=[], factors=factors, decoding=decoding)
     rows = fit_rows(cells, FitSettings(studies={"loading": study}))
     assert {row["decode"] for row in rows} == fitted

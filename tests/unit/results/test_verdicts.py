@@ -88,7 +88,7 @@ def test_the_lines_are_the_studys():
 
 def test_out_of_memory_is_pressed_for_memory():
     cell = {"status": "out_of_memory", "cause": "The device ran out."}
-    found = cell_verdict(cell, {}, Thresholds(), None)
+    found = cell_verdict(cell, Thresholds(), None)
     assert found == ("memory-pressed", "The device ran out.")
 
 

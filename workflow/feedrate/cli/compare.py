@@ -129,12 +129,12 @@ def show(
 
 def _described(results: comparison.Results) -> str:
     """The file, and when its runs were started."""
-    started = sorted(run["started_at"] for run in results.runs if run.get("started_at"))
+    started = sorted(run["started_at"] for run in results.started if run.get("started_at"))
     dated = ""
     if started:
         first, last = (time[:16].replace("T", " ") for time in (started[0], started[-1]))
         dated = f", started {first} to {last} UTC"
-    return f"{results.path}, {counted(len(results.runs), 'run')}{dated}"
+    return f"{results.path}, {counted(len(results.started), 'run')}{dated}"
 
 
 def _is_silent(row: Row) -> bool:
@@ -203,8 +203,8 @@ def sentences(
     if same := sum(row["same_runs"] for row in rows):
         yield f"In both sets: {counted(same, 'run')}, not repeated."
     for word, results in (("Before", before), ("After", after)):
-        if lost := sum(run[comparison.SOFTWARE] is None for run in results.runs):
+        if lost := sum(run[comparison.SOFTWARE] is None for run in results.started):
             yield (
-                f"{word}: the packages of {lost} of {counted(len(results.runs), 'run')} are not "
+                f"{word}: the packages of {lost} of {counted(len(results.started), 'run')} are not "
                 f"known, because their records are not in the folder of {results.path}."
             )

@@ -55,7 +55,7 @@ CODE = {
         ("cli", "jobs", "devices", "models", "loading"),
     ),
     "predicted": Code(("cli/advice.py",)),
-    "qualities": Code(("results/quality.py",)),
+    "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),

@@ -15,7 +15,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file
 from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
-from feedrate.results.quality import QualitySettings, ScoredRun
+from feedrate.results.settings import QualitySettings, ScoredRun
 
 # Which try a job is: what failed is tried again by the next call, since its number has changed.
 

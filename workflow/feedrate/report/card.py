@@ -21,8 +21,7 @@ from feedrate.core.errors import MASK, ExpectedError
 from feedrate.core.files import write_json, write_text
 from feedrate.report import text
 from feedrate.report.params import CardSettings, from_param
-from feedrate.results.quality import Quality, Score, read_quality
-from feedrate.results.record import Record, read_record
+from feedrate.results.record import Quality, Record, Score, read_quality, read_record
 
 README = "README.md"
 PUSHED = ("*.safetensors", "*.json", "*.txt", "*.model", README)

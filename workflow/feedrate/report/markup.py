@@ -9,6 +9,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.report import text
 from feedrate.report.params import PageSettings, StudyContext
 from feedrate.report.rows import CellRow, Inputs, QualityRow, Score, score_text
+from feedrate.results.schema import VALUES
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
@@ -266,9 +267,9 @@ SPEED: dict[str, Field] = {
 MEMORY: dict[str, Field] = {
     "Peak memory (GiB)": lambda cell: text.number(cell.peak_memory_gib, 3),
 }
-MFU: dict[str, Field] = {"MFU": lambda cell: text.share(cell.mfu)}
+MFU: dict[str, Field] = {VALUES["mfu"].extra: lambda cell: text.share(cell.mfu)}
 COSTS: dict[str, Field] = {
-    "Energy (J/sample)": lambda cell: text.number(cell.energy_j_per_sample, 3),
+    VALUES["energy_j_per_sample"].extra: lambda cell: text.number(cell.energy_j_per_sample, 3),
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),
 }
 

@@ -1,4 +1,4 @@
-"""Records and what is computed from them: checks, statistics, cells, verdicts, claims, comparisons.
+"""Records, and the results computed from them: checks, cells, verdicts, claims, comparisons.
 
 Owns the schema of every measured value. Does not know devices or torch.
 """

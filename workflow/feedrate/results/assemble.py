@@ -1,7 +1,7 @@
 """Raw logs to records: parse the runs of one study and device whose records are out of date.
 
-A record names what it was made from. It is made again where it is missing or damaged, where the job
-was done again, and where the parser or the facts about the device have changed.
+A record notes what it was made from. It is made again if it is missing or damaged, if the job ran
+again, or if the parser or the facts about the device have changed.
 """
 
 import json
@@ -30,18 +30,16 @@ from feedrate.logs.text import one_line, read_log
 from feedrate.results.checks import Evidence, check_run
 from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (
-    BAD,
     Check,
     MadeFrom,
     Outcome,
     Record,
     RecordError,
-    Status,
     read_outcome,
     read_record,
     write_record,
 )
-from feedrate.results.schema import Measurement, PixelDistance, Provenance
+from feedrate.results.schema import BAD, Measurement, PixelDistance, Provenance, Status
 from feedrate.results.settings import DeviceFacts
 
 UNCHANGED = "logs_unchanged"
@@ -141,10 +139,10 @@ def _read_run(run: Path, device: DeviceFacts) -> Record:
 
 
 def build_record(run: Path, device: DeviceFacts) -> Record:
-    """The record of the run in a folder, whatever became of the job.
+    """The record of the run in a folder, however the job ended.
 
-    Logs that cannot be read make the run `invalid`, unless it failed. Raises LogError where
-    spec.json is missing or wrong: then nothing tells what was run.
+    Logs that cannot be read make the run `invalid`, unless it failed. Raises LogError if spec.json
+    is missing or wrong, because nothing else describes the run.
     """
     spec = read_spec(run / SPEC_NAME)
     outcome, ranks, checks = _read_logs(run)
@@ -189,7 +187,7 @@ def read_spec(path: Path) -> RunSpec:
 
 
 def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
-    """Outcome and events; a failed check where a file does not hold what it must."""
+    """Outcome and events, and a failed check if one of the files is not valid."""
     outcome: Outcome | None = None
     try:
         outcome = read_outcome(run / OUTCOME_NAME)
@@ -229,9 +227,9 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
 
 
 def _trainer(first: RankEvents, run: Path) -> trainer.TrainerFigures:
-    """From the event where there is one, else from the files and the log.
+    """The Trainer's figures from its event if there is one, else from its files and the log.
 
-    Only the files keep optimum-habana's `total_flos`.
+    Only the files have optimum-habana's `total_flos`.
     """
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
@@ -247,7 +245,7 @@ def _evaluation(first: RankEvents, run: Path) -> dict[str, float]:
 
 
 def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
-    """Who ran what, when and where; unknown fields keep their defaults."""
+    """The provenance from outcome and events; unknown fields keep their defaults."""
     known: dict[str, Any] = {}
     for source in (outcome, first.start):
         for name in Provenance.__struct_fields__:

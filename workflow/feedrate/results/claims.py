@@ -1,4 +1,4 @@
-"""Every claim of the studies, checked against the published numbers and against ours."""
+"""Checks the claims of the studies against the published numbers and against ours."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -6,12 +6,7 @@ from pathlib import Path
 from feedrate.config.study import Claim
 from feedrate.config.values import level_text
 from feedrate.results.columns import CLAIMS, RUNS
-from feedrate.results.expression import (
-    CellRef,
-    Ratio,
-    cell_levels,
-    parse,
-)
+from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, ratio_interval
 from feedrate.results.tables import Row, read_csv, write_result
@@ -171,8 +166,7 @@ def _published(ref: CellRef, study: ClaimStudy, edition: str, metric: str) -> fl
 
     def is_cell(row: PublishedFacts) -> bool:
         """A published number that names no level belongs to no cell."""
-        levels = study.baseline | row.levels
-        texts = {factor: level_text(levels[factor]) for factor in study.factors}
+        texts = {name: level_text(level) for name, level in study.levels_of(row).items()}
         return bool(row.device == ref.device and row.levels and texts == wanted)
 
     chosen = [

@@ -1,22 +1,41 @@
-"""All records of a study into results.csv, results.parquet and cells.csv."""
+"""Makes the tables of a study from the documents of its runs.
 
-from collections.abc import Iterable
+results.csv and results.parquet have one row per run. cells.csv has one row per cell: medians,
+intervals, speed-ups, losses and verdicts. quality.csv has one row per score of a model.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
+import pandas as pd
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
-from feedrate.results.cells import combine
-from feedrate.results.columns import CELLS, RUNS, for_studies
-from feedrate.results.record import Record
-from feedrate.results.schema import VALUES
-from feedrate.results.settings import CollectSettings, DeviceFacts
-from feedrate.results.tables import Row, write_parquet, write_result
-from feedrate.results.verdicts import recommend
+from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
+from feedrate.results.record import Record, read_quality
+from feedrate.results.schema import STATUSES, VALUES
+from feedrate.results.settings import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
+from feedrate.results.statistics import median_interval, ratio_interval, spread
+from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
+from feedrate.results.verdicts import cell_verdict, recommend
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
+"""The measured values in a row of results.csv."""
+KEY = ["study", "device", "cell"]
+"""The columns that identify a cell."""
+BASELINE = ["study", "device", "baseline"]
+"""The columns that identify the baseline of a cell."""
+OVER_REPEATS = {"median": "median", "largest": "max", "smallest": "min"}
+"""How the values of a cell's ok runs combine: the aggregation in pandas by the schema's word."""
+COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}
+INTERVALS = ["ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high"]
+FEWEST = 2
+"""Number of repeats that a range over seeds needs at least."""
 
 
 def collect_results(
@@ -26,42 +45,33 @@ def collect_results(
 
     `records_list` has one path per line. A missing or damaged record is made again from its logs.
     """
-    rows = run_rows(records_list.read_text(encoding="utf-8").splitlines(), settings)
+    runs = run_table(records_list.read_text(encoding="utf-8").splitlines(), settings)
     columns = for_studies(RUNS, settings.studies)
-    write_result(out_csv, columns, rows)
-    write_parquet(out_parquet, columns, rows)
-    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(rows, settings))
+    write_result(out_csv, columns, rows_of(runs))
+    write_parquet(out_parquet, columns, runs)
+    write_result(cells, for_studies(CELLS, settings.studies), cell_rows(runs, settings))
 
 
-def run_rows(records: Iterable[str], settings: CollectSettings) -> list[Row]:
-    """A row for each record and each unsupported cell, in the order of the configuration: by study,
-    device, levels, repeat."""
+def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
+    """A row for each record and each unsupported cell, with the columns of results.csv.
+
+    The order is that of the configuration: by study, device, levels, repeat.
+    """
     rows = [_run_row(path, settings) for path in records]
     rows += [unsupported_row(cell) for cell in settings.unsupported]
-    studies, devices = list(settings.studies), list(settings.memory_gib)
-    orders = {
-        name: {f: {x: i for i, x in enumerate(e.levels)} for f, e in study.factors.items()}
-        for name, study in settings.studies.items()
-    }
-
-    def place(row: Row) -> tuple[Any, ...]:
-        order = orders[row["study"]]
-        return (
-            studies.index(row["study"]),
-            devices.index(row["device"]) if row["device"] in devices else len(devices),
-            [known.get(row[factor], len(known)) for factor, known in order.items()],
-            row["repeat"],
-        )
-
-    return sorted(rows, key=place)
-
-
-def cell_rows(runs: Iterable[Row], settings: CollectSettings) -> list[Row]:
-    """A row for each cell, study by study, with a recommendation for each device."""
-    studies = combine(runs, settings)
-    for study, cells in studies.items():
-        recommend(cells, settings.studies[study])
-    return [row for cells in studies.values() for row in cells]
+    runs = frame_of(rows, for_studies(RUNS, settings.studies))
+    tables = []
+    for name, study in settings.studies.items():
+        orders: dict[str, list[Any]] = {"device": list(settings.memory_gib)}
+        orders |= {factor: entry.levels for factor, entry in study.factors.items()}
+        of_study = runs[runs["study"] == name]
+        places = {
+            column: of_study[column].map({value: place for place, value in enumerate(order)})
+            for column, order in orders.items()
+        }
+        keys = pd.concat([*places.values(), of_study["repeat"]], axis="columns")
+        tables.append(of_study.loc[keys.sort_values(list(keys)).index])
+    return pd.concat(tables, ignore_index=True)
 
 
 def _run_row(path: str, settings: CollectSettings) -> Row:
@@ -76,7 +86,7 @@ def _run_row(path: str, settings: CollectSettings) -> Row:
 def run_row(record: Record, path: str) -> Row:
     """One row of results.csv, by column; unknown fields are left out.
 
-    The numbers of an invalid run stay in its row; its status keeps them out of all else.
+    The numbers of an invalid run stay in its row. Its status excludes them from everything else.
     """
     row: Row = {
         **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
@@ -127,3 +137,141 @@ def unsupported_row(cell: Unsupported) -> Row:
         "cause": f"{cell.device} lacks the capability {cell.lacks}.",
         **cell.levels,
     }
+
+
+def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
+    """A row for each cell, study by study, with its verdict and a recommendation per device.
+
+    `runs` is the table of `run_table`.
+    """
+    rows: list[Row] = []
+    for name, study in settings.studies.items():
+        cells = rows_of(combine(runs[runs["study"] == name], study, settings).reset_index())
+        for cell in cells:
+            found = cell_verdict(cell, study.thresholds, settings.memory_gib.get(cell["device"]))
+            cell |= {"verdict": found.name, "why": found.why}
+        recommend(cells, study)
+        rows += cells
+    return rows
+
+
+def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
+    """The cells of a study by KEY, in the order in which they first appear among `runs`.
+
+    Columns that are not combined over the repeats have the values of the cell's first run.
+    """
+    cells = runs.drop_duplicates(KEY).set_index(KEY)
+    states = outcomes(runs)
+    cells[states.columns] = states
+    ok = runs[runs["status"] == "ok"].groupby(KEY)
+    for word, function in OVER_REPEATS.items():
+        names = [name for name, how in COMBINED.items() if how == word]
+        cells[names] = ok[names].agg(function)
+    names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
+    baselines = pd.Series(names, cells.index, dtype=object)
+    rates = ok["samples_per_s"].agg(list).to_dict()
+    intervals = [
+        _intervals(rates.get(key), rates.get((*key[:2], baseline)), study.thresholds.confidence)
+        for key, baseline in baselines.items()
+    ]
+    cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
+    cells["noisy"] = cells["spread"] > study.thresholds.noise_share
+    usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
+    cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
+    cells["usd_per_million_samples"] = cost_usd
+    return cells.join(loss_shifts(runs, baselines))
+
+
+def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
+    """Status, cause and numbers of runs of each cell, by KEY.
+
+    The cause is that of the first run with the cell's status; of an ok cell, that of the first run
+    that does not count.
+    """
+    counts = pd.crosstab([runs[name] for name in KEY], runs["status"])
+    counts = counts.reindex(columns=list(STATUSES), fill_value=0)
+    cells = counts.drop(columns="unsupported").add_suffix("_runs")
+    cells["runs"] = cells.sum(axis="columns")
+    cells["status"] = counts.gt(0).idxmax(axis="columns")
+    cells["partly"] = cells["ok_runs"].between(1, cells["runs"] - 1)
+    of_cell = cells.reindex(pd.MultiIndex.from_frame(runs[KEY])).set_index(runs.index)
+    tells = (runs["status"] == of_cell["status"]) != of_cell["partly"]
+    told = runs[tells & (runs["cause"] != "")].drop_duplicates(KEY).set_index(KEY)
+    cells["cause"] = told["cause"]
+    return cells.drop(columns="partly").fillna({"cause": ""})
+
+
+def _intervals(
+    rates: Sequence[float] | None, baseline: Sequence[float] | None, confidence: float
+) -> list[float | None]:
+    """The values of INTERVALS for a cell with these rates of its ok runs, if it has any."""
+    if not rates:
+        return [None] * len(INTERVALS)
+    speedup: Sequence[float | None] = (None, None, None)
+    if baseline:
+        same = rates is baseline
+        speedup = (1.0, 1.0, 1.0) if same else ratio_interval(rates, baseline, confidence)
+    return [*median_interval(rates, confidence)[1:], spread(rates), *speedup]
+
+
+def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
+    """The difference of each cell's final loss from that of its baseline; missing where unknown.
+
+    `baselines` has the names of the baseline cells by KEY, which is the index of the result too.
+    `loss_shift` is the mean difference over common repeats, which share a seed and so see the same
+    samples in the same order. `loss_seeds` is the effect of seeds: the range of the baseline's
+    repeats or, where that is larger, the median range of the cells that are compared with it; so
+    two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
+    takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
+    batch see an unknown number of samples and are not compared.
+    """
+    known = (runs["status"] == "ok") & runs["loss_end"].notna()
+    ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
+    ends = ends.assign(trained=trained_samples(ends))[[*KEY, "repeat", "trained", "loss_end"]]
+    losses = ends.groupby(KEY)["loss_end"]
+    ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
+    cells = baselines.rename("baseline").reset_index()
+    cells = cells.join(ranges.rename("range"), on=KEY)
+    cells = cells.join(ranges.rename("range_of_baseline"), on=BASELINE)
+    typical = cells.groupby(BASELINE)["range"].transform("median")
+    seeds = cells["range_of_baseline"].clip(lower=typical)
+    is_baseline = cells["cell"] == cells["baseline"]
+    of_baseline = ends.set_axis([*BASELINE, "repeat", "trained", "loss_of_baseline"], axis=1)
+    pairs = ends.merge(cells[~is_baseline]).merge(of_baseline)
+    pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
+    # Not agg("mean"), which rounds differently from numpy's mean.
+    shifts = pairs.groupby(KEY)["shift"].agg(lambda v: v.mean() if len(v) >= FEWEST else None)
+    cells = cells.join(shifts, on=KEY)
+    shift = cells["shift"].astype(float).where(seeds.notna())
+    departs = (shift.abs() > seeds).astype("boolean").where(shift.notna())
+    seeds = seeds.where(shift.notna() | is_baseline)
+    found = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
+    return found.set_index(KEY)
+
+
+def trained_samples(runs: pd.DataFrame) -> pd.Series:
+    """Samples that each run trained on, warm-up included."""
+    steps = runs["steps"] + runs["warmup_steps"]
+    per_step = runs["batch_size"] * runs["gradient_accumulation"] * runs["world_size"]
+    return steps * per_step
+
+
+def collect_quality(settings: QualitySettings, out: Path) -> None:
+    """Collect the scores of a study's models into one table; `out` is quality.csv."""
+    columns = for_studies(QUALITY, {settings.study: settings})
+    write_result(out, columns, quality_rows(settings))
+
+
+def quality_rows(settings: QualitySettings) -> Iterator[Row]:
+    """A row for each score, and one for a run without scores. Raises QualityError."""
+    for run in settings.runs:
+        quality = read_quality(Path(run.file))
+        common = {
+            "study": settings.study,
+            **{name: getattr(run, name) for name in ("device", "cell", "repeat", "file")},
+            **run.levels,
+            "status": quality.status,
+            "cause": quality.cause,
+            "job_s": quality.seconds,
+        }
+        yield from (common | score for score in msgspec.to_builtins(quality.scores) or [{}])

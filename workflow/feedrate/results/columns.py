@@ -26,6 +26,10 @@ class Column(NamedTuple):
     description: str
 
 
+class FactorColumn(Column):
+    """A column of a factor's levels, which keep the types that the study gives them."""
+
+
 def _of(kind: Kind) -> Callable[..., Column]:
     """Makes columns of a kind from name, unit (omitted where there is none) and description."""
     return lambda name, *rest: Column(name, kind, *("", *rest)[-2:])
@@ -62,7 +66,7 @@ RUNS = (
     *_CELL,
     _integer("repeat", "Which repeat of the cell, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
-    _text("cause", "Why the status is not ok; of an ok run, what went wrong after its results."),
+    _text("cause", "Why the status is not ok; of an ok run, a fault after its results."),
     _text("task", "training, or inference: then a step is a forward pass."),
     *_of_runs("samples_per_s", "tflops_per_device"),
     *_of_runs("trainer_samples_per_s", "pixel_psnr_db"),
@@ -72,7 +76,10 @@ RUNS = (
     _integer("world_size", "Devices in the job, and so ranks."),
     _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("loader_workers", "Loader processes a rank, whatever sets them."),
-    _flag("decodes_on_device", "Whether the device decodes; then a thread at least loads beside."),
+    _flag(
+        "decodes_on_device",
+        "Whether the device decodes; then at least one thread loads in parallel.",
+    ),
     _flag("oversubscribed", "Whether a host's ranks have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's last, smaller batch is trained on."),
     _text("precision", "fp32, bf16, fp16, fp8, bf16_full or fp16_full."),
@@ -90,8 +97,12 @@ RUNS = (
 
 CELLS = (
     *_CELL,
-    _text("status", "ok where at least one run is; else what its runs ended in, or unsupported."),
-    _text("cause", "Of the first run with that status; of ok cells why a run does not count."),
+    _text(
+        "status", "ok if at least one run is; else the first of the other statuses that a run has."
+    ),
+    _text(
+        "cause", "Of the first run with that status; of an ok cell, of a run that does not count."
+    ),
     _text("task", "training, or inference: then a step is a forward pass."),
     _integer("runs", "Runs that ended in a record."),
     _integer("ok_runs", "Runs that count; all medians are over these."),
@@ -107,7 +118,7 @@ CELLS = (
     _number("usd_per_million_samples", "USD", "At the device's price_usd_per_hour, if it has one."),
     *_of_cells("mfu", "loss_end"),
     _number("loss_shift", "loss_end over the baseline cell's: mean over common repeats."),
-    _number("loss_seeds", "What seeds alone do to loss_end: a range of repeats."),
+    _number("loss_seeds", "Effect of the seed on loss_end: a range over repeats."),
     _flag("loss_departs", "Whether the shift exceeds loss_seeds: the setting learns differently."),
     *_of_cells("trainer_samples_per_s", "pixel_psnr_db"),
     _integer("world_size", "Devices in the job."),
@@ -121,7 +132,7 @@ CELLS = (
         "verdict",
         "input-bound, compute-bound, memory-pressed, communication-bound, mixed or undecided.",
     ),
-    _text("why", "The figures that the verdict rests on, in a sentence."),
+    _text("why", "The figures behind the verdict, in a sentence."),
     _flag("recommended", "The smallest change, then fewest workers, within noise of the best."),
     _text("recommendation", "The recommendation in a sentence, on the recommended cells."),
 )
@@ -131,9 +142,9 @@ CLAIMS = (
     _text("claim", "Name of the claim in the study."),
     _text("device", "Device or devices that the expression compares, by `;`."),
     _text("source", "Title of the source."),
-    _text("edition", "State of the source that the published numbers are from."),
+    _text("edition", "Edition of the source that the published numbers are from."),
     _text("statement", "The claim in words."),
-    _text("expression", "The ratio of cells that it stands for."),
+    _text("expression", "The claim as a ratio of cells."),
     _number("published_value", "The ratio that the source prints."),
     _number("recomputed_from_published", "The same ratio of the source's own table."),
     _text("published_verdict", "consistent or not: whether the two agree as far as printed."),
@@ -146,13 +157,13 @@ CLAIMS = (
 
 FIT = (
     _text("study", "Study."),
-    _text("origin", "Where the rates are from: `here`, or `published` and the edition."),
+    _text("origin", "Source of the rates: `here`, or `published` and the edition."),
     *_CELL[1:],
-    _text("series", "What tells the device's fits apart: cells of one share Tc and Td."),
+    _text("series", "What distinguishes the device's fits. The cells of one fit share Tc and Td."),
     _integer("loader_workers", "Loader processes a rank in this cell."),
     _integer("world_size", "Devices in the job."),
     _number("samples_per_s", "samples/s", "Rate of the job that the model is fitted to."),
-    _number("predicted", "samples/s", "What the fitted model says for it."),
+    _number("predicted", "samples/s", "Rate according to the fitted model."),
     _number("residual", "share", "predicted / samples_per_s - 1."),
     _number("tc_s", "s", "Tc, fitted: the device's time for one sample, per device."),
     _number("td_s", "s", "Td, fitted: one worker's time to load one sample."),
@@ -163,26 +174,26 @@ FIT = (
     _number("td_measured_s", "s", "The loader alone with no worker, per sample and rank."),
     _number("predicted_from_ceilings", "samples/s", "The model with the measured ceilings."),
     _number("ceiling_residual", "share", "predicted_from_ceilings / samples_per_s - 1."),
-    _text("reading", "What the fit says of this device, in a sentence."),
-    _text("across_devices", "What the fits of one origin say together, in a sentence."),
+    _text("reading", "Meaning of the fit for this device, in a sentence."),
+    _text("across_devices", "Comparison of the fits of one origin, in a sentence."),
 )
 
 QUALITY = (
     *_CELL,
     _integer("repeat", "Which repeat of the cell, from 1."),
     _text("status", "ok; failed: the model was not scored; no_model: the run left none."),
-    _text("cause", "Why it was not."),
+    _text("cause", "Why it was not scored."),
     _text("moment", "before or after training."),
     _text("on", "validation, test or winoground."),
     _text("metric", "contrastive_loss, matching_accuracy, text_to_image_recall_at_1 and so on."),
-    _text("head", "What scored a pair, where a model has several heads."),
+    _text("head", "The head that scored a pair, if a model has several."),
     _number("value", "The metric: a mean over n; empty where there is none."),
     _number("low", "Lower end of its bootstrap interval, 95%."),
     _number("high", "Upper end of it."),
-    _integer("n", "What it is a mean over."),
-    _number("chance", "What chance gives."),
-    _number("seconds", "s", "What it took, with all that was scored in the same passes."),
-    _text("note", "Why there is no value, or how it was taken."),
+    _integer("n", "Number of examples in the mean."),
+    _number("chance", "Score by chance."),
+    _number("seconds", "s", "Time of the passes that gave this score; they may give several."),
+    _text("note", "Why there is no value, or how it was measured."),
     _number("job_s", "s", "The whole scoring of the run, set-up included."),
     _text("file", "Path of the run's quality.json."),
 )
@@ -192,18 +203,18 @@ COMPARISON = (
     _text(
         "change", "slower, faster, no difference, other status, only before, only after, no rate."
     ),
-    _text("why", "The reason of that word in a sentence, or the cause of a cell that is not ok."),
+    _text("why", "Reason for the change in a sentence, or the cause of a cell that is not ok."),
     _text("status_before", "As in cells.csv; empty where the cell is not in OLD."),
     _text("status_after", "As in cells.csv; empty where the cell is not in NEW."),
     _integer("ok_runs_before", "Runs of OLD that count."),
     _integer("ok_runs_after", "Runs of NEW that count."),
-    _integer("same_runs", "Runs of NEW that OLD has too: they were not made again."),
+    _integer("same_runs", "Runs of NEW that OLD also has: they were not repeated."),
     _number("samples_per_s_before", "samples/s", "Median over the ok runs of OLD."),
     _number("samples_per_s_after", "samples/s", "Median over the ok runs of NEW."),
     _number("ratio", "samples_per_s_after over samples_per_s_before: below 1 is slower."),
     _number("ratio_ci_low", "Lower end of the bootstrap interval of that ratio."),
     _number("ratio_ci_high", "Upper end of it."),
-    _text("differs", "What of spec, data, code, machine and commit is another, by `;`."),
+    _text("differs", "What differs among spec, data, code, machine and commit, by `;`."),
     _text("software", "Versions that differ, as `torch 2.8.0 to 2.9.0`, by `;`."),
 )
 
@@ -235,7 +246,7 @@ def with_factors(columns: Sequence[Column], levels: Mapping[str, Iterable[Level]
     name of another column."""
     fixed = {column.name for column in columns}
     own = [
-        Column(name, level_kind(found), "", f"Level of {name}.")
+        FactorColumn(name, level_kind(found), "", f"Level of {name}.")
         for name, found in levels.items()
         if name not in fixed
     ]

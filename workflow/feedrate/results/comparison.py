@@ -1,18 +1,22 @@
-"""Two sets of results, cell by cell: what became slower or faster, and what else differs."""
+"""Two sets of results, compared cell by cell: changes of speed, machine, software and commit."""
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from feedrate.config.study import Thresholds
 from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
-from feedrate.results.cells import STATUSES, Key, cause_of, rates_of, status_of
+from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
-from feedrate.results.statistics import median, ratio_interval
-from feedrate.results.tables import Row, read_csv
+from feedrate.results.schema import STATUSES
+from feedrate.results.statistics import ratio_interval
+from feedrate.results.tables import Row, frame_of, read_csv, rows_of
 
 Software = dict[str, str]
 """Version by name: of the driver, Python, the platform and each package."""
@@ -26,12 +30,12 @@ COMPARED = (SLOWER, FASTER, EQUAL)
 """The changes that have a ratio."""
 
 SOFTWARE = "software"
-"""The key of a run's `Software` in its row: None where its record is not there, empty where the job
-reported nothing."""
+"""The column of a run's `Software`: None if its record is missing, empty if the job reported no
+software."""
 WORK = {"data": "data_digest", "code": "source_digest"}
-"""What makes a run another one, besides its spec, by its column."""
+"""Columns that, besides the spec, identify the measured work; by their word in `differs`."""
 SHOWN = ("device_model", "host", "cores_granted", "commit")
-"""Columns that say where, and from what, a run was measured."""
+"""Columns with the machine and the commit of a run."""
 BELOW = ("driver", "Python", "platform")
 """Software that is compared where it is known; packages are known completely or not at all."""
 NONE = "none"
@@ -39,15 +43,16 @@ NONE = "none"
 
 
 class Results(NamedTuple):
-    """A set of results: its results.csv, and the runs in it by cell."""
+    """A set of results: its results.csv, and the runs in it."""
 
     path: Path
-    cells: Mapping[Key, Sequence[Row]]
+    runs: pd.DataFrame
+    """The columns of results.csv, and SOFTWARE."""
 
     @property
-    def runs(self) -> list[Row]:
+    def started(self) -> list[Row]:
         """All runs that were started."""
-        return [r for runs in self.cells.values() for r in runs if r["status"] != "unsupported"]
+        return rows_of(self.runs[self.runs["status"] != "unsupported"])
 
 
 class Moved(NamedTuple):
@@ -62,8 +67,8 @@ class Moved(NamedTuple):
 def read_results(place: Path) -> Results:
     """Read the runs of a folder of results, of a clone that has one, or of a file in it.
 
-    For cells.csv the results.csv beside it is read: intervals need single runs. Raises OSError and
-    ValueError, each with a sentence, where there is none or it is not one.
+    For cells.csv the results.csv in the same folder is read, because intervals need single runs.
+    Raises OSError if the file cannot be read, and ValueError if it is missing or has no runs.
     """
     path = _results_csv(place)
     rows = read_csv(path, RUNS)
@@ -71,26 +76,66 @@ def read_results(place: Path) -> Results:
         raise ValueError(f"{path}: there are no runs in it")
     if lacking := [name for name in NEEDED if name not in rows[0]]:
         raise ValueError(f"{path}: no results of runs: there is no column {lacking[0]!r}")
-    cells: dict[Key, list[Row]] = {}
     for row in rows:
-        key = (row["study"], row["device"], row["cell"])
         if fault := _fault(row):
-            raise ValueError(f"{path}: {' '.join(key)}, repeat {row['repeat']}: {fault}")
-        cells.setdefault(key, []).append(row | {SOFTWARE: _software(row, path)})
-    return Results(path, cells)
+            names = " ".join(row[name] for name in KEY)
+            raise ValueError(f"{path}: {names}, repeat {row['repeat']}: {fault}")
+    return Results(path, run_frame([row | {SOFTWARE: _software(row, path)} for row in rows]))
+
+
+def run_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """The table of runs in `Results`."""
+    return frame_of(rows, [*with_factors(RUNS, {}), Column(SOFTWARE, "text", "", "")])
 
 
 def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
-    """A row for each cell of either set, by study, device and ratio, slowest first; the cells of a
-    device without a ratio come last."""
+    """A row for each cell of either set, by study, device and ratio, slowest first.
 
-    def place(row: Row) -> tuple[Any, ...]:
-        ratio = row.get("ratio")
-        return row["study"], row["device"], math.inf if ratio is None else ratio, row["cell"]
+    The cells of a device that have no ratio come last.
+    """
+    both = before.runs, after.runs
+    old, new = map(_cells, both)
+    cells = old.add_suffix("_before").join(new.add_suffix("_after"), how="outer")
+    cells["same_runs"] = _same_runs(*both)
+    specs = _moved(*both, [*KEY, "repeat"], ["spec_digest"]).drop_duplicates(KEY)
+    others = pd.concat([specs, _moved(*both, KEY, [*WORK.values(), *SHOWN])])
+    words = others["what"].replace({"spec_digest": "spec"} | {c: word for word, c in WORK.items()})
+    cells["differs"] = words.groupby([others[name] for name in KEY]).agg(";".join)
+    versions = _software_moved(*both, KEY)
+    told = versions["what"] + " " + versions["before"] + " to " + versions["after"]
+    cells["software"] = told.groupby([versions[name] for name in KEY]).agg(";".join)
+    counts = ["runs_before", "runs_after", "ok_runs_before", "ok_runs_after", "same_runs"]
+    texts = ["status_before", "status_after", "differs", "software"]
+    cells[counts] = cells[counts].fillna(0).astype(int)
+    cells[texts] = cells[texts].fillna("")
+    rows = [
+        row | parse_levels(row["cell"], BETWEEN_LEVELS) | _change(row, lines)
+        for row in rows_of(cells.reset_index())
+    ]
+    table = pd.DataFrame(rows, dtype=object)  # object, so that levels keep their types
+    return rows_of(table.sort_values(["study", "device", "ratio", "cell"]))
 
-    keys = dict.fromkeys((*before.cells, *after.cells))
-    rows = [_row(key, before.cells.get(key, ()), after.cells.get(key, ()), lines) for key in keys]
-    return sorted(rows, key=place)
+
+def judge(old: Sequence[float], new: Sequence[float], lines: Thresholds) -> Row:
+    """The ratio of the rates of a cell in two sets, the change, and the reason.
+
+    Rates differ where the greater median is more than `noise_share` above the lesser and, as far as
+    there are runs for one, the interval does not contain 1. So swapped sets give the same answer,
+    swapped.
+    """
+    found = ratio_interval(new, old, lines.confidence)
+    lesser, greater = sorted((median(old), median(new)))
+    apart = greater > lesser * (1 + lines.noise_share)
+    low, high = found.low, found.high
+    unsure = low is not None and high is not None and low <= 1 <= high
+    why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
+    if low is None:
+        why += "; a single run does not show noise"
+    elif apart:
+        why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
+    change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
+    names = ("ratio", "ratio_ci_low", "ratio_ci_high")
+    return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
 
 
 def comparison_columns(rows: Sequence[Row]) -> list[Column]:
@@ -108,8 +153,8 @@ def percent(share: float) -> str:
 
 
 def slowed(rows: Sequence[Row], share: float) -> list[Row]:
-    """Cells that are slower, beyond noise, by more than `share` of their rate before, and those
-    that had a rate and have none now."""
+    """The cells that are slower, beyond noise, by more than `share` of their rate before, and the
+    cells that had a rate and have none now."""
     return [
         row
         for row in rows
@@ -119,44 +164,53 @@ def slowed(rows: Sequence[Row], share: float) -> list[Row]:
 
 
 def moved_between(before: Results, after: Results) -> list[Moved]:
-    """What differs in machine, software and commit over the cells that both sets have; what several
-    devices share is listed once."""
-    pairs: dict[str, tuple[list[Row], list[Row]]] = {}
-    for key in before.cells.keys() & after.cells.keys():
-        old, new = pairs.setdefault(key[1], ([], []))
-        old += before.cells[key]
-        new += after.cells[key]
-    devices: dict[tuple[str, str, str], list[str]] = {}
-    for device, (old, new) in sorted(pairs.items()):
-        shown = [(name.replace("_", " "), _of(old, name), _of(new, name)) for name in SHOWN]
-        facts = [(name, _listed(a), _listed(b)) for name, a, b in shown if _differ(a, b)]
-        for fact in (*facts, *software_moved(old, new)):
-            devices.setdefault(fact, []).append(device)
-    return [Moved(*fact, names) for fact, names in devices.items()]
+    """The differences in machine, software and commit between the cells that both sets have.
 
-
-def differing(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
-    """What differs between the runs of a cell, as the column `differs` names it.
-
-    Every repeat has a spec of its own, so specs are compared repeat by repeat.
+    A difference that several devices share is listed once.
     """
-    old, new = ({run["repeat"]: run.get("spec_digest") for run in runs} for runs in (before, after))
-    pairs = [(old[k], new[k]) for k in old.keys() & new.keys()]
-    found = ["spec"] if any(a != b for a, b in pairs if a and b) else []
-    columns = WORK | {name: name for name in SHOWN}
-    return found + [
-        word for word, name in columns.items() if _differ(_of(before, name), _of(after, name))
+    keys = [pd.MultiIndex.from_frame(results.runs[KEY]) for results in (before, after)]
+    shared = before.runs[keys[0].isin(keys[1])], after.runs[keys[1].isin(keys[0])]
+    shown = _moved(*shared, ["device"], SHOWN)
+    shown["what"] = shown["what"].str.replace("_", " ")
+    facts = pd.concat([shown, _software_moved(*shared, ["device"])])
+    facts = facts.sort_values("device", kind="stable")
+    groups = facts.groupby(["what", "before", "after"], sort=False)["device"]
+    return [Moved(what, old, new, list(devices)) for (what, old, new), devices in groups]
+
+
+def _moved(
+    before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str], names: Iterable[str]
+) -> pd.DataFrame:
+    """The columns among `names` whose values differ between the runs of each group of two sets.
+
+    A row has the group's values in the columns `by`, the column in `what`, and its known values
+    `before` and `after`. Where one side has none, nothing differs.
+    """
+    sides = []
+    for runs in (before, after):
+        facts = runs.melt(by, list(names), "what", "value").dropna()
+        facts["value"] = facts["value"].astype(str)
+        known = facts[facts["value"] != ""].groupby([*by, "what"], sort=False)["value"]
+        sides.append(known.agg(lambda values: ", ".join(sorted(set(values)))))
+    both = pd.concat(sides, axis="columns", keys=["before", "after"], join="inner")
+    moved = both[both["before"] != both["after"]].reset_index()
+    return moved.astype(dict.fromkeys(("what", "before", "after"), str))
+
+
+def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The software whose versions differ between the runs of each group, in the same form.
+
+    Runs whose software is unknown are left out. A package that a run lacks has the version NONE.
+    """
+    known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
+    tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
+    names = list(dict.fromkeys(name for table in tables for name in table))
+    absent = {name: NONE for name in names if name not in BELOW}
+    versions = [
+        runs[KEY].join(table.reindex(columns=names).astype(object).fillna(absent))
+        for runs, table in zip(known, tables, strict=True)
     ]
-
-
-def software_moved(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[str, str, str]]:
-    """Name and versions before and after, of all software whose versions differ."""
-    old, new = ([r[SOFTWARE] for r in runs if r.get(SOFTWARE)] for runs in (before, after))
-    if not (old and new):
-        return []
-    names = dict.fromkeys(name for software in (*old, *new) for name in software)
-    versions = ((name, _versions(name, old), _versions(name, new)) for name in names)
-    return [(name, _listed(a), _listed(b)) for name, a, b in versions if _differ(a, b)]
+    return _moved(versions[0], versions[1], by, names)
 
 
 def _results_csv(place: Path) -> Path:
@@ -174,7 +228,7 @@ def _results_csv(place: Path) -> Path:
 
 
 def _fault(row: Row) -> str:
-    """Why a row is not that of a run; empty where it is."""
+    """The reason why a row does not describe a run; empty if it does."""
     if row["status"] not in STATUSES:
         return f"status {row['status']!r} is not one of {', '.join(STATUSES)}"
     try:
@@ -188,10 +242,10 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> Software | None:
-    """The software of a run, from its record beside `results_csv`; None where that is not there.
+    """The software of a run, from its record near `results_csv`; None if that is missing.
 
-    The row names the record from the root of its clone. Beside a copy of the results lies a copy of
-    the record, while the clone may have a newer one: a record with another start is not this run's.
+    The row has the record's path from the root of the clone. A copy of the results has a copy of
+    the record, while the clone may have a newer one. A record with another start is not this run's.
     """
     path = Path(run.get("record") or "")
     if not path.is_relative_to(RESULTS):
@@ -210,91 +264,31 @@ def _software(run: Row, results_csv: Path) -> Software | None:
     return None
 
 
-def _row(key: Key, before: Sequence[Row], after: Sequence[Row], lines: Thresholds) -> Row:
-    old, new = rates_of(before), rates_of(after)
-    same = _same(before, after)
-    row: Row = {
-        **parse_levels(key[2], BETWEEN_LEVELS),
-        **dict(zip(("study", "device", "cell"), key, strict=True)),
-        "status_before": status_of(before) if before else "",
-        "status_after": status_of(after) if after else "",
-        "ok_runs_before": len(old),
-        "ok_runs_after": len(new),
-        "same_runs": same,
-        "samples_per_s_before": median(old),
-        "samples_per_s_after": median(new),
-        "differs": ";".join(differing(before, after)),
-        "software": ";".join(f"{n} {a} to {b}" for n, a, b in software_moved(before, after)),
-    }
+def _cells(runs: pd.DataFrame) -> pd.DataFrame:
+    """Status, cause, numbers of runs, and median and `rates` of the ok runs (samples/s), by KEY."""
+    ok = runs[runs["status"] == "ok"].groupby(KEY)["samples_per_s"]
+    cells = outcomes(runs)[["status", "cause", "runs", "ok_runs"]]
+    return cells.assign(samples_per_s=ok.median(), rates=ok.agg(list))
+
+
+def _same_runs(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
+    """Number of runs of each cell that both sets have. Start, host and spec identify a run."""
+    names = [*KEY, "started_at", "host", "spec_digest"]
+    old, new = (runs.loc[runs["started_at"].astype(bool), names] for runs in (before, after))
+    return old.drop_duplicates().merge(new.drop_duplicates()).groupby(KEY).size()
+
+
+def _change(row: Row, lines: Thresholds) -> Row:
+    """The change of a cell and its reason; the ratio where both sets have rates."""
+    if row["rates_before"] and row["rates_after"]:
+        found = judge(row["rates_before"], row["rates_after"], lines)
+        if row["same_runs"] == row["runs_before"] == row["runs_after"]:
+            found["why"] = "The runs are the same in both: none was repeated."
+        return found
+    old, new = row["status_before"], row["status_after"]
     if not (old and new):
-        return row | _unmeasured(row, before, after)
-    row |= _judged(row, old, new, lines)
-    if same == len(before) == len(after):
-        row["why"] = "The runs are the same in both: none was repeated."
-    return row
-
-
-def _judged(row: Row, old: Sequence[float], new: Sequence[float], lines: Thresholds) -> Row:
-    """The ratio of a cell with rates in both sets, the change, and the reason.
-
-    Rates differ where the greater median is more than `noise_share` above the lesser and, as far as
-    there are runs for one, the interval does not contain 1. So swapped sets give the same answer,
-    swapped.
-    """
-    found = ratio_interval(new, old, lines.confidence)
-    lesser, greater = sorted((row["samples_per_s_before"], row["samples_per_s_after"]))
-    apart = greater > lesser * (1 + lines.noise_share)
-    low, high = found.low, found.high
-    unsure = low is not None and high is not None and low <= 1 <= high
-    why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
-    if low is None:
-        why += "; a single run does not show noise"
-    elif apart:
-        why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
-    change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
-    names = ("ratio", "ratio_ci_low", "ratio_ci_high")
-    return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
-
-
-def _unmeasured(row: Row, before: Sequence[Row], after: Sequence[Row]) -> Row:
-    """The change of a cell that lacks a rate before or after."""
-    if not before or not after:
-        change = ONLY_AFTER if after else ONLY_BEFORE
+        change = ONLY_AFTER if new else ONLY_BEFORE
     else:
-        change = NO_RATE if row["status_before"] == row["status_after"] else OTHER_STATUS
-    causes = [
-        cause_of(runs, status)
-        for runs, status in ((after, row["status_after"]), (before, row["status_before"]))
-        if status not in ("", "ok")
-    ]
-    return {"change": change, "why": next(filter(None, causes), "")}
-
-
-def _same(before: Sequence[Row], after: Sequence[Row]) -> int:
-    """How many runs of `after` are in `before`: start, host and spec identify a run."""
-    names = ("started_at", "host", "spec_digest")
-    old, new = (
-        {tuple(r.get(n) for n in names) for r in runs if r.get("started_at")}
-        for runs in (before, after)
-    )
-    return len(old & new)
-
-
-def _versions(name: str, side: Iterable[Software]) -> set[str]:
-    if name in BELOW:
-        return {software[name] for software in side if name in software}
-    return {software.get(name, NONE) for software in side}
-
-
-def _of(runs: Iterable[Row], column: str) -> set[str]:
-    """The known values."""
-    return {str(value) for run in runs if (value := run.get(column)) not in (None, "")}
-
-
-def _differ(old: set[str], new: set[str]) -> bool:
-    """Whether two sets differ; where one side is unknown they do not."""
-    return bool(old and new) and old != new
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(sorted(values))
+        change = NO_RATE if old == new else OTHER_STATUS
+    causes = [row[f"cause_{side}"] for side in ("after", "before") if row[f"status_{side}"] != "ok"]
+    return {"change": change, "why": next(filter(None, causes), ""), "ratio": None}

@@ -3,9 +3,9 @@
     expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
-`*` is each device that was measured; a factor that is not named is at the study's baseline.
-White space is allowed between the parts. The Snakefile checks claims at every parse: nothing here
-is heavy.
+`*` means each device that was measured; a factor that is not named is at the study's baseline.
+White space is allowed between the parts. The Snakefile checks claims at every parse, so this module
+imports nothing heavy.
 """
 
 import difflib
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")
 
 
 class ExpressionError(ExpectedError):
-    """A wrong expression; the message says where, and what was expected."""
+    """A wrong expression; the message gives the place and what was expected."""
 
 
 class CellRef(NamedTuple):
@@ -97,7 +97,7 @@ def as_level(text: str) -> str:
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
     """Check every claim of a study against its factors, levels and the device registry.
 
-    Raises ConfigError naming file, claim, and what is allowed, for the first that is wrong.
+    Raises ConfigError for the first wrong one, with its file, its claim and what is allowed.
     """
     for claim in study.claims:
         origin = f"config/studies/{name}.yaml: claims.{claim.id}"
@@ -147,7 +147,7 @@ class _Reader:
             factor = self._word("a factor")
             self.symbol("=")
             if factor in dict(levels):
-                raise ExpressionError(f"factor {factor!r} stands twice in one cell")
+                raise ExpressionError(f"factor {factor!r} occurs twice in one cell")
             levels.append((factor, self._word("a level")))
         return CellRef(device, tuple(levels))
 

@@ -1,8 +1,8 @@
 """A model of training with a data loader that has two constants, and its fit to measured rates.
 
-With no worker the loader is serial: a sample takes Tc + Td. With w workers loading runs beside
-computing: a sample takes max(Tc, Td / w). Tc is the device's time for a sample, Td one worker's.
-The model knows nothing of cores that workers and model share, nor of the cost of processes.
+With no worker the loader is serial: a sample takes Tc + Td. With w workers loading and computing
+run in parallel: a sample takes max(Tc, Td / w). Tc is the device's time for a sample, Td one
+worker's. The model ignores that workers and model share cores, and the cost of processes.
 """
 
 import math
@@ -47,7 +47,7 @@ def predict(workers: int, tc_s: float, td_s: float) -> float:
 
 
 def bound(workers: int, tc_s: float, td_s: float) -> Bound:
-    """The term that decides."""
+    """The term that sets the rate."""
     if workers == 0:
         return "serial"
     return "compute" if tc_s >= td_s / workers else "loader"
@@ -56,8 +56,8 @@ def bound(workers: int, tc_s: float, td_s: float) -> Bound:
 def fit(points: Sequence[Point]) -> Fit | None:
     """The constants with the least squares of relative errors (of log rates).
 
-    None unless there is a rate without workers and one with workers, which Tc and Td need to be
-    separable. Only their ratio is searched for; the best Tc for a ratio is a mean.
+    None unless there is a rate without workers and one with workers: otherwise Tc and Td cannot be
+    separated. Only their ratio is searched for; the best Tc for a ratio is a mean.
     """
     with_workers = {point.workers > 0 for point in points}
     if with_workers != {True, False} or any(p.samples_per_s <= 0 for p in points):
@@ -79,7 +79,7 @@ def fit(points: Sequence[Point]) -> Fit | None:
         )
 
     limit = math.log(_SPAN)
-    # The loss has a kink where loading with w workers begins to decide: at Td / Tc = w.
+    # The loss has a kink where loading with w workers begins to limit: at Td / Tc = w.
     kinks = sorted({math.log(w) for w in shapes if 0 < w < _SPAN})
     log_ratio = _minimum(loss, [-limit, *kinks, limit])
     tc_s = math.exp(log_tc(log_ratio))

@@ -1,4 +1,4 @@
-"""The fit of a loader model with two constants to published rates and to ours."""
+"""Fits a loader model with two constants to published rates and to ours."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ HERE = "here"
 HOST_FACTOR = 1.5
 """From this ratio of Td between devices on, the column without workers compares hosts."""
 POOR_FIT = 0.10
-"""A fit whose largest residual is above this leaves something out."""
+"""A fit whose largest residual is above this share omits an effect."""
 
 
 class Series(NamedTuple):
@@ -28,7 +28,7 @@ class Series(NamedTuple):
     workers_factor: str
     cells: list[Row]
     apart: str = ""
-    """What distinguishes it from the other fitted series of its device, in words."""
+    """The words that distinguish it from the other fitted series of its device."""
 
     def called(self, labels: Mapping[str, str]) -> str:
         """Its name for people: `CPU`, or `CPU (decode = device)` where the device has several."""
@@ -160,7 +160,7 @@ def _ceilings(series: Series) -> tuple[float | None, float | None]:
 def _from_ceilings(
     cell: Row, workers: int, tc_s: float | None, td_s: float | None, count: int
 ) -> float | None:
-    """A prediction without a fit: the model with the ceilings that were measured."""
+    """The prediction of the model with the measured ceilings as constants."""
     if tc_s is None:
         return None
     if workers == 0:
@@ -179,7 +179,7 @@ def _published(study: PublishedStudy) -> Origins:
     found: Origins = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
-            levels = {f: (study.baseline | row.levels)[f] for f in study.factors}
+            levels = study.levels_of(row)
             if not study.decodes_on_device(row.device, levels):
                 cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
                 key = (f"published {row.edition}", row.device, row.count)
@@ -212,7 +212,7 @@ def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> 
 def _set_apart(
     series: Series, fitted: Iterable[tuple[Series, Fit]], study: PublishedStudy
 ) -> Series:
-    """`series`, with what distinguishes it from the others of its device and origin."""
+    """`series`, with the words that distinguish it from the others of its device and origin."""
     alike = [s for s, _ in fitted if (s.origin, s.device) == (series.origin, series.device)]
     words = [
         f"{f} = {level_text(series.cells[0][f])}"

@@ -1,4 +1,4 @@
-"""From the events of all ranks to one measurement. Samples are summed; the slowest rank counts."""
+"""One measurement from the events of all ranks: sum of samples, time of the slowest rank."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def _over_ranks(windows: Sequence[Window]) -> dict[str, Any]:
 def ceilings(ranks: Ranks) -> Ceilings:
     """The rate of each part alone: samples of all ranks over the slowest rank's time.
 
-    None where a rank is missing: some of the ranks are no ceiling of the whole.
+    None where a rank is missing, because some of the ranks do not give a ceiling of all.
     """
     rates: dict[str, float | None] = {}
     for name in Ceilings.__struct_fields__:

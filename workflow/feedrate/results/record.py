@@ -1,4 +1,4 @@
-"""The two documents of a run: the supervisor's outcome, and the record made from all its logs."""
+"""The documents of a run: the supervisor's outcome, the record made from all logs, the scores."""
 
 import json
 import math
@@ -13,14 +13,13 @@ from feedrate.config.values import Level, Strict
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Status
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
 
-Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
-BAD: tuple[Status, ...] = ("failed", "invalid")
-"""Statuses that are faults; the others are results."""
+QUALITY_SCHEMA = 1
+"""Version of `Quality`."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +45,10 @@ class RecordError(ExpectedError):
     """A file that is no record; the message names it."""
 
 
+class QualityError(ExpectedError):
+    """A file that is no quality.json; the message names it."""
+
+
 class Check(Strict, kw_only=True):
     """A condition that the numbers must meet before they count."""
 
@@ -55,7 +58,7 @@ class Check(Strict, kw_only=True):
 
 
 class MadeFrom(Strict, kw_only=True):
-    """What a record was made from; where this has changed, the record is made again."""
+    """The sources of a record; if they have changed, the record is made again."""
 
     parser: Annotated[str, Meta(description="Digest of the code that read the logs.")] = ""
     device: Annotated[str, Meta(description="Digest of the registry's facts on the device.")] = ""
@@ -94,8 +97,46 @@ class Record(Strict, kw_only=True):
     made_from: MadeFrom = MadeFrom()
 
 
+class Score(Strict, kw_only=True):
+    """One score of a model."""
+
+    moment: Literal["before", "after"]
+    on: Annotated[str, Meta(description="validation, test, or winoground.")]
+    metric: Annotated[
+        str, Meta(description="contrastive_loss, image_to_text_recall_at_1, text_score, …")
+    ]
+    head: Annotated[
+        str, Meta(description="The head that scored a pair: contrastive, matching.")
+    ] = ""
+    value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
+    low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
+    high: float | None = None
+    n: Annotated[int, Meta(description="Number of examples that the figure is a mean over.")] = 0
+    chance: Annotated[float | None, Meta(description="By guessing; null: unknown.")] = None
+    seconds: Annotated[float, Meta(description="Time that scoring took.")] = 0.0
+    note: str = ""
+
+
+class Quality(Strict, kw_only=True):
+    """quality.json."""
+
+    schema: int = QUALITY_SCHEMA
+    status: Annotated[
+        Literal["ok", "failed", "no_model"],
+        Meta(description="no_model: the run left nothing to score; only what failed is retried."),
+    ]
+    attempt: Annotated[int, Meta(description="Which attempt at scoring this is, from 1.")] = 1
+    cause: Annotated[str, Meta(description="Why nothing was scored.")] = ""
+    winoground: Annotated[
+        str,
+        Meta(description="generated, folder (NAME) or hub (facebook/winoground at 4d3…)."),
+    ] = ""
+    seconds: Annotated[float, Meta(description="The whole job.")] = 0.0
+    scores: list[Score] = []
+
+
 def read_outcome(path: Path) -> Outcome | None:
-    """Read outcome.json; None where the supervisor was killed too early. Raises LogError."""
+    """Read outcome.json; None if the supervisor was killed before it wrote one. Raises LogError."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), Outcome)
     except FileNotFoundError:
@@ -107,13 +148,13 @@ def read_outcome(path: Path) -> Outcome | None:
 def write_record(path: Path, record: Record) -> None:
     """Write a record atomically; the same record always gives the same bytes.
 
-    JSON has no NaN: where the free-form state of the machine holds one, it becomes null.
+    JSON has no NaN: one in the state of the machine, which has any form, becomes null.
     """
     write_json(path, _finite(msgspec.to_builtins(record)))
 
 
 def read_record(path: Path) -> Record:
-    """Read a record. Raises RecordError where it is none, or of another version."""
+    """Read a record. Raises RecordError if it is not one of this version."""
     try:
         record = msgspec.json.decode(path.read_bytes(), type=Record)
     except FileNotFoundError:
@@ -126,6 +167,22 @@ def read_record(path: Path) -> Record:
             f"feedrate reads {RECORD_SCHEMA} (remove the file, and it is made again from its logs)"
         )
     return record
+
+
+def read_quality(path: Path) -> Quality:
+    """Read quality.json. Raises QualityError if it is not one of this version."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Quality)
+    except FileNotFoundError:
+        raise QualityError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise QualityError(f"{path}: not of this version: {error}") from None
+    if found.schema != QUALITY_SCHEMA:
+        raise QualityError(
+            f"{path}: schema {found.schema} is not allowed; this version of feedrate reads "
+            f"{QUALITY_SCHEMA} (remove the file, and the model is scored again)"
+        )
+    return found
 
 
 def _finite(value: Any) -> Any:

@@ -1,20 +1,32 @@
 """Every measured value, declared once.
 
-A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`; `value`
-says its unit, its meaning, how the ranks and the repeats combine, and where it is shown. The record
+A measured value is a field of `Measurement`, `Ceilings`, `PixelDistance` or `Provenance`. `value`
+gives its unit, its meaning, how ranks and repeats combine, and where it is shown. The record
 and its JSON schema, the columns of the result files (`columns.py`), the rows that the report reads
-and the tables in docs/results.md follow from these fields. A new value needs two edits: where it is
-measured, and its field here.
+and the tables in docs/results.md follow from these fields. A new value needs two edits: its field
+here, and the code that measures it.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from msgspec import Meta, inspect
 
 from feedrate.config.values import Strict
 
+Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+"""Statuses of a run. A cell's status is the first of these among its runs."""
+BAD: tuple[Status, ...] = ("failed", "invalid")
+"""Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
+DTYPES: dict[Kind, str] = {
+    "text": "object",
+    "integer": "Int64",
+    "number": "float64",
+    "flag": "boolean",
+}
+"""How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
 Repeats = Literal["median", "largest", "smallest", ""]
 Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
@@ -94,7 +106,7 @@ class Measurement(Strict, kw_only=True):
     paused_s: Annotated[
         float, value("s", "Checkpoints and evaluations taken out of it.", "", "largest")
     ] = 0.0
-    # No file has columns of the following: they are in the record alone.
+    # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
     step_time_max_s: Annotated[float, value("s", "The slowest step.")]
     data_wait_s: Annotated[float, value("s", "Wait for batches, mean of the ranks.", ranks="mean")]
@@ -132,7 +144,7 @@ class PixelDistance(Strict, kw_only=True):
 
 
 class Provenance(Strict, kw_only=True):
-    """Where a number comes from."""
+    """The code, data, machine and job that a number comes from."""
 
     cores_granted: Annotated[
         int | None, value("", "CPU cores that the job may use on a host.", "smallest")
@@ -153,7 +165,7 @@ class Provenance(Strict, kw_only=True):
         None
     )
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
-    # In the record alone:
+    # The following values are in the record only.
     ended_at: str = ""
     command: str = ""
     driver: str = ""

@@ -1,7 +1,7 @@
-"""The part of the configuration that each step after the runs needs.
+"""The parts of the configuration that the steps after the runs need.
 
 Each rule gets one plain dict, so that it runs again when, and only when, something it uses has
-changed. The Snakefile imports this module at every parse: nothing here is heavy.
+changed. The Snakefile imports this module at every parse, so it imports nothing heavy.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
 
 DECODE = "loader.decode"
-"""The setting that tells ways of loading apart."""
+"""The setting that chooses where and how images are decoded."""
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +69,24 @@ class CollectSettings(Strict, kw_only=True):
     """To make a damaged record again."""
 
 
+class ScoredRun(Strict, kw_only=True):
+    """A run whose model is scored; `file` is its quality.json."""
+
+    file: str
+    device: Name
+    cell: str
+    levels: dict[str, Level]
+    repeat: int
+
+
+class QualitySettings(Strict, kw_only=True):
+    """`--settings` of collect-quality."""
+
+    study: Name
+    factors: dict[Name, Factor]
+    runs: list[ScoredRun]
+
+
 class PublishedFacts(Strict, kw_only=True):
     """A published number, as far as claims and fits use it."""
 
@@ -87,6 +105,11 @@ class PublishedStudy(StudyFacts, kw_only=True):
     published: list[PublishedFacts]
     decoding: list[Name] = []
     """Devices that decode themselves, where no factor says otherwise."""
+
+    def levels_of(self, row: PublishedFacts) -> dict[str, Level]:
+        """All levels of a published number's cell: the baseline's where it names none."""
+        levels = self.baseline | row.levels
+        return {factor: levels[factor] for factor in self.factors}
 
     def decodes_on_device(self, device: str, levels: Mapping[str, Any]) -> bool:
         """Whether the device decodes in the cell with these levels. Then at least one thread loads

@@ -60,12 +60,6 @@ def spread(values: Sequence[float]) -> float | None:
     return float((max(values) - min(values)) / np.median(np.asarray(values, dtype=float)))
 
 
-def median(values: Sequence[float | None]) -> float | None:
-    """Median of the known values; None where there are none."""
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
-
-
 def _bootstrap_medians(values: Sequence[float]) -> tuple[Array, Array]:
     """The distinct medians of all resamples, ascending, and the share of resamples of each."""
     if not values:

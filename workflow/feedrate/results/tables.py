@@ -1,23 +1,42 @@
-"""Result files: CSV with typed rows, Parquet, and the files of all studies merged into one."""
+"""Result files: CSV with typed rows, Parquet, and what is done with the files of all studies.
+
+Rows are read and written without pandas: its import takes about 0.7 s, more than most jobs need for
+their few rows, and its reader accepts lines that were cut off. Computing needs DataFrames.
+"""
 
 import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
 from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
-from feedrate.results.columns import CELLS, CLAIMS, FIT, RUNS, Column, with_factors
+from feedrate.results.columns import (
+    CELLS,
+    CLAIMS,
+    FIT,
+    QUALITY,
+    RUNS,
+    Column,
+    FactorColumn,
+    with_factors,
+)
+from feedrate.results.schema import BAD, DTYPES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
+LISTED = 20
+"""Number of failures that `confirm_results` lists."""
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
-"""What is made from the records of a study, in its folder."""
+"""The files made from the records of a study, in its folder."""
 _MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
-"""What is made from the results of all studies."""
+"""The files made from the results of all studies."""
 
 
 class TableError(ExpectedError, ValueError):
@@ -36,7 +55,7 @@ def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str,
 
 
 def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a result file as CSV, and beside it the digest by which `remove_damaged` knows it."""
+    """Write a result file as CSV, and the digest by which `remove_damaged` recognises it."""
     write_csv(path, columns, rows)
     write_text(_digest_of(path), digest_file(path))
 
@@ -44,8 +63,8 @@ def write_result(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[s
 def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
     """Read what `write_csv` wrote; a column that is not in `columns` is a factor's level.
 
-    Raises TableError for a line with too few or too many fields and for a
-    field that is not of its column's kind.
+    Raises TableError for a line with too few or too many fields, and for a field that is not of its
+    column's kind.
     """
     kinds = {column.name: column.kind for column in columns}
     with path.open(newline="", encoding="utf-8") as stream:
@@ -58,17 +77,16 @@ def read_csv(path: Path, columns: Sequence[Column]) -> list[Row]:
 
 
 def remove_damaged(results: Path) -> list[Path]:
-    """Find derived files that changed after they were written, and return them.
+    """Remove result files and records that changed after they were written, and return them.
 
-    These are result files and records; those of earlier versions have no digest and are kept. They
-    are removed with all that is made from them, so that the workflow makes it again from the raw
-    logs: Snakemake does not miss a file while the files made from it are there.
+    All files made from them are removed too, because Snakemake does not notice a missing file while
+    the files made from it exist. So the workflow makes all of them again from the raw logs. Files
+    of earlier versions have no digest and are kept.
     """
-    found = [table for table in results.glob("*.csv") if _has_changed(table, _noted_digest(table))]
+    found = _changed_tables(results)
     stale = list(found)
     for study in (folder for folder in results.glob("*") if folder.is_dir()):
-        tables = study.glob("*.csv")
-        damaged = [table for table in tables if _has_changed(table, _noted_digest(table))]
+        damaged = _changed_tables(study)
         for noted in study.glob(f"*/{Path(RECORDS).name}"):
             records = {Path(run) / RECORD_NAME: one for run, one in _read_digests(noted).items()}
             changed = [record for record, digest in records.items() if _has_changed(record, digest)]
@@ -90,9 +108,11 @@ def _has_changed(file: Path, digest: str) -> bool:
     return digest != "" and (not file.is_file() or digest_file(file) != digest)
 
 
-def _noted_digest(table: Path) -> str:
-    note = _digest_of(table)
-    return note.read_text(encoding="utf-8") if note.is_file() else ""
+def _changed_tables(folder: Path) -> list[Path]:
+    """The result files in a folder that differ from their digest; without one they are kept."""
+    notes = {table: _digest_of(table) for table in folder.glob("*.csv")}
+    noted = {table: note.read_text("utf-8") for table, note in notes.items() if note.is_file()}
+    return [table for table, digest in noted.items() if _has_changed(table, digest)]
 
 
 def _read_digests(noted: Path) -> dict[str, str]:
@@ -102,10 +122,25 @@ def _read_digests(noted: Path) -> dict[str, str]:
         return {}
 
 
-def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet, atomically, with a type, a unit and a meaning for every column."""
+def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
+    """A DataFrame of rows with exactly these columns, each with the dtype of its kind."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
+    known = (column for column in columns if not isinstance(column, FactorColumn))
+    return frame.astype({column.name: DTYPES[column.kind] for column in known})
+
+
+def rows_of(frame: "pd.DataFrame") -> list[Row]:
+    """The rows of a DataFrame as plain Python values; a missing value is None."""
+    plain = frame.astype(object)
+    rows: list[Row] = plain.where(plain.notna(), None).to_dict("records")
+    return rows
+
+
+def write_parquet(path: Path, columns: Sequence[Column], frame: "pd.DataFrame") -> None:
+    """Write a DataFrame as Parquet, atomically; each column has a type, a unit and a meaning."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
     fields = [
@@ -113,25 +148,23 @@ def write_parquet(path: Path, columns: Sequence[Column], rows: Sequence[Row]) ->
         for c in columns
     ]
     texts = [c.name for c in columns if c.kind == "text"]
-    rows = [row | {n: level_text(row[n]) for n in texts if row.get(n) is not None} for row in rows]
+    written = frame.assign(**frame[texts].map(level_text, na_action="ignore"))
     with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields)), temporary)
+        written.to_parquet(temporary, index=False, schema=pa.schema(fields))
 
 
 def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
     """The rows of all `files`, and their columns with the factors of all of them."""
-    rows = [row for file in files for row in read_csv(file, columns)]
-    known = {column.name for column in columns}
-    levels: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, level in row.items():
-            if name not in known and level is not None:
-                levels.setdefault(name, []).append(level)
-    return with_factors(columns, levels), rows
+    import pandas as pd
+
+    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
+    merged = pd.concat(tables, ignore_index=True)
+    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
+    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
 
 
 def _digest_of(path: Path) -> Path:
-    """The file beside a result file that notes the digest of its content."""
+    """The file with the digest of a result file's content."""
     return path.with_name(f".{path.name}.sha256")
 
 
@@ -161,4 +194,39 @@ def merge_results(
         merged, rows = merge(files, columns)
         write_result(out / files[0].name, merged, rows)
         if columns is RUNS:
-            write_parquet(out / files[0].with_suffix(".parquet").name, merged, rows)
+            parquet = out / files[0].with_suffix(".parquet").name
+            write_parquet(parquet, merged, frame_of(rows, merged))
+
+
+def confirm_results(results: Path, out: Path, quality: list[Path] | None = None) -> None:
+    """Write `out` if no run failed and every kept model was scored.
+
+    `results` is results.csv of all studies, `quality` are the studies' quality.csv. Raises
+    ExpectedError with a short list where a run failed, a check rejected its numbers, or a model
+    could not be scored. Cells that are unsupported or ran out of memory are results, not failures.
+    """
+    rows = read_csv(results, RUNS)
+    scores = [row for file in quality or [] for row in read_csv(file, QUALITY)]
+    tried = sum(row["status"] != "unsupported" for row in rows)
+    runs, scorings = problems(rows), problems(scores, "scoring ")
+    if lines := runs + scorings:
+        more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+        counts = [f"{len(runs)} of {tried} runs did not end well"] if runs else []
+        models = f"{len(scorings)} model{'s' * (len(scorings) > 1)}"
+        counts += [f"{models} could not be scored"] if scorings else []
+        first = (
+            f"{' and '.join(counts)}; the report shows them, and the same command tries failed "
+            "ones again:"
+        )
+        raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
+    write_text(out, f"{tried} runs, none failed\n")
+
+
+def problems(rows: list[Row], doing: str = "") -> list[str]:
+    """A line for each failed or invalid run: where, what failed and why."""
+    return [
+        f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
+        f"{row['status']}: {row['cause']}"
+        for row in rows
+        if row["status"] in BAD
+    ]

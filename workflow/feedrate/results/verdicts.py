@@ -1,4 +1,4 @@
-"""What limits a cell, from its wait for data and its ceilings, and which cell to use."""
+"""Verdicts: the limit of a cell, from its wait for data and its ceilings; and the cell to use."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ Name = Literal[
 
 
 class Limits(NamedTuple):
-    """Medians of a cell's ok runs, and what is known of its device."""
+    """Medians of a cell's ok runs, and facts about its device."""
 
     samples_per_s: float
     data_wait_share: float
@@ -42,14 +42,14 @@ class Limits(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What limits a cell, and why, in a sentence."""
+    """The limit of a cell, and the reason in a sentence."""
 
     name: Name | Literal[""]
     why: str
 
 
-def cell_verdict(cell: Row, run: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
-    """The verdict of a cell's row; `run` is one of its runs, `memory_gib` the device's."""
+def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
+    """The verdict of a cell's row; `memory_gib` is the device's."""
     if cell["status"] == "out_of_memory":
         return Verdict("memory-pressed", cell["cause"])
     if cell["status"] != "ok":
@@ -64,9 +64,9 @@ def cell_verdict(cell: Row, run: Row, lines: Thresholds, memory_gib: float | Non
         peak_memory_gib=cell["peak_memory_gib"],
         memory_gib=memory_gib,
         world_size=cell["world_size"],
-        workers=run["loader_workers"],
-        cores=cell["cores_granted"] if run.get("oversubscribed") else None,
-        decodes_on_device=run["decodes_on_device"],
+        workers=cell["loader_workers"],
+        cores=cell["cores_granted"] if cell["oversubscribed"] else None,
+        decodes_on_device=cell["decodes_on_device"],
     )
     return verdict(limits, lines)
 
@@ -195,7 +195,7 @@ def _compared(chosen: Row, best: Row, study: CollectStudy, workers: str | None, 
 
 
 def _name(cell: Row, study: CollectStudy, workers: str | None) -> str:
-    """`decode = host, 2 workers`: what differs from the baseline, and the workers."""
+    """The levels that differ from the baseline, and the workers: `decode = host, 2 workers`."""
     levels = [f"{f} = {level_text(v)}" for f, v in _changed(cell, study, workers).items()]
     if workers:
         levels.append(_count(cell[workers], "worker") if cell[workers] else "no worker")
