@@ -9,9 +9,10 @@ import msgspec
 import yaml
 
 from benchmarks.process import run
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import convert
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -136,8 +136,8 @@ def beside_the_reference(drains: Drains) -> Iterator[Figure]:
 
 def input_share(folder: Path, prepared: Path) -> Figure:
     """Waiting for data in a job of the default study, at the best setting: the cache in process."""
-    from feedrate.config.reading import convert
     from feedrate.config.spec import RunSpec
+    from feedrate.config.values import convert
     from feedrate.data.manifest import STORE_INDEX, store_folder
 
     spec = default_spec()

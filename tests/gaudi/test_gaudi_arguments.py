@@ -5,9 +5,10 @@ import pytest
 from gaudi_software import ROOT, make_spec, run_inside
 from msgspec.structs import replace
 
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.config.settings import HpuSettings
+from feedrate.config.values import read_yaml
 from feedrate.devices.kinds.hpu import BF16_OPS, FP32_OPS
 
 CHANGES = {

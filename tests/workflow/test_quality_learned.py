@@ -9,7 +9,8 @@ import yaml
 from mini_project import ROOT
 
 import warm
-from feedrate.config.plan import load_project, make_plan
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.results.record import Quality, read_quality
 
 CHANCE = 1 / 5

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from transformers import set_seed
 
-from feedrate.config.reading import convert
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 from feedrate.models.build import build
 
 prepared, folder = map(Path, sys.argv[1:])

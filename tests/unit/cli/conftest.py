@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.config.plan import load_project
+from feedrate.config.project import load_project
 
 ROOT = Path(__file__).resolve().parents[3]
 

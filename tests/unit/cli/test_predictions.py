@@ -5,7 +5,7 @@ import pytest
 
 from feedrate.cli import jobs
 from feedrate.cli.advice import predictions
-from feedrate.config.plan import with_all_studies
+from feedrate.config.project import with_all_studies
 from feedrate.results.settings import FitSettings, PublishedFacts, prediction_settings
 
 

@@ -117,6 +117,18 @@ def test_the_advice_on_a_run_of_any_strategy(stood_in, tmp_path, strategy, worke
     assert numbers["error"] == pytest.approx(95 / 90 - 1)
 
 
+def test_no_loader_is_drained_if_the_run_refuses_its_settings(stood_in, tmp_path, monkeypatch):
+    """So draining need not check the settings itself."""
+
+    def refused(*_):
+        raise tuning.TuningError("the run failed: hpu.minimize_memory: true needs fp8")
+
+    monkeypatch.setattr(tuning, "train", refused)
+    monkeypatch.setattr(tuning, "drain", lambda *_: pytest.fail("drained"))
+    with pytest.raises(tuning.TuningError, match="needs fp8"):
+        tuning.tune(SPEC, tmp_path / "manifest.json", tmp_path)
+
+
 def test_no_loader_at_all_is_told(stood_in, tmp_path, monkeypatch):
     monkeypatch.setattr(
         tuning, "drain", lambda *_: tuning.Drained([], [Refused("host", "no libjpeg")], 4.0)

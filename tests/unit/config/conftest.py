@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import Project, load_project
-from feedrate.config.reading import read_yaml
+from feedrate.config.project import Project, load_project
+from feedrate.config.values import read_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,7 +7,7 @@ import yaml
 
 from feedrate.config.devices import is_called
 from feedrate.config.plan import make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.values import read_yaml
 from feedrate.config.workflow import Folder, Generated, Hub, WorkflowConfig
 from feedrate.results.expression import CellRef, cell_levels, parse
 

@@ -4,7 +4,8 @@ import pytest
 
 from feedrate.config.devices import Device, Machine, check_devices, with_detected
 from feedrate.config.errors import ConfigError
-from feedrate.config.plan import load_project, make_plan, timeouts_min
+from feedrate.config.plan import make_plan, timeouts_min
+from feedrate.config.project import load_project
 from feedrate.config.spec import Software
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -5,9 +5,9 @@ import datetime
 import pytest
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.reading import convert, convert_text
+from feedrate.config.project import TAKEN
 from feedrate.config.spec import Protocol
-from feedrate.config.study_checks import TAKEN
+from feedrate.config.values import convert, convert_text
 from feedrate.results.columns import RUNS
 
 STUDY = "studies/bridgetower-dataloading.yaml"

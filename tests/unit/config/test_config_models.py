@@ -1,13 +1,9 @@
 """Models and their sizes: the plan refuses those that no file in feedrate.models declares."""
 
-import importlib
-
 import pytest
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
-from feedrate.config.settings import BUILDERS
-from feedrate.core import plugins
 
 STUDY = "studies/bridgetower-dataloading.yaml"
 SIZES = "sizes of bridgetower: tiny, base, large"
@@ -42,9 +38,3 @@ def test_a_size_of_another_model_is_not_one_of_this(copy):
     copy.edit(STUDY, ("model: {size: tiny}", "model: {size: B-32}"))
     with pytest.raises(ConfigError, match=SIZES):
         make_plan(copy.load())
-
-
-@pytest.mark.parametrize("model", plugins.names(BUILDERS))
-def test_planning_reads_the_sizes_that_the_model_has(model):
-    sizes = importlib.import_module(f"{BUILDERS}.{model}").SIZES
-    assert tuple(plugins.declared(BUILDERS, "SIZES")[model]) == tuple(sizes)

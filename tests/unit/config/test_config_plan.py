@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Project, make_plan, timeouts_min
+from feedrate.config.plan import make_plan, timeouts_min
+from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
 from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, timeout_min
 from feedrate.config.study import Exclude, Factor, Source, Study
-from feedrate.config.study_checks import check_study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import variables
@@ -92,10 +92,7 @@ def factorial(study):
         yield dict(zip(study.factors, levels, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_every_cell_is_run_or_unsupported_or_excluded(project):
-    plan = make_plan(project)
+def every_cell_is_run_or_unsupported_or_excluded(project, plan):
     for name, device in itertools.product(project.studies, project.config.devices):
         study = project.studies[name]
         run = {s.cell for s in plan.runs.values() if (s.study, s.device) == (name, device)}
@@ -114,10 +111,7 @@ def test_every_cell_is_run_or_unsupported_or_excluded(project):
         )
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_runs_are_cells_by_repeats_and_repeats_interleave(project):
-    plan = make_plan(project)
+def runs_are_cells_by_repeats_and_repeats_interleave(project, plan):
     for name, device in itertools.product(project.studies, project.config.devices):
         specs = [s for s in plan.of_study(name) if s.device == device]
         cells = list(dict.fromkeys(s.cell for s in specs))
@@ -126,10 +120,7 @@ def test_runs_are_cells_by_repeats_and_repeats_interleave(project):
         assert order == list(itertools.product(range(1, repeats + 1), cells))
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_names_are_unique_and_can_stand_in_a_path(project):
-    plan = make_plan(project)
+def names_are_unique_and_can_stand_in_a_path(project, plan):
     for key, spec in plan.runs.items():
         assert key == (spec.study, spec.device, spec.cell, spec.repeat)
         assert re.fullmatch(r"[A-Za-z0-9_.+=~-]+", spec.cell)
@@ -139,17 +130,13 @@ def test_names_are_unique_and_can_stand_in_a_path(project):
     assert len(folders) == len(plan.runs)
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_seeds_differ_between_repeats_and_only_there(project):
-    for spec in make_plan(project).runs.values():
+def seeds_differ_between_repeats_and_only_there(project, plan):
+    for spec in plan.runs.values():
         assert spec.seed == project.studies[spec.study].protocol.seed + spec.repeat - 1
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_a_run_has_the_settings_of_its_levels_and_else_those_of_the_study(project):
-    for spec in make_plan(project).runs.values():
+def a_run_has_the_settings_of_its_levels_and_else_those_of_the_study(project, plan):
+    for spec in plan.runs.values():
         study = project.studies[spec.study]
         wanted = msgspec.to_builtins(study.settings)
         for factor, level in spec.levels.items():
@@ -159,10 +146,7 @@ def test_a_run_has_the_settings_of_its_levels_and_else_those_of_the_study(projec
         assert msgspec.convert(msgspec.to_builtins(spec), type(spec)) == spec
 
 
-@settings(max_examples=60, deadline=None)
-@given(projects())
-def test_only_what_a_device_lacks_is_unsupported(project):
-    plan = make_plan(project)
+def only_what_a_device_lacks_is_unsupported(project, plan):
     for cell in plan.unsupported:
         study, device = project.studies[cell.study], project.devices[cell.device]
         needed = {
@@ -174,10 +158,28 @@ def test_only_what_a_device_lacks_is_unsupported(project):
         assert set(cell.lacks.split(", ")) == lacking
 
 
-@settings(max_examples=30, deadline=None)
+def the_plan_is_the_same_each_time(project, plan):
+    assert list(make_plan(project).runs.items()) == list(plan.runs.items())
+
+
+RULES = [
+    every_cell_is_run_or_unsupported_or_excluded,
+    runs_are_cells_by_repeats_and_repeats_interleave,
+    names_are_unique_and_can_stand_in_a_path,
+    seeds_differ_between_repeats_and_only_there,
+    a_run_has_the_settings_of_its_levels_and_else_those_of_the_study,
+    only_what_a_device_lacks_is_unsupported,
+    the_plan_is_the_same_each_time,
+]
+
+
+@settings(max_examples=60, deadline=None)
 @given(projects())
-def test_the_plan_is_the_same_each_time(project):
-    assert list(make_plan(project).runs.items()) == list(make_plan(project).runs.items())
+def test_a_plan_keeps_every_rule(project):
+    """All rules on the same projects: drawing a project takes longer than checking its plan."""
+    plan = make_plan(project)
+    for rule in RULES:
+        rule(project, plan)
 
 
 @pytest.fixture
@@ -333,8 +335,9 @@ HEAVY = {
 
 def test_planning_imports_nothing_heavy(root):
     code = (
-        "import sys; from pathlib import Path; from feedrate.config.reading import read_yaml; "
-        "from feedrate.config.plan import load_project, make_plan; "
+        "import sys; from pathlib import Path; from feedrate.config.values import read_yaml; "
+        "from feedrate.config.plan import make_plan; "
+        "from feedrate.config.project import load_project; "
         f"root = Path({str(root)!r}); "
         "make_plan(load_project(root, read_yaml(root / 'config/config.yaml'))); "
         "print(*{name.partition('.')[0] for name in sys.modules})"

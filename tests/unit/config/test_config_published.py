@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.published import Published, read_published, read_scores
+from feedrate.config.study import BenchmarkScore, Published, read_rows
 from feedrate.config.values import level_text, parse_levels
 
 HEAD = (
@@ -26,7 +26,7 @@ def read(tmp_path):
     def read(*lines, encoding="utf-8"):
         path = tmp_path / "numbers.csv"
         path.write_text("\n".join(lines) + "\n", encoding=encoding)
-        return read_published(path, "numbers.csv")
+        return read_rows(path, Published, "numbers.csv")
 
     return read
 
@@ -99,7 +99,7 @@ def test_any_file_is_read_or_told_in_lines_with_its_name(tmp_path_factory, text)
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        assert read_published(path, "any.csv") == []
+        assert read_rows(path, Published, "any.csv") == []
         return
     except ConfigError as error:
         message = str(error)
@@ -121,7 +121,7 @@ GOOD = "clip,CLIP,contrastive,30.75,10.50,8.00,2022-04,a paper,"
 def scores_of(tmp_path, *lines):
     path = tmp_path / "scores.csv"
     path.write_text("\n".join([HEADER, *lines]) + "\n")
-    return read_scores(path, "scores.csv")
+    return read_rows(path, BenchmarkScore, "scores.csv")
 
 
 def told(tmp_path, *lines):
@@ -131,7 +131,9 @@ def told(tmp_path, *lines):
 
 
 def test_the_table_of_the_paper():
-    rows = {row.id: row for row in read_scores(ROOT / "config/published/winoground.csv")}
+    rows = {
+        row.id: row for row in read_rows(ROOT / "config/published/winoground.csv", BenchmarkScore)
+    }
     scores = {
         name: (row.text_score, row.image_score, row.group_score) for name, row in rows.items()
     }
@@ -173,4 +175,4 @@ def test_an_unknown_column_is_told(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text(HEADER.replace("head", "heads") + "\n" + GOOD + "\n")
     with pytest.raises(ConfigError, match="line 1: column 'heads'"):
-        read_scores(path, "scores.csv")
+        read_rows(path, BenchmarkScore, "scores.csv")

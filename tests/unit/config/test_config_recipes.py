@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from feedrate.config.plan import keeps_weights, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.values import read_yaml
 from feedrate.config.workflow import Folder, Hub, HubExamples, LocalExamples
 
 STUDY = "bridgetower-dataloading"

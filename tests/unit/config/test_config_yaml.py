@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.reading import load, read_yaml
-from feedrate.config.values import level_text, parse_level
+from feedrate.config.values import level_text, load, parse_level, read_yaml
 
 
 @pytest.fixture

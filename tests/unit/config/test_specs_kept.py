@@ -6,8 +6,9 @@ one in the code; then put the new digests here and say so in the changelog.
 
 import msgspec
 
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "cd0fff2af65104fdc951dfc6f5323464b6bc7ab260481582441b98e4442b7ca3")

@@ -15,7 +15,7 @@ from feedrate.core import plugins
 from feedrate.core.paths import SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.base import adapter_class, refusals
-from feedrate.devices.detect import look
+from feedrate.devices.host import look
 from feedrate.loading.path import open_path
 from tiny_spec import tiny_spec
 
@@ -182,8 +182,9 @@ def spec_of(**changes):
 PLAN = """
 import json, sys
 from pathlib import Path
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.project import load_project
+from feedrate.config.plan import make_plan
+from feedrate.config.values import read_yaml
 root = Path(sys.argv[1])
 config = read_yaml(root / "config/config.yaml") | {"studies": ["beads"], "devices": ["beads"]}
 (spec,) = make_plan(load_project(root, config)).runs.values()

@@ -7,7 +7,7 @@ import pytest
 
 from feedrate.config.devices import Machine
 from feedrate.core import variables
-from feedrate.devices import detect, host
+from feedrate.devices import host
 from feedrate.devices.base import Card, adapter_class
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -54,13 +54,13 @@ def put(path, text=""):
 
 def test_gpus_by_nvidia_smi(bare):
     gpus(bare, 2)
-    found = detect.look({})
+    found = host.look({})
     assert (found.kind, found.models, found.remark) == ("cuda", [H100, H100], "")
 
 
 def test_gaudi_cards_by_hl_smi(bare):
     tool(bare, "hl-smi", "HL-225\n" * 8)
-    found = detect.look({})
+    found = host.look({})
     assert (found.kind, found.models) == ("hpu", ["HL-225"] * 8)
 
 
@@ -102,7 +102,7 @@ def test_gaudi_cards_by_files_where_the_tool_is_absent(bare):
 )
 def test_a_tool_that_fails_is_as_if_it_were_absent(bare, name, says, code):
     tool(bare, name, says, code)
-    assert detect.look({}).models == []
+    assert host.look({}).models == []
 
 
 def test_a_gpu_that_knows_no_slices(bare):
@@ -125,25 +125,25 @@ def test_a_tool_that_hangs_holds_nobody_up(bare, monkeypatch):
 )
 def test_what_cuda_is_told_to_see_is_what_counts(bare, wanted, count):
     gpus(bare, 4)
-    assert len(detect.look({"CUDA_VISIBLE_DEVICES": wanted}).models) == count
+    assert len(host.look({"CUDA_VISIBLE_DEVICES": wanted}).models) == count
 
 
 @pytest.mark.parametrize("wanted", ["", "-1", "MIG-123"])
 def test_all_hidden_is_told(bare, wanted):
     gpus(bare, 4)
-    found = detect.look({"CUDA_VISIBLE_DEVICES": wanted})
+    found = host.look({"CUDA_VISIBLE_DEVICES": wanted})
     assert found.models == []
     assert f"CUDA_VISIBLE_DEVICES={wanted} hides all accelerators" in found.remark
 
 
 def test_modules_of_gaudi_that_are_to_be_seen(bare):
     tool(bare, "hl-smi", "HL-225\n" * 8)
-    assert len(detect.look({"HABANA_VISIBLE_MODULES": "4,5"}).models) == 2
+    assert len(host.look({"HABANA_VISIBLE_MODULES": "4,5"}).models) == 2
 
 
 def test_slices_of_gpus_are_no_gpus(bare):
     gpus(bare, 1, mig="Enabled")
-    found = detect.look({})
+    found = host.look({})
     assert found.models == []
     assert "MIG" in found.remark
 
@@ -151,11 +151,11 @@ def test_slices_of_gpus_are_no_gpus(bare):
 def test_both_kinds_at_once_are_told(bare):
     gpus(bare, 1)
     tool(bare, "hl-smi", "HL-225")
-    assert "both GPUs and Gaudi cards" in detect.look({}).remark
+    assert "both GPUs and Gaudi cards" in host.look({}).remark
 
 
 def test_nothing_at_all(bare):
-    assert detect.look({}).remark.startswith("no accelerator was found on ")
+    assert host.look({}).remark.startswith("no accelerator was found on ")
 
 
 @pytest.mark.parametrize(
@@ -171,22 +171,22 @@ def test_hardware_without_a_driver_is_told(bare, vendor, pci_class, words):
     device = bare / "sys/bus/pci/devices/0000:01:00.0"
     put(device / "vendor", vendor)
     put(device / "class", pci_class)
-    found = detect.look({})
+    found = host.look({})
     assert words in found.remark
     assert ("no driver of it answers" in found.remark) == (not words.startswith("no"))
 
 
 def test_jobs_are_told_and_do_not_look(bare):
     gpus(bare, 2)
-    first = detect.machine()
+    first = host.machine()
     assert len(first.models) == 2
     gpus(bare, 1)
-    assert detect.machine() == first
+    assert host.machine() == first
     del os.environ[variables.DETECTED]
-    assert len(detect.machine().models) == 1
+    assert len(host.machine().models) == 1
 
 
 def test_what_jobs_are_told_is_what_was_found(bare, monkeypatch):
     told = '{"host": "node7", "kind": "hpu", "models": ["HL-225"], "remark": ""}'
     monkeypatch.setenv(variables.DETECTED, told)
-    assert detect.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])
+    assert host.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])

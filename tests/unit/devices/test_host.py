@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feedrate.cli.jobs import JOBS
@@ -87,16 +87,13 @@ def test_less_than_one_core_is_one(kernel):
     assert host.cores_granted() == 1
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=40))
-def test_no_contents_of_a_quota_file_break_the_count(text, tmp_path_factory):
-    root = tmp_path_factory.mktemp("kernel")
-    write(root / "proc/self/cgroup", "0::/\n")
-    write(root / "sys/fs/cgroup/cpu.max", "")
-    (root / "sys/fs/cgroup/cpu.max").write_bytes(text.encode("utf-8", "replace"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host, "PROC", root / "proc")
-        patch.setattr(host, "SYS", root / "sys")
-        assert host.cores_granted() >= 1
+def test_no_contents_of_a_quota_file_break_the_count(text, kernel):
+    proc, cgroup = kernel
+    write(proc / "self/cgroup", "0::/\n")
+    (cgroup / "cpu.max").write_bytes(text.encode("utf-8", "replace"))
+    assert host.cores_granted() >= 1
 
 
 def test_memory_is_the_limit_where_there_is_one(kernel, monkeypatch):

@@ -14,8 +14,15 @@ import pytest
 from job_specs import make_job
 
 from feedrate.devices.base import DeviceError
-from feedrate.devices.launch import launch_command, launch_environment, prepare
-from feedrate.devices.software import SOURCES, check_software, interpreter, wrap
+from feedrate.devices.launch import (
+    SOURCES,
+    check_software,
+    interpreter,
+    launch_command,
+    launch_environment,
+    prepare,
+    wrap,
+)
 
 PROFILE = """\
 PATH=/usr/local/bin:/usr/bin:/bin

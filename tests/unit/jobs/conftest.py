@@ -42,7 +42,7 @@ def start(tiny_prepared, tmp_path):
 def infer(tiny_prepared: Path, tmp_path: Path) -> Callable[..., inference_jobs.Events]:
     """Run one rank of a spec, or of one with these settings; its events."""
     from feedrate.jobs.infer import run_job
-    from feedrate.jobs.job_setup import Options
+    from feedrate.jobs.worker import Options
 
     def _infer(spec: RunSpec | None = None, **settings: Any) -> inference_jobs.Events:
         run = tmp_path / "run"

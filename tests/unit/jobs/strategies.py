@@ -21,8 +21,7 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog, Strategy
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.strategy import describe, shared_by
-from feedrate.jobs.train import newest_checkpoint
+from feedrate.jobs.train import describe_strategy, newest_checkpoint
 from feedrate.jobs.trainer import make_trainer
 from feedrate.models.build import build
 
@@ -57,7 +56,7 @@ def main(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) ->
         layers=built.layers,
     )
     trainer.train(resume_from_checkpoint=newest_checkpoint(out / "trainer"))
-    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(Strategy(rank=rank, **ran))
     trainer.save_model(str(out / "model"))
     if rank == 0:

@@ -8,7 +8,7 @@ import pytest
 from lock_holders import SAME
 
 from feedrate.core import variables
-from feedrate.jobs.workspace import FINISHED, adopt, commit
+from feedrate.jobs.outcome import FINISHED, adopt, commit
 
 BEFORE, AFTER = 1_000_000.0, 2_000_000.0
 OUTCOME = {

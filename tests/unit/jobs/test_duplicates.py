@@ -195,11 +195,10 @@ def test_a_living_job_of_a_lost_run_loses_its_lock(arguments, lost):
 def test_of_a_lost_run_slurms_word_counts_before_the_drivers(arguments, lost, monkeypatch):
     """What the tries of the driver that gave up left: the last was killed for lack of memory."""
     from feedrate.core import slurm
-    from feedrate.jobs.outcome import Options, identity
-    from feedrate.jobs.supervisor import train
+    from feedrate.jobs.supervisor import identity, train
 
-    options = vars(jobs.parser("train", train).parse_args(arguments(make_spec())))
-    made = identity(options.pop("spec"), Options(**options))
+    given = jobs.parser("train", train).parse_args(arguments(make_spec()))
+    made = identity(given.spec, given.data, given.source_digest, given.attempt)
     lost.mkdir()
     try_lock(lost, holder(identity=made, job="12", since="1"), 0)
     monkeypatch.setenv(variables.DRIVER_SINCE, "2")

@@ -7,7 +7,7 @@ import pytest
 from lock_holders import SAME, away, holder
 
 from feedrate.core import slurm
-from feedrate.jobs.outcome import describe_stop, result_of_earlier_tries, slurm_stop_reason
+from feedrate.jobs.earlier import describe_stop, result_of_earlier_tries, slurm_stop_reason
 from feedrate.jobs.run_lock import LockEntry
 
 RUN = Path("results/study/gaudi2/batch=64/rep1")

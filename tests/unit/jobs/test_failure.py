@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import DeviceError, UnsupportedError
-from feedrate.jobs.failure import classify, first_sentence
+from feedrate.jobs.worker import classify, first_sentence
 
 
 @pytest.mark.parametrize(

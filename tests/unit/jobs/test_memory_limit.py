@@ -16,7 +16,7 @@ import json, sys
 import torch
 from training_jobs import make_spec
 import msgspec
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.jobs.job_setup import limit_memory
 
 spec = make_spec()

@@ -8,7 +8,7 @@ from training_jobs import Job, make_spec
 
 from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
-from feedrate.jobs.pruning import Digests, not_tried, pruned_by, still_pruned
+from feedrate.jobs.earlier import Digests, not_tried, pruned_by, still_pruned
 
 SIZES = ["tiny", "350M", "900M"]
 BATCHES = [8, 16, 32, 128]

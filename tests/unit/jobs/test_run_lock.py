@@ -25,7 +25,6 @@ from feedrate.jobs.run_lock import (
     RunLock,
     acquire,
     history,
-    is_running,
     newest,
     start_ticks,
     take_over,
@@ -126,8 +125,8 @@ def test_a_holder_on_this_host_whose_process_is_gone_is_followed_at_once(tmp_pat
 
 
 def test_another_process_of_the_same_number_is_not_the_holder():
-    assert is_running(holder())
-    assert not is_running(holder(started=start_ticks(os.getpid()) - 1))
+    assert holder().is_running
+    assert not holder(started=start_ticks(os.getpid()) - 1).is_running
 
 
 def test_setting_the_clock_makes_no_process_another_one(monkeypatch):
@@ -135,7 +134,7 @@ def test_setting_the_clock_makes_no_process_another_one(monkeypatch):
     boot_s = psutil.boot_time()
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot_s - 3600)
     assert psutil.boot_time() == boot_s - 3600
-    assert is_running(me)
+    assert me.is_running
 
 
 def test_a_process_that_has_ended_but_is_not_yet_buried_does_not_live():
@@ -145,7 +144,7 @@ def test_a_process_that_has_ended_but_is_not_yet_buried_does_not_live():
         while start_ticks(ended.pid) is not None:
             time.sleep(0.01)
         assert Path(f"/proc/{ended.pid}").exists()
-        assert not is_running(holder(pid=ended.pid, started=started))
+        assert not holder(pid=ended.pid, started=started).is_running
 
 
 def test_a_holder_elsewhere_without_a_sign_of_life_is_dead_by_the_watchers_own_clock(
@@ -374,5 +373,5 @@ def test_this_process_tells_of_its_job_and_driver(monkeypatch):
     monkeypatch.setenv("FEEDRATE_DRIVER_SINCE", "1700000000.5")
     me = this_holder(SAME)
     assert (me.job, me.since, me.pid) == ("12", "1700000000.5", os.getpid())
-    assert is_running(me)
+    assert me.is_running
     assert json.loads(msgspec.json.encode(me))["identity"]["spec"] == "s"

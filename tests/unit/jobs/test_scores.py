@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.jobs import scores
-from feedrate.jobs.scores import chance_of_recall, choice_hits, known_classes, ranks
+from feedrate.jobs import evaluation
+from feedrate.jobs.evaluation import choice_hits, known_classes, ranks
+from feedrate.jobs.scores import chance_of_recall
 
 UNIT = np.eye(4, dtype=np.float32)
 EACH = np.arange(4)
@@ -55,7 +56,7 @@ def test_scoring_in_parts_changes_nothing(rows, chunk, seed):
     groups = rng.integers(0, 5, size=rows)
     first = groups[(queries @ targets.T).argmax(1)] == groups
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scores, "_ROWS", chunk)
+        patch.setattr(evaluation, "_ROWS", chunk)
         assert ((ranks(queries, targets, groups, groups) == 0) == first).all()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from feedrate.flow.digests import CODE, PACKAGE, DigestCache, source_digest
 
-PARENT = ("supervisor", "processes", "run_lock", "workspace", "outcome", "pruning")
+PARENT = ("supervisor", "processes", "run_lock", "outcome", "earlier")
 
 
 def test_the_parent_side_is_all_there():

@@ -304,7 +304,9 @@ def test_a_protocol_that_measures_nothing_is_told():
     with pytest.raises(Exception, match=r"protocol\.steps: 3 leaves no step to measure"):
         check_protocol(make_spec(steps=3, warmup_steps=3))
     several = msgspec.structs.replace(make_spec(count=2), launcher="single")
-    with pytest.raises(Exception, match="launcher: single starts one process, and count is 2"):
+    with pytest.raises(
+        Exception, match="launcher: single starts at most 1 process, but count is 2"
+    ):
         check_protocol(several)
 
 

@@ -17,10 +17,11 @@ from feedrate.devices.base import UnsupportedError, adapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.job_setup import Options, check_rows, make_dataset
+from feedrate.jobs.job_setup import check_rows, make_dataset
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.train import newest_checkpoint, run_job, train
 from feedrate.jobs.trainer import make_trainer
+from feedrate.jobs.worker import Options
 from feedrate.models.build import build
 
 STEP_S = 0.02

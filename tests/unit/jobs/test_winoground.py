@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from feedrate.jobs.winoground import CHANCE, hits
+from feedrate.jobs.score_model import CHANCE, hits
 
 
 def scored(*examples):

@@ -15,8 +15,8 @@ from feedrate.config.workflow import GeneratedExamples
 from feedrate.core import plugins
 from feedrate.data.manifest import DataError
 from feedrate.data.winoground import fetch_winoground, read_winoground
-from feedrate.jobs import winoground
-from feedrate.jobs.winoground import (
+from feedrate.jobs import score_model
+from feedrate.jobs.score_model import (
     CHANCE,
     NoHeadError,
     contrastive_scores,
@@ -162,7 +162,7 @@ def test_training_moves_the_trunk_below_the_checkpoints_head(
     examples, checkpoints, tiny_prepared, monkeypatch
 ):
     seen = []
-    monkeypatch.setattr(winoground, "hits", lambda scores: seen.append(scores) or hits(scores))
+    monkeypatch.setattr(score_model, "hits", lambda scores: seen.append(scores) or hits(scores))
     chosen = settings(checkpoints / "matching")
     built = made(chosen, tiny_prepared)
     winoground_quality(examples, built, chosen, CPU)

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from feedrate.jobs import workspace
-from feedrate.jobs.workspace import (
+from feedrate.jobs import outcome
+from feedrate.jobs.outcome import (
     FINISHED,
     commit,
     keep_log,
@@ -77,7 +77,7 @@ def test_the_outcome_is_written_last_after_its_second_name(tmp_path, monkeypatch
     fill(attempt, ["events.jsonl", "train.log", "trainer/train_results.json"])
     seen = []
     monkeypatch.setattr(
-        workspace,
+        outcome,
         "write_json",
         lambda path, value: seen.append((path.name, value, names(tmp_path))),
     )
@@ -127,7 +127,7 @@ def test_what_snakemake_removes_before_a_duplicate_comes_back(tmp_path, monkeypa
         raise OSError("not supported")
 
     if not links:
-        monkeypatch.setattr(workspace.os, "link", no_links)
+        monkeypatch.setattr(outcome.os, "link", no_links)
     fill(tmp_path, ["train.log"])
     commit(tmp_path, {"status": "ok"}, "old", [])
     for name in ("outcome.json", "train.log"):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.jobs.ceilings import EndlessBatches
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import collate
 from feedrate.loading.decoders.gaudi import MediaError
 from feedrate.loading.path import HostPath, open_path

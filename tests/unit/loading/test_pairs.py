@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.manifest import DataError
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
 
 

@@ -7,7 +7,7 @@ import pytest
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds import cpu
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.path import HostPath, open_path
 
 HOST, DEVICE = LoaderSettings(decode="host"), LoaderSettings(decode="device")

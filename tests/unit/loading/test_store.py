@@ -173,8 +173,8 @@ def test_a_process_that_is_killed_leaves_no_store_and_a_sentence(own, tokenizer,
 
 
 def test_a_disk_that_is_too_small_is_told_before_writing(own, tokenizer, monkeypatch):
-    disk = SimpleNamespace(f_bavail=10, f_frsize=1000, f_blocks=1000)
-    monkeypatch.setattr(store_writer.os, "statvfs", lambda _: disk)
+    disk = SimpleNamespace(free=10_000, total=1_000_000)
+    monkeypatch.setattr(store_writer.shutil, "disk_usage", lambda _: disk)
     with pytest.raises(DataError, match=r"the store needs 0\.0 GB, and 0\.0 GB of 0\.0 GB"):
         make(own, tokenizer)
     assert not list(own.parent.glob("store/*/*"))

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.path import open_path
 from feedrate.loading.watchdog import HungError, watched
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import UnsupportedError
-from feedrate.jobs.failure import classify
+from feedrate.jobs.worker import classify
 from feedrate.loading.path import HostPath
 from feedrate.loading.workers import WorkerStart, check_workers, make_slots, worker_threads
 

@@ -10,11 +10,13 @@ from feedrate.logs import trainer
 from feedrate.logs.formats import tensorboard, trainer_json
 from feedrate.logs.formats.printed_text import printed_metrics
 from feedrate.logs.formats.tensorboard import read_scalars
-from feedrate.logs.text import LIMIT_BYTES, fallback_reason, number, read_log
 from feedrate.logs.trainer import (
+    LIMIT_BYTES,
     evaluation_figures,
-    figures,
+    fallback_reason,
+    number,
     read_evaluations,
+    read_log,
     read_trainer,
 )
 
@@ -78,8 +80,8 @@ def test_numbers_as_logs_write_them(value, expected):
     assert number(value) == expected
 
 
-def test_figures_keep_the_trainers_own_words():
-    found = figures(GAUDI, "optimum-habana 1.7")
+def test_figures_keep_the_trainers_own_words(tmp_path):
+    found = read_trainer(tmp_path, "optimum-habana 1.7", GAUDI)
     assert found.samples_per_s == 847.7
     assert found.steps_per_s == 2.2
     assert found.runtime_s == 294.8

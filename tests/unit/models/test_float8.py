@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from feedrate.devices.base import UnsupportedError
-from feedrate.jobs.trainer import cast_for_training, check_packages
+from feedrate.jobs.train import cast_for_training, check_packages
 from feedrate.models.layers import use_float8
 from tiny_spec import tiny_spec
 

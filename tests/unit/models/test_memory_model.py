@@ -6,10 +6,11 @@ import msgspec
 import pytest
 import torch
 
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.config.settings import TrainSettings
-from feedrate.jobs.failure import classify
+from feedrate.config.values import read_yaml
+from feedrate.jobs.worker import classify
 from feedrate.models.builders import flava
 from feedrate.models.flops import GIB, DoesNotFitError, check_fits, state_gib
 

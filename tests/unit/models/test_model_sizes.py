@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from feedrate.config.settings import BUILDERS
+from feedrate.core import plugins
 from feedrate.models.builders import clip, flava, vit
 
 # Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
@@ -112,3 +114,9 @@ def test_how_attention_is_computed_changes_no_count(make, name, switches):
     before = built.model.config._attn_implementation
     assert built.count_flops() == make(name).count_flops()
     assert built.model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize("model", plugins.names(BUILDERS))
+def test_planning_reads_the_sizes_that_the_model_has(model):
+    declared = plugins.declared(BUILDERS, "SIZES")[model]
+    assert tuple(declared) == tuple(plugins.load(BUILDERS, model).SIZES)

@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feedrate.config.plan import load_project, make_plan
-from feedrate.config.reading import read_yaml
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.flow.forecast import START_S, Estimator
 

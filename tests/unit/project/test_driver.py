@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedrate.config.plan import load_project
-from feedrate.config.reading import read_yaml
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
 from feedrate.core import variables
 from feedrate.flow import driver
 

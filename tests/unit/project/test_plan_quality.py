@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedrate.config.plan import load_project
+from feedrate.config.project import load_project
 from feedrate.flow.digests import CODE, DigestCache, source_digest
 from feedrate.flow.runs import Attempts
 from feedrate.flow.view import PlanView
@@ -54,7 +54,7 @@ def test_scoring_is_no_part_of_what_makes_training_run_again(tmp_path):
         cache = DigestCache(tmp_path / name)
         source_digest(cache, CODE[name])
         seen[name] = {Path(file).name for file in cache._known if Path(file).parent.name == "jobs"}
-    assert {"score.py", "score_model.py", "winoground.py"} <= seen["scored"] - seen["measured"]
+    assert {"score.py", "score_model.py", "scores.py"} <= seen["scored"] - seen["measured"]
     assert {"train.py", "trainer.py", "meter.py"} <= seen["measured"] - seen["scored"]
 
 

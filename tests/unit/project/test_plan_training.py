@@ -8,12 +8,13 @@ import msgspec
 import pytest
 import yaml
 
-from feedrate.config.plan import Project, load_project, make_plan
+from feedrate.config.plan import make_plan
+from feedrate.config.project import Project, load_project
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
 from feedrate.data.manifest import store_spec
 from feedrate.flow.view import PlanView
-from feedrate.jobs.pruning import Digests, ladders, not_tried, pruned_by
+from feedrate.jobs.earlier import Digests, ladders, not_tried, pruned_by
 
 ROOT = Path(__file__).resolve().parents[3]
 SEARCH = "flava-batch-search"

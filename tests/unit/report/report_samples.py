@@ -6,11 +6,11 @@ import json
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Project, make_plan
-from feedrate.config.published import BenchmarkScore, Published
+from feedrate.config.plan import make_plan
+from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.config.spec import StudyProtocol
-from feedrate.config.study import Factor, Figure, Source, Study, Table
+from feedrate.config.study import BenchmarkScore, Factor, Figure, Published, Source, Study, Table
 from feedrate.config.values import cell_name
 from feedrate.config.workflow import Generated, GeneratedExamples, WorkflowConfig
 from feedrate.core import paths, plugins

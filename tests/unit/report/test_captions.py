@@ -8,8 +8,8 @@ import pytest
 from docutils.core import publish_parts
 from report_samples import EVIL, FIGURES, TABLES
 
-from feedrate.config.reading import load
 from feedrate.config.study import Study
+from feedrate.config.values import load
 from feedrate.report.overview import to_html
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
-from feedrate.jobs.pruning import NOT_TRIED
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.findings import failures, findings
 from feedrate.report.rows import ClaimRow, FitRow, Inputs
 

@@ -7,8 +7,8 @@ import pytest
 from report_samples import STUDY, figure, make_project, study_of, table, with_study, write_results
 
 from feedrate.cli import jobs
+from feedrate.config.project import check_study
 from feedrate.config.study import Figure, Study, Table
-from feedrate.config.study_checks import check_study
 from feedrate.core import plugins
 from feedrate.flow import digests
 from feedrate.flow.view import PlanView

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.devices import Peak
 from feedrate.core.errors import LogError
-from feedrate.logs.text import MAX_CHARS, one_line
+from feedrate.logs.trainer import MAX_CHARS, one_line
 from feedrate.results.assemble import build_record, current_record
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts

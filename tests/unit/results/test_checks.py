@@ -225,6 +225,12 @@ def test_the_strategy_asked_for_passes(strategy, checkpointing, seen):
     assert "strategy" not in failed(spec=spec, strategy=seen)
 
 
+def test_options_of_ddp_that_a_kind_replaces_by_its_own_are_not_compared():
+    seen = {"name": "ddp", "layers": 4, "ddp": {"ddp_bucket_view": True}}
+    spec = msgspec.structs.replace(spec_sharing("ddp"), kind="hpu")
+    assert "strategy" not in failed(spec=spec, strategy=seen)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_offloading_asked_for_is_seen(count):
     spec = spec_sharing("fsdp", count=count)

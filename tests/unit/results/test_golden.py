@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from feedrate.cli import jobs
-from feedrate.config.plan import load_project
+from feedrate.config.project import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
 from feedrate.report import overview

@@ -17,9 +17,9 @@ from record_builder import (
 )
 
 from feedrate.cli.jobs import run
-from feedrate.config.plan import load_project
-from feedrate.config.reading import read_yaml
+from feedrate.config.project import load_project
 from feedrate.config.study import Factor
+from feedrate.config.values import read_yaml
 from feedrate.results.collect import cell_rows, run_table
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Point, bound, fit, predict

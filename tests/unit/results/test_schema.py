@@ -27,8 +27,8 @@ import json, sys
 from pathlib import Path
 import msgspec, pyarrow.parquet as pq
 from feedrate.cli import schemas
-from feedrate.config.reading import read_yaml
-from feedrate.config.plan import load_project
+from feedrate.config.values import read_yaml
+from feedrate.config.project import load_project
 from feedrate.flow.view import PlanView
 from feedrate.report.rows import CellRow, RunRow
 from feedrate.results.assemble import update_records

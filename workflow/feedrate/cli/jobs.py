@@ -127,7 +127,7 @@ def _argument(option: str, parameter: inspect.Parameter) -> dict[str, Any]:
 def _read(kind: Any, option: str, text: str) -> Any:
     """A checked value of `kind` from a JSON file or a Python literal."""
     from feedrate.config.errors import ConfigError
-    from feedrate.config.reading import convert, convert_text
+    from feedrate.config.values import convert, convert_text
 
     path = Path(text)
     if text.startswith("{") or not path.is_file():

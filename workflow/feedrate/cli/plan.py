@@ -12,9 +12,10 @@ from rich.table import Table
 
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
-from feedrate.config.plan import load_project, make_plan
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
 from feedrate.core import variables
-from feedrate.devices import detect
+from feedrate.devices import host
 from feedrate.flow import dry_run
 from feedrate.flow.forecast import HERE, START_S, Basis, Forecast, Jobs, Runs, forecast
 
@@ -44,7 +45,7 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         if code:
             return code
         planned = dry_run.read(Path(folder))
-    project = load_project(Path(), planned.configuration.config, detect.machine)
+    project = load_project(Path(), planned.configuration.config, host.machine)
     show(forecast(project, make_plan(project), planned))
     return 0
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.plan import Devices
-from feedrate.config.published import BenchmarkScore, Published
+from feedrate.config.project import Devices
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import Study
+from feedrate.config.study import BenchmarkScore, Published, Study
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED

@@ -1,5 +1,5 @@
-"""The typed configuration: settings, studies, devices, published data; and the plan, which turns
+"""The typed configuration (settings, studies, devices, published data) and the plan, which turns
 studies and devices into cells and runs.
 
-Knows no room but `core`.
+Imports only `core`.
 """

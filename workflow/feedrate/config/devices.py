@@ -1,16 +1,17 @@
-"""config/devices.yaml: types, checks, and the entry for the accelerators of this machine."""
+"""config/devices.yaml: its types and checks, and the entry for the accelerators of this machine."""
 
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
-from feedrate.config.spec import Kind, Launcher, Software
+from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
 from feedrate.config.values import Count, Name, Positive, Strict, about
 from feedrate.core import plugins
 from feedrate.core.errors import SECRET_NAME
@@ -29,14 +30,14 @@ Capability = Literal[
     # Speed
     "large_models",
 ]  # fmt: skip
-"""What a device may be able to do; config/devices.yaml explains each. Add a name here."""
+"""All capabilities; config/devices.yaml explains each. A new one is added here."""
 
 BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
-"""Capabilities that have no meaning in a job of one device."""
+"""Capabilities that only a job of several devices can have."""
 
 
 class Peak(Strict, kw_only=True):
-    """Peak matrix-multiply rate of one device (one accelerator, not the job)."""
+    """Peak rate of one device (one accelerator, not the job) in matrix multiplication."""
 
     precision: Annotated[Name, about("Settings it applies to: fp32, bf16, fp16 or fp8.")]
     datasheet_tflops: Annotated[Positive | None, about("Dense, by the data sheet, TFLOP/s.")] = None
@@ -45,7 +46,7 @@ class Peak(Strict, kw_only=True):
 
 
 class JobResources(Strict, kw_only=True):
-    """What a training job requests from a cluster, on each of its nodes; a profile overrides it."""
+    """Requests of a training job to a cluster, for each of its nodes; a profile overrides them."""
 
     gres: Annotated[str | None, about("Slurm's generic resource: gaudi:8, gpu:8, gpu:h100:8.")] = (
         None
@@ -80,39 +81,36 @@ class Device(Strict, kw_only=True):
         ),
     ] = None
     nodes: Annotated[Count, about("Hosts that share the job's devices evenly.")] = 1
-    software: Annotated[Software, about("What its processes run in.")] = Software()
-    job: Annotated[JobResources, about("What a job requests of a cluster.")] = JobResources()
+    software: Annotated[Software, about("The software of its processes.")] = Software()
+    job: Annotated[JobResources, about("Requests of a job to a cluster.")] = JobResources()
     threads: Annotated[Count | None, about("CPU cores that a job requests; null: all.")] = None
     variant_of: Annotated[
         Name | None,
-        about(
-            "An entry from which this one differs in count or software: what a study adapts for "
-            "that entry applies here too."
-        ),
+        about("The entry that it varies in count or software; a study's changes for it apply too."),
     ] = None
     source: Annotated[str | None, about("Source of the entry's facts.")] = None
 
     @property
     def able(self) -> list[str]:
-        """The capabilities, without those that have no meaning in a job of one device."""
+        """The capabilities of its jobs."""
         return [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]
 
 
 def is_called(model: str, pattern: str) -> bool:
-    """Whether `model`, the name that a device reports, matches a `model_pattern` as a whole: the
-    names of different cards begin with "NVIDIA H100"."""
+    """Whether a `model_pattern` matches the whole name `model` that a device reports: names of
+    different cards begin with "NVIDIA H100"."""
     return re.fullmatch(pattern, model) is not None
 
 
 DETECTED = "detected"
-"""Among `devices` in config.yaml it stands for the accelerators of this machine."""
+"""The word for the accelerators of this machine among `devices` in config.yaml."""
 
 _LAST_COUNT = re.compile(r"(?<=:)\d+$")
 """The count at the end of a gres: `gpu:8`, `gpu:h100:8`."""
 
 
 def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
-    """Each entry of the device registry."""
+    """Check each entry of the device registry."""
     found = Findings(origin)
     for name, device in devices.items():
         found.unique(numbered(f"{name}.capabilities[{{}}]", device.capabilities))
@@ -129,7 +127,7 @@ def check_devices(origin: str, devices: Mapping[str, Device]) -> list[str]:
 
 
 def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
-    """Keys of an entry whose values do not work, with the reason."""
+    """The keys of an entry whose values do not work, with the reason."""
     try:
         re.compile(device.model_pattern or "")
     except re.error as error:
@@ -151,14 +149,20 @@ def _device_faults(device: Device) -> Iterator[tuple[str, str]]:
         yield (
             "launcher",
             f"{device.launcher!r} starts processes on at most {most:g} node, but nodes is "
-            f"{device.nodes}; use srun",
+            f"{device.nodes}; use {default_launcher('nodes')}",
         )
 
 
 def launcher_limit(launcher: Launcher | None, limit: str) -> float:
     """MAX_PROCESSES or MAX_NODES of a launcher; infinite if it declares none."""
-    declared = plugins.declared("feedrate.devices.launchers", limit)
-    return float(declared.get(launcher or "", math.inf))
+    return float(plugins.declared(LAUNCHERS, limit).get(launcher or "", math.inf))
+
+
+@cache
+def default_launcher(jobs: Literal["process", "processes", "nodes"]) -> Launcher:
+    """The launcher that declares these `jobs` as DEFAULT_FOR (see devices/launch.py)."""
+    declared = plugins.declared(LAUNCHERS, "DEFAULT_FOR")
+    return next(name for name, default_for in declared.items() if default_for == jobs)
 
 
 class Machine(Strict, kw_only=True):
@@ -169,31 +173,40 @@ class Machine(Strict, kw_only=True):
     models: list[str] = []
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
-    """A sentence why there are none, or why they cannot be used."""
+    """A sentence that says why there are none, or why they cannot be used."""
 
 
 def with_detected(
     names: Sequence[str], devices: Mapping[str, Device], machine: Machine, origin: Origin
 ) -> tuple[list[str], dict[str, Device]]:
-    """`names` with an entry's name instead of `detected`, and the registry with that entry.
+    """`names` with the machine's entry in place of `detected`, and the registry with that entry.
 
     A machine with another number of devices than the registered entry gets an entry of its own,
-    `h100-x1`, so that its results are never taken for those of the registered one. Raises
-    ConfigError if no entry fits.
+    `h100-x1`, so that its results never count as those of the registered entry. Raises ConfigError
+    if no entry fits.
     """
-    found = Findings(origin)
-    if fault := _detection_fault(machine, devices):
+    found, count = Findings(origin), len(machine.models)
+    matching = [
+        name
+        for name, entry in devices.items()
+        if machine.models
+        and entry.kind == machine.kind
+        and entry.model_pattern
+        and is_called(machine.models[0], entry.model_pattern)
+    ]
+    if fault := _detection_fault(machine, devices, matching):
         found.say(f"devices[{names.index(DETECTED)}]", fault)
     raise_all(found)
-    matching, count = _matching(machine, devices), len(machine.models)
     exact = [name for name in matching if devices[name].count == count]
     name, entry = (exact[0], devices[exact[0]]) if exact else _variant(matching[0], devices, count)
     chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
     return list(chosen), {**devices, name: entry}
 
 
-def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
-    """Why no entry stands for the machine; empty if one does."""
+def _detection_fault(
+    machine: Machine, devices: Mapping[str, Device], matching: Sequence[str]
+) -> str:
+    """The reason why no entry fits the machine; empty if `matching` names one."""
     known = ", ".join(devices)
     found = " and ".join(f"{n} x {model}" for model, n in Counter(machine.models).items())
     if machine.remark or not machine.models:
@@ -207,7 +220,7 @@ def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
             f"'detected' is not possible on {machine.host}, which has {found}: the devices of a "
             f"job must be of one model; name an entry of config/devices.yaml instead: {known}"
         )
-    if not _matching(machine, devices):
+    if not matching:
         return (
             f"{machine.host} has {found}, and no entry of config/devices.yaml has a model_pattern "
             "for it; add one with the peaks of its own data sheet (config/README.md, Add a device)"
@@ -215,19 +228,8 @@ def _detection_fault(machine: Machine, devices: Mapping[str, Device]) -> str:
     return ""
 
 
-def _matching(machine: Machine, devices: Mapping[str, Device]) -> list[str]:
-    """The entries of the machine's model, whatever their count."""
-    return [
-        name
-        for name, entry in devices.items()
-        if entry.kind == machine.kind
-        and entry.model_pattern
-        and is_called(machine.models[0], entry.model_pattern)
-    ]
-
-
 def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
-    """An entry for another count on one host, with label, price, gres and launcher to match."""
+    """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
     share = count / entry.count
     several = (

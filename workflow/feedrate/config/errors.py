@@ -1,6 +1,6 @@
-"""Configuration errors in words: the file, the key, the value, and what is allowed.
+"""Configuration errors in words: the file, the key, the value and what is allowed.
 
-A valid configuration never needs the libraries that explain an error, so they are imported late.
+The libraries that explain an error are imported late, since a valid configuration needs none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.values import NAME_PATTERN
 from feedrate.core.errors import ExpectedError
 
 Origin = str | Callable[[str], str]
@@ -20,7 +19,7 @@ Fault = tuple[tuple[Any, ...], str]
 _LISTED, _SHOWN, _NAMES = 10, 60, 30
 """Limits of a message: errors listed, characters of a value, allowed names."""
 _ALIKE = 0.7
-"""Share of common letters from which a name is suggested; `gpu` does not suggest `hpu`."""
+"""Least similarity (difflib's ratio) of a suggested name; `gpu` does not suggest `hpu`."""
 _TYPES = {
     "object": "keys with values",
     "array": "a list",
@@ -36,6 +35,8 @@ _RULES = {
     "exclusiveMinimum": "it must be above {}",
     "exclusiveMaximum": "it must be below {}",
     **dict.fromkeys(("minLength", "minItems", "minProperties"), "it must not be empty"),
+    # Only names have a pattern.
+    "pattern": "it may have letters, digits and _ . + - and begins with a letter or digit",
 }
 
 
@@ -44,7 +45,7 @@ class ConfigError(ExpectedError):
 
 
 def raise_all(errors: Sequence[str]) -> None:
-    """Raise one ConfigError that lists these errors, the first ten in full; none: return."""
+    """Raise one ConfigError that lists these errors, the first ten in full, if there are any."""
     if errors:
         more = [f"… and {len(errors) - _LISTED} more"] if len(errors) > _LISTED else []
         raise ConfigError("\n".join([*errors[:_LISTED], *more]))
@@ -79,7 +80,7 @@ class Findings(list[str]):
         return True
 
     def unique(self, values: Iterable[tuple[str, Any]]) -> None:
-        """Add an error for each value, given with its key, that occurred before."""
+        """Add an error for each (key, value) whose value occurred before."""
         seen: set[Any] = set()
         for key, value in values:
             if value in seen:
@@ -88,19 +89,20 @@ class Findings(list[str]):
 
 
 def numbered(key: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Each value with its key, in which {} stands for the number."""
+    """Each value with its key: `key` with the value's number in place of {}."""
     return ((key.format(number), value) for number, value in enumerate(values))
 
 
 def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str:
-    """Says that `value` is not among `allowed`, which `what` describes; suggests a near match."""
+    """The error that `value` is not one of `allowed`, which `what` describes, with the name that
+    was probably meant."""
     return f"{_show(value)} is not allowed; {_choice(value, allowed, what)}"
 
 
 def _explain(value: Any, kind: Any, origin: Origin, key: str, fallback: str) -> list[str]:
-    """All errors of `value`, which is at `key`, as a `kind`.
+    """All errors that `value`, which is at `key`, has as a `kind`.
 
-    `fallback` is the message of msgspec, for errors that the type's JSON schema does not show.
+    `fallback` is msgspec's message, for errors that the type's JSON schema does not show.
     """
     errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
     faults = [fault for error in errors for fault in _faults(error)]
@@ -110,7 +112,7 @@ def _explain(value: Any, kind: Any, origin: Origin, key: str, fallback: str) -> 
 
 @cache
 def _validator() -> Any:
-    """A validator to which, as to the types, 2.0 is no integer."""
+    """A JSON-schema validator that, like msgspec, does not accept 2.0 as an integer."""
     import jsonschema
 
     draft = jsonschema.Draft202012Validator
@@ -143,7 +145,7 @@ def _faults(error: Any) -> Iterator[Fault]:
 
 
 def _of_tagged(error: Any, tags: Any) -> Iterator[Fault]:
-    """Faults of a value whose key `source` says which of several types it is."""
+    """Faults of a value whose key `source` names its type."""
     place, names = (*error.absolute_path, tags["propertyName"]), list(tags["mapping"])
     tag = error.instance.get(tags["propertyName"])
     if tag is None:
@@ -157,25 +159,23 @@ def _of_tagged(error: Any, tags: Any) -> Iterator[Fault]:
 
 
 def _of_alternatives(error: Any) -> Iterator[Fault]:
-    """Faults of a value that fits none of several types: those of the type that was meant."""
+    """Faults of a value that fits none of several types: those as the type that was meant."""
     path, value = tuple(error.absolute_path), error.instance
     meant = [e for e in error.context if e.validator != "type" or len(e.absolute_path) > len(path)]
     for inner in meant:
         yield from _faults(inner)
     if not meant:
-        types = [name for e in error.context for name in _as_list(e.validator_value)]
+        types = [name for e in error.context for name in _types(e)]
         yield path, f"{_show(value)} is not allowed; {_expected(types, value)}"
 
 
 def _allowed(error: Any) -> str:
-    """What the violated rule allows."""
+    """The values that the violated rule allows, in words."""
     rule, bound = error.validator, error.validator_value
     if rule == "enum":
         return _choice(error.instance, bound, "allowed")
     if rule == "type":
-        return _expected(_as_list(bound), error.instance)
-    if rule == "pattern" and bound == NAME_PATTERN:
-        return "it may have letters, digits and _ . + - and begins with a letter or digit"
+        return _expected(_types(error), error.instance)
     return _RULES[rule].format(bound) if rule in _RULES else str(error.message)
 
 
@@ -189,6 +189,12 @@ def _choice(value: Any, allowed: Iterable[Any], what: str) -> str:
     meant = f"did you mean {close[0]}? " if close else ""
     listed = ", ".join(names[:_NAMES]) + (", …" if len(names) > _NAMES else "")
     return f"{meant}{what}: {listed or 'none'}"
+
+
+def _types(error: Any) -> list[str]:
+    """The types that a violated rule `type` allows."""
+    allowed = error.validator_value
+    return allowed if isinstance(allowed, list) else [allowed]
 
 
 def _expected(types: list[str], value: Any) -> str:
@@ -213,10 +219,6 @@ def _dotted(key: str, path: Iterable[Any]) -> str:
     for part in path:
         key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
     return key
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _show(value: Any) -> str:

@@ -1,22 +1,14 @@
-"""The whole configuration, and the plan made of it: studies x devices -> cells -> runs."""
+"""The plan of a configuration: studies x devices -> cells -> runs."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
-from feedrate.config.errors import Origin, raise_all
-from feedrate.config.published import (
-    BenchmarkScore,
-    Published,
-    check_published,
-    read_published,
-    read_scores,
-)
-from feedrate.config.reading import convert, load
+from feedrate.config.devices import Device, default_launcher
+from feedrate.config.errors import ConfigError
+from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings
 from feedrate.config.spec import (
     Launcher,
@@ -28,29 +20,14 @@ from feedrate.config.spec import (
     model_faults,
 )
 from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
-from feedrate.config.study_checks import check_captions, check_study
-from feedrate.config.values import Level, Name, Strict, cell_name, level_text
-from feedrate.config.workflow import WorkflowConfig, check_config
-
-Devices = dict[Name, Device]
+from feedrate.config.values import Level, Strict, cell_name, convert, level_text
+from feedrate.config.workflow import WorkflowConfig
 
 _replace = msgspec.structs.replace
 
 
-class Project(Strict, kw_only=True):
-    """The configuration as a whole, read and checked."""
-
-    config: WorkflowConfig
-    devices: Devices
-    studies: dict[str, Study]
-    published: dict[str, list[Published]]
-    """Published numbers by study."""
-    scores: dict[str, list[BenchmarkScore]] = {}
-    """Published scores on Winoground by study."""
-
-
 class Unsupported(Strict, kw_only=True):
-    """A cell that requires a capability the device lacks: shown, and never launched."""
+    """A cell that requires a capability that the device lacks; it is shown and never launched."""
 
     study: str
     device: str
@@ -66,74 +43,12 @@ class Plan(Strict, kw_only=True):
     unsupported: list[Unsupported]
 
     def of_study(self, study: str) -> Iterator[RunSpec]:
-        """The runs of one study, in the order in which they should be made."""
+        """The runs of one study, in measuring order."""
         return (spec for key, spec in self.runs.items() if key[0] == study)
 
 
-def load_project(
-    root: Path,
-    config: Mapping[str, Any],
-    look: Callable[[], Machine] = lambda: Machine(host="this machine"),
-    origin: Origin = "config/config.yaml",
-) -> Project:
-    """Read all configuration under `root`, with `config` as the value of config.yaml.
-
-    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
-    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
-    has any.
-    """
-    folder = root / "config"
-    workflow = convert(config, WorkflowConfig, origin)
-    devices = load(folder / "devices.yaml", Devices, "config/devices.yaml")
-    raise_all(check_devices("config/devices.yaml", devices))
-    raise_all(check_config(origin, workflow, devices, study_names(root)))
-    if DETECTED in workflow.devices:
-        names, devices = with_detected(workflow.devices, devices, look(), origin)
-        workflow = _replace(workflow, devices=names)
-    files = [path.name for path in sorted((folder / "published").glob("*.csv"))]
-    studies: dict[str, Study] = {}
-    for name in workflow.studies:
-        file = f"config/studies/{name}.yaml"
-        studies[name] = load(root / file, Study, file)
-        raise_all(check_study(file, studies[name], devices, files))
-    raise_all(check_captions(studies))
-    return Project(
-        config=workflow,
-        devices=devices,
-        studies=studies,
-        published={name: _published(root, study, devices) for name, study in studies.items()},
-        scores={name: _scores(root, study) for name, study in studies.items()},
-    )
-
-
-def study_names(root: Path) -> list[str]:
-    """The names of all studies under `root`, whether the configuration selects them or not."""
-    return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
-
-
-def with_all_studies(root: Path, project: Project) -> Project:
-    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
-    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
-    return load_project(root, msgspec.to_builtins(project.config) | chosen)
-
-
-def _published(root: Path, study: Study, devices: Devices) -> list[Published]:
-    rows: list[Published] = []
-    for name in study.published:
-        file = f"config/published/{name}"
-        here = read_published(root / file, file)
-        raise_all(check_published(file, here, study, devices))
-        rows += here
-    return rows
-
-
-def _scores(root: Path, study: Study) -> list[BenchmarkScore]:
-    files = [f"config/published/{name}" for name in study.published_scores]
-    return [row for file in files for row in read_scores(root / file, file)]
-
-
 def make_plan(project: Project) -> Plan:
-    """Every run, in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
+    """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
     machine affects all cells alike. Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
@@ -225,27 +140,29 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
             cells.append(_replace(common, **made))
     for spec in cells:
-        raise_all([*_faults(spec)][:1])
+        for fault in _faults(spec):
+            place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
+            raise ConfigError(f"{place}: {fault}")
     return cells, unsupported
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
-    place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
-    yield from (f"{place}: {fault}" for fault in model_faults(spec.settings.model))
-    yield from (f"{place}: {fault}" for fault in loader_faults(spec.settings.loader))
+    yield from model_faults(spec.settings.model)
+    yield from loader_faults(spec.settings.loader)
     if spec.task == "inference":
-        yield from (f"{place}: {fault}" for fault in inference_faults(spec))
+        yield from inference_faults(spec)
 
 
 def _launcher(entry: Device, settings: Settings) -> Launcher:
-    """The launcher of a device; where it names none, by count and nodes. FSDP needs a process
-    group, which `single` does not make, even for one rank."""
+    """The launcher of a device; if it names none, the default for its nodes and processes. FSDP
+    needs a process group even for one rank."""
     if entry.launcher:
         return entry.launcher
     if entry.nodes > 1:
-        return "srun"
-    return "single" if entry.count == 1 and settings.train.strategy != "fsdp" else "torchrun"
+        return default_launcher("nodes")
+    several = entry.count > 1 or settings.train.strategy == "fsdp"
+    return default_launcher("processes" if several else "process")
 
 
 class LevelSettings:

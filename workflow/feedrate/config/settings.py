@@ -17,12 +17,12 @@ class ModelSettings(Strict, kw_only=True):
     """The model."""
 
     name: Annotated[Name, about("A file in feedrate/models/builders: bridgetower, clip, …")]
-    size: Annotated[Name, about("Size known to the builder: tiny, base, large, …")]
+    size: Annotated[Name, about("A size that the model declares: tiny, base, large, …")]
     checkpoint: Annotated[str | None, about("Hub id or safetensors folder; null: random.")] = None
     revision: Annotated[str | None, about("Commit, tag or branch of a hub checkpoint.")] = None
     attention: Annotated[
         Literal["eager", "sdpa", "flash"],
-        about("Step by step; torch's fused one; only its flash kernel (vit)."),
+        about("Step by step; torch's fused attention; only its flash kernel (vit)."),
     ] = "eager"
     checkpointing: Annotated[bool, about("Recompute activations in the backward pass.")] = False
     image_px: Annotated[Count | None, about("Side of the images (vit); null: by size.")] = None
@@ -42,63 +42,49 @@ class LoaderSettings(Strict, kw_only=True):
     decode: Annotated[
         Decode,
         about(
-            "How JPEG files become pixels. reference: as in the published script; host: fast, on "
+            "How JPEG files are decoded. reference: as in the published script; host: fast, on "
             "the CPU; cache: once, in preprocessing; device: on the accelerator."
         ),
     ] = "reference"
     scaled_decode: Annotated[
         bool,
-        about(
-            "host and cache: the decoder first shrinks by a power of two; faster, and not equal "
-            "to a full decode."
-        ),
+        about("host and cache: the decoder shrinks by a power of two; faster, but not equal."),
     ] = False
-    random_crop: Annotated[Share, about("Least share of the area kept; 0: a centre crop.")] = 0.0
-    random_flip: Annotated[bool, about("Mirror pictures with a probability of one half.")] = False
+    random_crop: Annotated[Share, about("Smallest share of area kept; 0: a centre crop.")] = 0.0
+    random_flip: Annotated[bool, about("Mirror images with a probability of one half.")] = False
     colour_jitter: Annotated[
         Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
     ] = 0.0
     fetch: Annotated[
         Literal["sample", "batch"] | None,
-        about(
-            "Whether a loader makes samples, to be stacked, or whole batches; null: samples for "
-            "reference, else batches."
-        ),
+        about("What a loader makes at a time; null: samples for reference, else batches."),
     ] = None
     transfer: Annotated[
         Literal["uint8", "float32"] | None,
         about(
-            "What is copied to the device: uint8, to be normalised there, or float32; null: "
-            "float32 for reference (which allows no other), else uint8."
+            "Pixels as they are copied to the device; uint8 is normalised there. null: float32 "
+            "for reference, which allows no other, else uint8."
         ),
     ] = None
     workers: Annotated[
         Natural,
-        about(
-            "Data-loader worker processes per rank; with decode: device, host threads that read "
-            "files."
-        ),
+        about("Worker processes per rank; with decode: device, threads that read files."),
     ] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
-    pin_memory: Annotated[bool, about("Page-locked host memory (used on cuda and hpu only).")] = (
-        True
-    )
+    pin_memory: Annotated[bool, about("Page-locked host memory (cuda and hpu only).")] = True
     start_method: Annotated[
         Literal["fork", "spawn", "forkserver"], about("How workers are started.")
     ] = "fork"
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
     threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1
     non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
-    timeout_s: Annotated[Positive, about("A loader that takes longer for a batch hangs.")] = 600.0
+    timeout_s: Annotated[Positive, about("Longest time to wait for a batch.")] = 600.0
     last_batch: Annotated[
-        Literal["drop", "keep"],
-        about("An epoch's incomplete batch; keep: it is smaller (hpu in lazy mode: padded)."),
+        Literal["drop", "keep"], about("An epoch's incomplete batch (hpu in lazy mode: padded).")
     ] = "drop"
     max_tokens: Annotated[Count, about("Captions are padded or cut to this length.")] = 128
-    label: Annotated[Name, about("Column whose values are the classes of a classifier (vit).")] = (
-        "contest_number"
-    )
+    label: Annotated[Name, about("Column of a classifier's classes (vit).")] = "contest_number"
 
 
 class TrainSettings(Strict, kw_only=True):
@@ -108,32 +94,28 @@ class TrainSettings(Strict, kw_only=True):
     eval_batch_size: Annotated[Count | None, about("In evaluation; null: as batch_size.")] = None
     gradient_accumulation: Annotated[Count, about("Micro-steps per step.")] = 1
     memory_gib: Annotated[
-        Positive | None,
-        about("Memory that a rank on a cpu may use beyond that of its libraries; null: all."),
+        Positive | None, about("Memory of a rank on a cpu, besides its libraries; null: all.")
     ] = None
     precision: Annotated[
         Literal["fp32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
         about(
-            "bf16 and fp16 are autocast with fp32 master weights; fp8: bf16 with the layers' "
-            "matrix multiplications in fp8; _full: weights, gradients and optimizer states too."
+            "bf16 and fp16: autocast with fp32 weights; fp8: bf16, with the layers' matrix "
+            "multiplications in fp8; _full: weights, gradients and optimizer states too."
         ),
     ] = "bf16"
     execution: Annotated[
         Literal["eager", "compiled", "cuda_graphs"],
-        about("torch.compile, or with its steps replayed as graphs (hpu: see hpu.mode)."),
+        about("torch.compile, or torch.compile with steps replayed as graphs (hpu: hpu.mode)."),
     ] = "eager"
     strategy: Annotated[
         Literal["ddp", "fast_ddp", "fsdp"], about("How gradients are synchronised.")
     ] = "ddp"
     limit_all_gathers: Annotated[
-        bool | None, about("Option of PyTorch's first FSDP; null: use the second, without it.")
+        bool | None, about("Option of FSDP1; null: FSDP2, which does not have it.")
     ] = None
     cpu_offload: Annotated[
         bool,
-        about(
-            "fsdp: weights, gradients and optimizer states are kept in host memory, and the "
-            "optimizer runs there; works for one device too."
-        ),
+        about("fsdp: keep weights, gradients and optimizer in host memory; one device is enough."),
     ] = False
     learning_rate: Annotated[Positive, about("Peak learning rate.")] = 1e-5
     learning_rate_warmup_steps: Annotated[
@@ -154,29 +136,21 @@ class InferenceSettings(Strict, kw_only=True):
 
     head: Annotated[
         Literal["contrastive", "matching"],
-        about(
-            "The answer of the model: an embedding of each picture and text, or whether they "
-            "match (bridgetower)."
-        ),
+        about("The answer: embeddings of image and text, or whether they match (bridgetower)."),
     ] = "contrastive"
     preprocessing: Annotated[
         Literal["out", "in"],
-        about("Whether timing starts with inputs on the device, or with JPEG files and captions."),
+        about("Timing starts with inputs on the device (out), or with JPEG files and captions."),
     ] = "out"
 
 
 class HpuSettings(Strict, kw_only=True):
     """Settings that only Gaudi has, under the names of optimum-habana; other kinds ignore them.
-
-    Some require others: feedrate.devices refuses combinations that do not work.
-    """
+    feedrate.devices refuses combinations that do not work."""
 
     mode: Annotated[
         Literal["lazy", "eager", "compile"],
-        about(
-            "How operations reach the device: gathered into graphs, one by one, or compiled "
-            "(torch.compile with hpu_backend). Sets PT_HPU_LAZY_MODE."
-        ),
+        about("Operations are collected into graphs, run one by one, or run by torch.compile."),
     ] = "lazy"
     hpu_graphs_for_training: Annotated[
         bool, about("Replay the step as a graph (mode: lazy; several devices: fast_ddp).")
@@ -185,7 +159,7 @@ class HpuSettings(Strict, kw_only=True):
         bool | None, about("The same in evaluation; null: only in mode lazy.")
     ] = None
     pipelining_fwd_bwd: Annotated[
-        bool, about("Build the backward graph while the forward one runs (mode: lazy).")
+        bool, about("Build the backward graph while the forward graph runs (mode: lazy).")
     ] = False
     non_blocking_data_copy: Annotated[bool, about("Do not wait for copies of batches.")] = False
     use_dynamic_shapes: Annotated[bool, about("One graph for several shapes (mode: lazy).")] = False
@@ -195,25 +169,13 @@ class HpuSettings(Strict, kw_only=True):
     ddp_bucket_cap_mb: Annotated[Count, about("Size of the buckets of gradients, MB.")] = 230
     autocast_bf16_ops: Annotated[list[str], about("Operations in bf16; empty: the defaults.")] = []
     autocast_fp32_ops: Annotated[list[str], about("Operations in fp32; needs the other list.")] = []
-    minimize_memory: Annotated[bool, about("Less memory for more time (train.precision: fp8).")] = (
-        False
-    )
-    sdp_on_bf16: Annotated[bool, about("Attention reduces in bf16 (model.attention: sdpa).")] = (
-        False
-    )
-    use_compiled_autograd: Annotated[
-        bool, about("Compile the backward pass too (mode: compile).")
-    ] = False
-    use_regional_compilation: Annotated[bool, about("Compile layer by layer (mode: compile).")] = (
-        False
-    )
-    adjust_throughput: Annotated[
-        bool, about("The Trainer's own rate leaves out logging and saving.")
-    ] = False
+    minimize_memory: Annotated[bool, about("Less memory, more time (precision: fp8).")] = False
+    sdp_on_bf16: Annotated[bool, about("Attention reduces in bf16 (attention: sdpa).")] = False
+    use_compiled_autograd: Annotated[bool, about("Backward pass too (mode: compile).")] = False
+    use_regional_compilation: Annotated[bool, about("Layer by layer (mode: compile).")] = False
+    adjust_throughput: Annotated[bool, about("Trainer's rate without logging, saving.")] = False
     profiling_warmup_steps: Annotated[Natural, about("Steps before the profiler records.")] = 0
-    profiling_steps: Annotated[
-        Natural, about("Steps that the profiler records into trainer/hpu_profile; they are slower.")
-    ] = 0
+    profiling_steps: Annotated[Natural, about("Slower steps, kept in trainer/hpu_profile.")] = 0
     profiling_warmup_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
     profiling_steps_eval: Annotated[Natural, about("The same in evaluation.")] = 0
     profiling_record_shapes: Annotated[bool, about("Record the shapes of tensors.")] = True

@@ -1,9 +1,10 @@
-"""The spec of a run, which is its identity, and combinations of settings that do not work."""
+"""The spec of a run, which is its identity, and the settings that do not work together."""
 
 import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from feedrate.config.errors import not_one_of
@@ -14,21 +15,24 @@ from feedrate.core import plugins, variables
 SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
+KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
+"""The packages of the device kinds and the launchers, which planning reads without importing."""
+
 if TYPE_CHECKING:
     Kind = str
     Launcher = str
 else:
-    Kind = Literal[plugins.names("feedrate.devices.kinds")]
-    Launcher = Literal[plugins.names("feedrate.devices.launchers")]
+    Kind = Literal[plugins.names(KINDS)]
+    Launcher = Literal[plugins.names(LAUNCHERS)]
 
 TIMEOUT_MIN = 240.0
 """Minutes that a job may take if its study sets no limit."""
 
 
 class Software(Strict, kw_only=True):
-    """The software of a device's training processes, on top of the environment of the job."""
+    """The software of a device's training processes, in addition to the job's environment."""
 
-    python: Annotated[str | None, about("Interpreter to use; null: that of Snakemake.")] = None
+    python: Annotated[str | None, about("Interpreter; null: that of Snakemake.")] = None
     modules: Annotated[list[str], about("Environment modules to load first (`module load`).")] = []
     environment: Annotated[dict[str, str], about("Environment variables of the processes.")] = {}
     container: Annotated[str | None, about("Apptainer image: a file or docker://…")] = None
@@ -39,14 +43,16 @@ class Protocol(Strict, kw_only=True):
 
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
-    ceiling_s: Annotated[Positive, about("Seconds for each of loader alone and model alone.")] = 2.0
+    ceiling_s: Annotated[Positive, about("Seconds to measure each ceiling, loader and model.")] = (
+        2.0
+    )
     evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 
 
 class StudyProtocol(Protocol, kw_only=True):
-    """How a study is measured, on all devices unless adapted. The keys added here are not part of
-    a run's identity: another repeat, or more time, leaves finished runs as they are."""
+    """How a study is measured, on all devices unless adapted. The keys added here are no part of a
+    run's identity: finished runs remain valid with more repeats or more time."""
 
     repeats: Annotated[Count, about("Runs of every cell, interleaved.")] = 3
     seed: Annotated[Natural, about("Seed of repeat 1; repeat k uses seed + k - 1.")] = 42
@@ -76,10 +82,8 @@ class RunSpec(Strict, kw_only=True):
 
 
 def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:
-    """Minutes that a job of this run may take.
-
-    The driver passes them in an environment variable: a longer limit repeats no finished run.
-    """
+    """Minutes that a job of this run may take, as the driver passes them: outside of the spec, so
+    that a longer limit repeats no finished run."""
     limits = json.loads(environment.get(variables.TIMEOUTS) or "{}")
     return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
 
@@ -113,39 +117,42 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
 
 
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:
-    """Loader settings that do not work together, each with what is allowed."""
+    """Loader settings that do not work together, with what is allowed instead."""
     processes = loader.workers and loader.decode != "device"
     if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
-        # A fork has none of its parent's threads, and torch waits for those of its pool.
+        # A fork does not have its parent's threads, but torch waits for those of its pool.
         yield (
             f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
             "worker; use loader.start_method: forkserver or spawn"
         )
 
 
+ONLY_TRAINING = {
+    "train.gradient_accumulation": 1,
+    "train.strategy": "ddp",
+    "train.cpu_offload": False,
+    "model.checkpointing": False,
+    "loader.workers": 0,
+    "loader.random_crop": 0,
+    "loader.random_flip": False,
+    "loader.colour_jitter": 0,
+    "protocol.evaluate": False,
+    "protocol.save_checkpoints": False,
+}
+"""Settings that inference does not have, with the values that leave them out."""
+
+
 def inference_faults(spec: RunSpec) -> Iterator[str]:
-    """Settings that a run of the task `inference` does not support, each with what is allowed."""
-    settings, protocol = spec.settings, spec.protocol
-    loader, train = settings.loader, settings.train
-    required = {
-        "train.gradient_accumulation": (train.gradient_accumulation, 1),
-        "train.strategy": (train.strategy, "ddp"),
-        "train.cpu_offload": (train.cpu_offload, False),
-        "model.checkpointing": (settings.model.checkpointing, False),
-        "loader.workers": (loader.workers, 0),
-        "loader.random_crop": (loader.random_crop, 0),
-        "loader.random_flip": (loader.random_flip, False),
-        "loader.colour_jitter": (loader.colour_jitter, 0),
-        "protocol.evaluate": (protocol.evaluate, False),
-        "protocol.save_checkpoints": (protocol.save_checkpoints, False),
-    }
-    for key, (value, allowed) in required.items():
+    """Settings that the task `inference` does not support, with what is allowed instead."""
+    loader, precision = spec.settings.loader, spec.settings.train.precision
+    for key, allowed in ONLY_TRAINING.items():
+        value = attrgetter(key)(spec if key.startswith("protocol.") else spec.settings)
         if value != allowed:
             yield f"{key}: {value} is for training, and this is inference; leave it {allowed}"
-    if train.precision == "fp8":
+    if precision == "fp8":
         yield "train.precision: fp8 is for training, and this is inference; use bf16"
     decodes = ("reference", "host")
-    if settings.inference.preprocessing == "in" and loader.decode not in decodes:
+    if spec.settings.inference.preprocessing == "in" and loader.decode not in decodes:
         yield (
             f"loader.decode: {loader.decode} prepares pictures in advance, so "
             f"inference.preprocessing: in cannot time it; use {' or '.join(decodes)}"

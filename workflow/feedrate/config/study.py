@@ -1,32 +1,51 @@
-"""A study: one published experiment or one question, as data, and the settings of its levels."""
+"""A study as data: what it varies, shows and claims, and the numbers that its source published."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import csv
+import io
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import Capability, Device
-from feedrate.config.reading import merged
+from feedrate.config.errors import ConfigError, Findings, not_one_of, raise_all
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
-from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, about, level_text
+from feedrate.config.values import (
+    Count,
+    Level,
+    Name,
+    Positive,
+    Share,
+    Strict,
+    about,
+    level_text,
+    merged,
+    parse_level,
+    parse_levels,
+    read_text,
+)
+
+Row = TypeVar("Row", "Published", "BenchmarkScore")
+Percent = Annotated[float, Meta(ge=0, le=100)]
 
 Bundle = dict[str, Level | list[str]]
 """Settings, such as `loader.workers`, with their values."""
 
 
 class Source(Strict, kw_only=True):
-    """The source of a study's published numbers and statements."""
+    """The source of a study's published numbers and claims."""
 
     title: Annotated[str, Meta(min_length=1)]
     address: str = ""
-    editions: Annotated[list[str], about("States of the source, oldest first.")] = []
+    editions: Annotated[list[str], about("Editions of the source, oldest first.")] = []
 
 
 class Factor(Strict, kw_only=True):
-    """What a study varies: one setting, or a named bundle of settings."""
+    """A setting, or a bundle of settings, that a study varies."""
 
     sets: Annotated[str, about("The setting that it sets, such as `loader.workers`.")] = ""
     bundles: Annotated[
@@ -39,7 +58,7 @@ class Factor(Strict, kw_only=True):
 
 
 class Exclude(Strict, kw_only=True):
-    """Cells left out on purpose: those with all of these levels."""
+    """Cells to leave out: those with all of these levels."""
 
     levels: dict[str, Level]
     unless: Annotated[dict[str, list[Level]], about("Factor to levels: their cells are kept.")] = {}
@@ -47,7 +66,7 @@ class Exclude(Strict, kw_only=True):
     why: Annotated[str, Meta(min_length=1)]
 
     def covers(self, levels: Mapping[str, Level], able: Collection[str]) -> bool:
-        """Whether a cell with these levels is left out on a device with these capabilities."""
+        """Whether a cell with these levels is left out on a device that is `able` to do these."""
         kept = any(levels.get(factor) in values for factor, values in self.unless.items())
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
 
@@ -60,14 +79,14 @@ class Claim(Strict, kw_only=True):
     expression: Annotated[
         str,
         Meta(
-            description="Ratio of cells, such as `gaudi2[workers=2] / h100[workers=2]`; other "
-            "factors are at the baseline; `*` for the device: each device that was measured.",
+            description="Ratio of cells, such as `gaudi2[workers=2] / h100[workers=2]`; factors "
+            "not named are at the baseline; the device `*` is each device that was measured.",
             min_length=1,
         ),
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
     at_least: Annotated[float | None, about("For a statement in words: the least ratio.")] = None
-    fits: Annotated[bool | None, about("Not a ratio, but whether a cell fits in memory.")] = None
+    fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
         Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"],
@@ -76,7 +95,7 @@ class Claim(Strict, kw_only=True):
 
 
 TABLES, FIGURES = "feedrate.report.tables", "feedrate.report.figures"
-"""The packages of the kinds of tables and figures, which are listed and not imported."""
+"""The packages of the kinds of tables and figures, which planning reads without importing."""
 
 
 class Table(Strict, kw_only=True):
@@ -102,7 +121,7 @@ class Figure(Strict, kw_only=True):
 
 
 class Thresholds(Strict, kw_only=True):
-    """Limits used by verdicts and statistics; changing them repeats no training."""
+    """Limits of verdicts and statistics; a change of them repeats no training."""
 
     input_bound_wait_share: Annotated[Share, about("Input-bound from this data-wait share.")] = 0.10
     compute_bound_wait_share: Annotated[Share, about("Compute-bound up to this data wait.")] = 0.02
@@ -121,15 +140,14 @@ class Study(Strict, kw_only=True):
 
     title: Annotated[str, Meta(min_length=1)]
     question: Annotated[str, Meta(description="What the report answers.", min_length=1)]
-    task: Annotated[Task, about("Training steps, or forward passes alone.")] = "training"
+    task: Annotated[Task, about("Training steps, or forward passes only.")] = "training"
     source: Source
     settings: Settings
     protocol: StudyProtocol
     ladder: Annotated[
         list[Name],
         about(
-            "Factors whose later levels need more memory: after an out-of-memory cell, larger ones "
-            "are not tried."
+            "Factors whose later levels need more memory: none above an out-of-memory one is run."
         ),
     ] = []
     adapt: Annotated[
@@ -138,7 +156,7 @@ class Study(Strict, kw_only=True):
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
-    within: Annotated[list[Name], about("Factors of which each level has its own baseline.")] = []
+    within: Annotated[list[Name], about("Factors whose levels have a baseline each.")] = []
     exclude: list[Exclude] = []
     published: Annotated[list[str], about("Files in config/published/.")] = []
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
@@ -166,13 +184,13 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def adapt_keys(name: str, device: Device) -> list[str]:
-    """The keys of a study's `adapt` that apply to a device; later ones override earlier ones."""
+    """The keys of a study's `adapt` that apply to a device; later keys override earlier ones."""
     return [key for key in (device.kind, device.variant_of, name) if key]
 
 
 def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:
-    """`value` (a study's settings or protocol, named by `part`) with what the study adapts for
-    these kinds and devices; not checked."""
+    """`value` (a study's settings or protocol, as `part` says) with the changes that the study
+    makes for these kinds and devices; not checked."""
     result: dict[str, Any] = msgspec.to_builtins(value)
     for key in keys:
         result = merged(result, study.adapt.get(key, {}).get(part) or {})
@@ -180,9 +198,9 @@ def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[st
 
 
 def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = ()) -> Bundle:
-    """The settings, with values, of a level of the factor `name`.
+    """The settings, with their values, of a level of the factor `name`; not checked.
 
-    A bundle that the study adapts for one of `keys` replaces that of the factor; not checked.
+    A bundle that the study adapts for one of `keys` replaces the factor's own.
     """
     factor = study.factors[name]
     if factor.sets:
@@ -193,3 +211,109 @@ def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = 
         other = (study.adapt.get(key, {}).get("bundles") or {}).get(name, {})
         bundle = other.get(text, bundle)
     return bundle
+
+
+class Published(Strict, kw_only=True):
+    """One row of a study's `published` files: a number from its source."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    device: Annotated[Name, about("Device of the registry.")]
+    count: Annotated[Count, about("Devices in the job.")]
+    levels: Annotated[dict[str, Level], about("Levels as factor=value, separated by ;.")]
+    metric: Annotated[Name, about("samples_per_s, peak_memory_gib, …")]
+    value: Positive
+    unit: str
+    batch_size: Annotated[Count | None, about("Per device, where the source states it.")] = None
+    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
+    software: str = ""
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
+    headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
+
+
+class BenchmarkScore(Strict, kw_only=True):
+    """One row of a study's `published_scores` files: a model's three scores on Winoground."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    model: Annotated[str, Meta(description="Its name in the source.", min_length=1)]
+    head: Annotated[str, about("What scores a pair: matching, contrastive; empty: unknown.")] = ""
+    text_score: Annotated[Percent, about("Per cent.")]
+    image_score: Percent
+    group_score: Percent
+    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    note: str = ""
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "levels": parse_levels,
+    **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
+    **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
+}
+"""Columns that are not text, with the function that reads their values."""
+
+
+def read_rows(path: Path, kind: type[Row], origin: str = "") -> list[Row]:
+    """Read a CSV file as rows of `kind` with unique ids; `origin` names the file in messages.
+
+    An empty field takes its default. Raises ConfigError with file, line and column of each error.
+    """
+    origin = origin or str(path)
+    (_, header), *lines = _lines(path, origin)
+    raise_all(_header_errors(header, kind, f"{origin}, line 1"))
+    rows: list[Row] = []
+    wrong: list[str] = []
+    seen: dict[str, int] = {}
+    for number, fields in lines:
+        found = Findings(f"{origin}, line {number}")
+        values = _values(found, header, fields)
+        if not found and found.fits("", values, kind):
+            first = seen.setdefault(values["id"], number)
+            if first == number:
+                rows.append(msgspec.convert(values, kind))
+            else:
+                found.say("id", f"{values['id']!r} occurs in line {first} already")
+        wrong += found
+    raise_all(wrong)
+    return rows
+
+
+def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
+    """The fields of each line that is not empty, with its number."""
+    reader = csv.reader(io.StringIO(read_text(path, origin)))
+    try:
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
+    if not lines:
+        raise ConfigError(f"{origin}: the file is empty")
+    return lines
+
+
+def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) -> list[str]:
+    """Columns that are unknown, missing or duplicate."""
+    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
+    twice = dict.fromkeys(name for name in header if header.count(name) > 1)
+    lines = [f"{place}: {name!r}: the column occurs twice" for name in twice]
+    unknown = [name for name in header if name not in columns]
+    lines += [f"{place}: column {not_one_of(name, columns)}" for name in unknown]
+    missing = [name for name, required in columns.items() if required and name not in header]
+    return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
+
+
+def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, Any]:
+    """A line's values by column; adds its errors to `found`."""
+    if len(fields) != len(header):
+        hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
+        found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
+        return {}
+    texts = dict(zip(header, (field.strip() for field in fields), strict=True))
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        # `levels` may be empty, but it is required.
+        if text or name == "levels":
+            try:
+                values[name] = _READERS[name](text) if name in _READERS else text
+            except ValueError as error:
+                found.say(name, str(error))
+    return values

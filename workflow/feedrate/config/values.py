@@ -1,14 +1,24 @@
-"""Names, counts and levels: the values that configuration files hold, and levels as text."""
+"""Names, counts and levels, and strict reading of the YAML files that hold them."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, dataclass_transform
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
+import yaml
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$(?!\n)"
-Name = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
-"""A word that can be part of a path: letters, digits and _ . + -"""
+from feedrate.config.errors import ConfigError, Findings, Origin, raise_all
+
+try:
+    from yaml import CSafeLoader as SafeLoader  # ten times faster, where PyYAML was built with it
+except ImportError:
+    from yaml import SafeLoader
+
+T = TypeVar("T")
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$(?!\n)")]
+"""A word that can be part of a path: letters, digits and _ . + - (errors.py explains it)."""
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -24,14 +34,13 @@ word, and Snakemake can pass it to cluster jobs (it cannot pass a comma)."""
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
-
-PLAIN_VALUES = {
+_PLAIN_VALUES = {
     "null": (r"(~|null|Null|NULL)?$", ["~", "n", "N", ""]),
     "bool": (r"(true|True|TRUE|false|False|FALSE)$", list("tTfF")),
     "int": (f"({_INTEGER.pattern})$", list("-+0123456789")),
     "float": (f"({_FLOAT.pattern})$", list("-+.0123456789")),
 }
-"""By YAML type, the pattern of plain values that are read as it, and their first characters."""
+"""YAML type to the pattern of the plain values that have it, and their first characters."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -61,7 +70,7 @@ def parse_level(text: str) -> Level:
 def parse_levels(text: str, separator: str = ";") -> dict[str, Level]:
     """Read `workers=2;decode=host` as {"workers": 2, "decode": "host"}.
 
-    Raises ValueError with the reason where a part is not factor=value or names a factor again.
+    Raises ValueError if a part is not factor=value or repeats a factor.
     """
     levels: dict[str, Level] = {}
     for part in text.split(separator):
@@ -77,5 +86,109 @@ def parse_levels(text: str, separator: str = ";") -> dict[str, Level]:
 
 
 def cell_name(levels: Mapping[str, Level]) -> str:
-    """`workers=2~decode=host`: the cell's name in paths and columns."""
+    """The cell's name in paths and columns: `workers=2~decode=host`."""
     return BETWEEN_LEVELS.join(f"{factor}={level_text(level)}" for factor, level in levels.items())
+
+
+class _Loader(SafeLoader):
+    """Reads plain values as YAML 1.2 does: `on`, `12:30` and 2023-08-29 are text, 1e-5 is a number.
+    Keys are always text, and a duplicate key is an error."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        """The values of a mapping by the text of their keys."""
+        values: dict[str, Any] = {}
+        for key, value in node.value:
+            problem = ""
+            if not isinstance(key, yaml.ScalarNode):
+                problem = "a key must be a word"
+            elif key.value in values:
+                problem = f"the key {key.value!r} occurs twice"
+            if problem:
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            values[key.value] = self.construct_object(value, deep=deep)
+        return values
+
+
+for _tag, (_pattern, _first) in _PLAIN_VALUES.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+def read_yaml(path: Path, origin: str = "") -> Any:
+    """Parse a YAML file; `origin` names it in messages.
+
+    Raises ConfigError if it cannot be read, is empty or is not YAML.
+    """
+    origin = origin or str(path)
+    value = parse_yaml(read_text(path, origin), origin)
+    if value is None:
+        raise ConfigError(f"{origin}: the file is empty")
+    return value
+
+
+def parse_yaml(text: str, origin: str) -> Any:
+    """Parse YAML; `origin` names its file in messages. Raises ConfigError if it is not YAML."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{origin}{_yaml_fault(error, text)}") from None
+
+
+def read_text(path: Path, origin: str) -> str:
+    """A file's text as UTF-8. Raises ConfigError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{origin}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{origin}: not UTF-8 text (byte {error.start + 1})") from None
+
+
+def load(path: Path, kind: type[T], origin: str = "") -> T:
+    """Read a YAML file as a value of `kind`. Raises ConfigError with all its errors."""
+    return convert(read_yaml(path, origin), kind, origin or str(path))
+
+
+def convert(value: Any, kind: type[T], origin: Origin) -> T:
+    """`value` as a `kind`. Raises ConfigError with all its errors; `origin` names the file."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        found = Findings(origin)
+        found.fits("", value, kind)
+        raise_all(found)
+        raise
+
+
+def convert_text(text: str, kind: type[T], origin: str) -> T:
+    """`convert` for a mapping as a Python literal: so Snakemake prints a dict param."""
+    import ast  # only jobs need it, and planning is to stay light
+
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ConfigError(f"{origin}: {text[:80]!r} is not a mapping") from None
+    return convert(value, kind, origin)
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` overridden by the keys of `changes`, also in mappings within mappings."""
+    both = {
+        key: merged(base[key], value)
+        if isinstance(value, dict) and isinstance(base.get(key), dict)
+        else value
+        for key, value in changes.items()
+    }
+    return {**base, **both}
+
+
+def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
+    """Line and reason of a YAML error."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r" *\t", line):
+            return f", line {number}: a tab; YAML is indented with spaces"
+    mark = getattr(error, "problem_mark", None)
+    where = f", line {mark.line + 1}" if mark else ""
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+    return f"{where}: {reason}"

@@ -1,4 +1,4 @@
-"""config/config.yaml: which studies, on which devices, with which data."""
+"""config/config.yaml: the studies to run, the devices and the data."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -20,20 +20,20 @@ BadShare = Annotated[Share, about("Share of bad image files above which a run st
 
 
 class GeneratedExamples(Strict, tag_field="source", tag="generated", kw_only=True):
-    """A stand-in: drawn pairs of cartoons that differ in who stands where."""
+    """A stand-in for Winoground: pairs of drawn cartoons whose figures change places."""
 
     seed: Annotated[Natural, about("Determines all drawings.")] = 20
     examples: Annotated[Count, about("Pairs of drawings.")] = 100
 
 
 class LocalExamples(Strict, tag_field="source", tag="folder", kw_only=True):
-    """A copy of Winoground on this machine, with the columns of the hub's."""
+    """A copy of Winoground on this machine, with the same columns as on the hub."""
 
     path: Annotated[
         str,
         Meta(
-            description="Folder with *.parquet or *.jsonl files, or one such file; images that a "
-            "table names are in the same folder, or in images/ there.",
+            description="Folder with *.parquet or *.jsonl files, or one such file; the images "
+            "that it names are in the same folder or in images/ there.",
             min_length=1,
         ),
     ]
@@ -91,8 +91,8 @@ class Hub(Strict, tag_field="source", tag="hub", kw_only=True):
 
 
 def _declared() -> list[type[msgspec.Struct]]:
-    """The settings of the sources that declare `SETTINGS`: by key, the name of its type, its
-    description and, if the key may be left out, its default."""
+    """The settings of the sources that declare `SETTINGS`: key to the name of its type, its
+    description and, if the key is optional, its default."""
     types = {kind.__name__: kind for kind in (str, int, float, bool)}
     found = []
     for name, keys in plugins.declared("feedrate.data.sources", "SETTINGS").items():
@@ -149,7 +149,7 @@ class WorkflowConfig(Strict, kw_only=True):
 def check_config(
     origin: Origin, config: WorkflowConfig, devices: Mapping[str, Device], studies: Iterable[str]
 ) -> list[str]:
-    """config.yaml against the device registry and the names of all studies."""
+    """Check config.yaml against the device registry and the names of all studies."""
     found = Findings(origin)
     studies = list(studies)
     for key, name in numbered("studies[{}]", config.studies):

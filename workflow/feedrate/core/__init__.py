@@ -1,4 +1,4 @@
-"""Files, paths, errors, processes and the Slurm client: what every room may use.
+"""Files, paths, errors, plug-ins, processes and the Slurm client, for all rooms.
 
-Does not know the domain.
+Imports no other room.
 """

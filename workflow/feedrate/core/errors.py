@@ -1,4 +1,4 @@
-"""How a program reports an expected failure: one sentence on stderr, without a traceback."""
+"""Expected failures: a program reports them in one sentence on stderr, without a traceback."""
 
 import errno
 import os
@@ -20,19 +20,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ExpectedError(Exception):
-    """A failure that its message explains in one sentence; the program ends with `exit_code`."""
+    """A failure that its message explains in one sentence; the program exits with `exit_code`."""
 
     exit_code = 1
 
 
 class UsageError(ExpectedError):
-    """The command line cannot be carried out."""
+    """A command line that cannot be carried out."""
 
     exit_code = 2
 
 
 class LogError(ExpectedError):
-    """A raw log lacks required content; the message names the file and the line."""
+    """Raw logs that lack required content; the message names the file and the line."""
 
 
 class Masker:
@@ -59,8 +59,8 @@ def fail(program: str, why: object, exit_code: int = 1) -> int:
 
 
 def tell(program: str, what: object) -> None:
-    """Print `what` on stderr after the program's name, which begins with feedrate. Secrets are
-    masked."""
+    """Print `what` on stderr after the program's name, which begins with feedrate, and mask
+    secrets."""
     print(f"{program}: {Masker()(str(what))}", file=sys.stderr)
 
 

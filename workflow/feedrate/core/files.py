@@ -1,4 +1,4 @@
-"""Files and folders that no reader sees half-written, and digests of their contents."""
+"""Writing files and folders that no reader sees half-written, and digests of contents."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write `text` as UTF-8 so that readers see the old file or the whole new one."""
+    """Write `text` as UTF-8, so that readers see either the old file or the whole new one."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
@@ -46,7 +46,7 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """One spelling per value: sorted keys, no white space; NaN and infinity are refused."""
+    """The only JSON text of a value: keys sorted, no white space. ValueError for NaN, infinity."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -72,8 +72,8 @@ def digest_file(path: Path | str) -> str:
 def replaced_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder next to `target`, and replace `target` with it on success.
 
-    An error or a crash at any point leaves `target` as it was; the next call removes the folders
-    that a crash left.
+    An error or a crash at any point leaves `target` as it was. The next call removes the folders
+    that a crash leaves.
     """
     part = target.with_name(f".{target.name}.part")
     old = target.with_name(f".{target.name}.old")
@@ -89,7 +89,7 @@ def replaced_folder(target: Path) -> Iterator[Path]:
 
 
 def _settle(target: Path, part: Path, old: Path) -> None:
-    """Restore the old folder where there is no new one, and remove the rest."""
+    """Restore the old folder if there is no new one, and remove the rest."""
     if old.exists() and not target.exists():
         old.rename(target)
     for leftover in (part, old):

@@ -1,8 +1,8 @@
-"""Plug-ins: the modules of a package, found by their files, with declarations read unimported.
+"""Plug-ins: modules that are found by their files, and whose constants are read without import.
 
-A plug-in is one file in the package of its kind (`report/figures/`, `models/`, …). Its module-level
-constants in capitals are its declaration. A constant that is a Python literal can be read without
-importing the module, so planning learns the sizes of a model without importing torch.
+A plug-in is one file in the package of its kind (`report/figures/`, `models/builders/`, …). It
+declares facts by module-level constants in capitals. Those that are Python literals are read
+without importing the module, so planning knows the sizes of a model without importing torch.
 """
 
 import ast
@@ -23,14 +23,14 @@ def names(package: str) -> tuple[str, ...]:
 
 
 def load(package: str, name: str) -> ModuleType:
-    """Import a plug-in. Raises KeyError with the known names where there is none."""
+    """Import a plug-in. Raises KeyError, with the known names, if there is none of this name."""
     if name not in names(package):
         raise KeyError(f"no {name!r} in {package}; known: {', '.join(names(package))}")
     return importlib.import_module(f"{package}.{name}")
 
 
 def declared(package: str, constant: str) -> dict[str, Any]:
-    """The literal value of a constant in every plug-in that assigns it, by the plug-in's name."""
+    """The literal value of a constant by the name of each plug-in that assigns it."""
     found = {}
     for file in _files(package):
         constants = _literals(file, file.stat().st_mtime_ns)

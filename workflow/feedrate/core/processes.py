@@ -1,4 +1,4 @@
-"""Process trees: that none outlives its parent, which processes are below one, their CPU time."""
+"""Process trees: ending children with their parent, finding descendants, measuring CPU time."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ from feedrate.core import variables
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
-_libc = ctypes.CDLL(None, use_errno=True)  # loaded here: nothing may be loaded after a fork
+_libc = ctypes.CDLL(None, use_errno=True)  # here, since nothing may be loaded after a fork
 
 
 def die_with_parent() -> None:
@@ -23,14 +23,14 @@ def die_with_parent() -> None:
 
 
 def supervisor() -> str:
-    """This process as the value of `variables.SUPERVISOR_PID`."""
+    """The value of `variables.SUPERVISOR_PID` for this process."""
     return f"{os.getpid()}@{socket.gethostname()}"
 
 
 def die_with_supervisor() -> None:
-    """`die_with_parent`, and end at once if the supervisor died before this was called.
+    """Call `die_with_parent`, and exit at once if the supervisor is dead already.
 
-    On another host than the supervisor's, the parent is the supervisor's launcher there.
+    On another host than the supervisor's, the launcher is the parent, and counts in its place.
     """
     die_with_parent()
     pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
@@ -40,12 +40,12 @@ def die_with_supervisor() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent dies, so that they can still be found."""
+    """Become the parent of descendants whose parent dies, so that `descendants` finds them."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants() -> list[psutil.Process]:
-    """All living processes below this one, whatever their group or session; no zombies."""
+    """All living processes below this one, of any group or session; no zombies."""
     return [child for child in psutil.Process().children(recursive=True) if is_alive(child)]
 
 
@@ -60,8 +60,8 @@ def is_alive(process: psutil.Process) -> bool:
 def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
     """The processes below `root` that main threads started, as the kernel lists them.
 
-    psutil reads every process of the host to find these, milliseconds on a small host: too much
-    inside a timed window. It does so only where the kernel lists no children.
+    psutil reads every process of the host to find them, which takes milliseconds on a small host:
+    too long for a timed window. It is used only if the kernel lists no children.
     """
     found = [root]
     for parent in found:  # grows while it is read

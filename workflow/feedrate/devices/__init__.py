@@ -1,5 +1,5 @@
-"""Everything about a kind of device: detection, launch variables, refusals, memory, energy,
-synchronisation; launchers, placement on cores, software, host.
+"""Everything about a kind of device (detection, launch variables, refusals, memory, energy,
+synchronisation), the launchers, the host, and the placement of ranks on its cores.
 
-Does not know what runs on a device.
+Imports nothing of the jobs that run on a device.
 """

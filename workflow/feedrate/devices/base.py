@@ -1,4 +1,4 @@
-"""What a device kind provides, and how the kind that a job needs is found.
+"""The interface of a device kind, and the checks of a job against its device.
 
 A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and these constants, which planning
 reads without importing the file. All but ENVIRONMENT and OFFERS may be missing.
@@ -6,6 +6,7 @@ reads without importing the file. All but ENVIRONMENT and OFFERS may be missing.
 ENVIRONMENT          file in `envs/` with the software of its jobs, without `.yaml`
 OFFERS               setting to its allowed values, for settings that not every kind has
 INSTEAD              setting that OFFERS restricts to the kind's own setting that replaces it
+NEEDS                (setting, value, needed setting, its needed value): one needs the other
 NOUNS                one accelerator and several, in error messages
 PCI_VENDOR           vendor id of its accelerators, to report hardware that lacks a driver
 VISIBLE              environment variable that lists the accelerators a process may use
@@ -13,8 +14,8 @@ CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
 RECORDED_VARIABLES   prefixes of environment variables that a run records
 RECORDED_PACKAGES    packages whose versions a run records
 
-No module in this folder imports torch before a rank's device is made: planning and launching ask a
-kind's class methods, and a rank must set its environment variables first.
+No module in this folder imports torch before a rank's device is made: planning and launching call
+class methods only, and a rank must set its environment variables first.
 """
 
 import json
@@ -22,20 +23,19 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Settings
-from feedrate.config.spec import Kind, RunSpec
+from feedrate.config.spec import KINDS, Kind, RunSpec
+from feedrate.config.values import level_text
 from feedrate.core import plugins, variables
 from feedrate.core.errors import ExpectedError
 
 if TYPE_CHECKING:
     import torch
-
-KINDS = "feedrate.devices.kinds"
-LAUNCHERS = "feedrate.devices.launchers"
 
 COMPILE_MODES = {"compiled": "default", "cuda_graphs": "reduce-overhead"}
 """`train.execution` to the mode of torch.compile."""
@@ -46,7 +46,7 @@ BF16_AUTOCAST = ("bf16", "fp8")
 
 
 class DeviceError(ExpectedError):
-    """The machine lacks the device that was asked for. No other device replaces it."""
+    """The machine lacks the device or software that the job needs; nothing else replaces it."""
 
 
 class UnsupportedError(Exception):
@@ -65,7 +65,7 @@ class Card(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Memory of one device (cpu: of this process), GiB; None where it cannot be read."""
+    """Memory of one device (cpu: of this process), GiB; None if it cannot be read."""
 
     now_gib: float | None
     peak_gib: float | None
@@ -80,17 +80,18 @@ class Deferred(NamedTuple):
 
 
 Counter = Callable[[], float | None]
-"""Reads an energy counter: joules since a fixed start; None where it cannot be read."""
+"""Reads an energy counter: joules since a fixed start; None if it cannot be read."""
 
 
 def unknown() -> None:
-    """The energy counter of a device without one. Missing energy is no error."""
+    """The energy counter of a device that has none, which is no error."""
 
 
 def counter(
     find: Callable[[], Any], read: Callable[[Any], float], error: type[Exception]
 ) -> Counter:
-    """`read` of the handle that `find` returns; `unknown` without one, or if a first read fails."""
+    """A counter that reads the handle that `find` returns; `unknown` if there is no handle or the
+    first read fails with `error`."""
     try:
         handle = find()
         if handle is None:
@@ -120,7 +121,7 @@ class Adapter(ABC):
     pins_memory: ClassVar[bool] = True
     """Whether copies from page-locked host memory are faster."""
     fp8_by_torchao: ClassVar[bool] = True
-    """Whether torchao makes the layers multiply in fp8; else the kind's Trainer does it."""
+    """Whether torchao replaces the layers for fp8; else the kind's Trainer does it."""
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         """`local_rank` of `local_ranks` processes on this host."""
@@ -133,27 +134,27 @@ class Adapter(ABC):
 
     @classmethod
     def visible(cls, cards: list[Card], wanted: str) -> list[Card]:  # noqa: ARG003
-        """Those of `cards` that a process may use if the variable VISIBLE is `wanted`."""
+        """The cards that a process may use if the variable VISIBLE is `wanted`."""
         return cards
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:  # noqa: ARG003
-        """The NUMA node of each local rank's device, as far as it is known."""
+        """The NUMA node of each local rank's device; None or missing if it is unknown."""
         return []
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:  # noqa: ARG003
-        """Settings that contradict each other on this kind, one sentence each."""
+        """A sentence for each contradiction between settings that NEEDS cannot express."""
         yield from ()
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
-        """Variables that the job's processes need; some keep the value in `environment`."""
+        """Variables that the job's processes need, given the launcher's `environment`."""
         return {}
 
     @classmethod  # noqa: B027  # most kinds are ready when torch is imported
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set up this process before torch is imported; `folder` takes files of the software."""
+        """Set up this process before torch is imported; files for the software go to `folder`."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -161,7 +162,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def memory(self) -> Memory:
-        """Memory in use now and at its peak since `reset_peak`."""
+        """Memory in use now, and its peak since `reset_peak`."""
 
     @abstractmethod
     def reset_peak(self) -> None:
@@ -169,11 +170,12 @@ class Adapter(ABC):
 
     @abstractmethod
     def capacity_gib(self) -> float | None:
-        """Memory that this rank can use on the device; None where it cannot be read."""
+        """Memory that this rank can use on the device, GiB; None if it cannot be read."""
 
     def allocator_retries(self) -> int | None:
-        """Times since `reset_peak` that the allocator freed its cache and tried again; None: no
-        such count. Near its memory limit a device spends time on retries before it fails."""
+        """How often the allocator freed its cache and tried again since `reset_peak`; None if it
+        does not count this. Near its memory limit a device loses time by retries before it fails.
+        """
         return None
 
     @abstractmethod
@@ -182,7 +184,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """Fetch a one-element tensor without waiting for the device."""
+        """Start to fetch a one-element tensor without waiting for the device."""
 
     @abstractmethod
     def device_model(self) -> str:
@@ -196,7 +198,7 @@ class Adapter(ABC):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """This kind's TrainingArguments, from those that all kinds share."""
+        """This kind's TrainingArguments, from the `common` ones and the run's settings."""
 
     def trainer_class(self) -> type[Any]:
         """The Trainer for this kind."""
@@ -212,8 +214,8 @@ class Adapter(ABC):
         model.zero_grad()
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
-        """A context that runs operations in the half precision of `train.precision`, if that is one
-        that leaves the weights unchanged."""
+        """A context that runs operations in the half precision that `train.precision` asks for; one
+        that changes nothing if it asks for none, or for half-precision weights."""
         import torch
 
         halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
@@ -234,8 +236,8 @@ class Adapter(ABC):
     def exchanged(
         self, settings: Settings, gradients: "torch.dtype"
     ) -> tuple["torch.dtype", int | None]:
-        """How ranks exchange `gradients`: the data type, and the bucket size in MiB (None: all at
-        once)."""
+        """The data type in which ranks exchange `gradients`, and the bucket size in MiB (None: all
+        at once)."""
         return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
     # Empty on purpose: other kinds have one fp32.
@@ -248,7 +250,7 @@ class Adapter(ABC):
 
     # Empty on purpose: most devices start work at once.
     def end_of_step(self) -> None:  # noqa: B027
-        """Submit the step's work if the device collects it lazily."""
+        """Submit the step's work, if the device collects work before it starts."""
 
 
 def adapter_class(kind: Kind) -> type[Adapter]:
@@ -263,20 +265,28 @@ def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
 
 
 def refusals(spec: RunSpec) -> Iterator[str]:
-    """Each setting that the spec's kind of device does not have, in a sentence."""
+    """A sentence for each setting that the spec's kind of device does not have, and for each that
+    contradicts another."""
     instead = plugins.declared(KINDS, "INSTEAD").get(spec.kind, {})
     for setting, allowed in plugins.declared(KINDS, "OFFERS").get(spec.kind, {}).items():
-        part, _, name = setting.partition(".")
-        value = getattr(getattr(spec.settings, part), name)
+        value = attrgetter(setting)(spec.settings)
         if value not in allowed:
             choices = ", ".join("null" if one is None else str(one) for one in allowed)
             use = f"; use {instead[setting]}" if setting in instead else ""
             yield f"{setting}: {value} is not available on {spec.kind} (allowed: {choices}){use}"
+    for setting, value, needed, right in plugins.declared(KINDS, "NEEDS").get(spec.kind, ()):
+        asked, found = attrgetter(setting, needed)(spec.settings)
+        if asked == value and found != right:
+            yield f"{setting}: {level_text(value)} needs {needed}: {right}, not {found}"
     yield from adapter_class(spec.kind).refusals(spec)
 
 
 def check_settings(spec: RunSpec) -> None:
-    """Raise UnsupportedError for the first setting that the spec's kind of device does not have."""
+    """Raise UnsupportedError for the first of `refusals`.
+
+    Training and inference call it. Scoring and draining need not: they follow a training job with
+    the same settings.
+    """
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)
 

@@ -1,9 +1,10 @@
-"""The host: its facts, what it grants to this job, and the lock that makes its jobs take turns."""
+"""The host: what it grants to this job, its accelerators, and the lock by which jobs take turns."""
 
 import contextlib
 import csv
 import fcntl
 import importlib.metadata
+import itertools
 import math
 import os
 import platform
@@ -12,14 +13,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
-from feedrate.core import plugins
+from feedrate.config.devices import Machine
+from feedrate.config.spec import KINDS
+from feedrate.core import plugins, variables
+from feedrate.devices.base import adapter_class
 
 GIB = 2**30
 
@@ -30,14 +34,14 @@ PACKAGES = (
 """Packages whose version may change a measurement on any kind of device."""
 
 WORKERS = (("feedrate", "worker"), ("feedrate", "drain"))
-"""Words in the command lines of processes that train, score and drain loaders."""
+"""Neighbouring words in the command line of each process that trains, scores or drains loaders."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 TOOL_S = 60.0
-"""Time limit of a driver's tool, s; NVIDIA's first wakes every GPU without a persistence daemon."""
+"""Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
 
 def kernel_text(path: Path) -> str:
@@ -74,8 +78,7 @@ def parse_list(text: str) -> list[int]:
 
 
 def tool_rows(command: list[str], columns: int) -> list[list[str]]:
-    """The CSV rows that a driver's tool prints; empty if it is absent or fails, without those that
-    do not have so many columns."""
+    """The CSV rows with `columns` fields that a driver's tool prints; none if the tool fails."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TOOL_S, check=False
@@ -90,15 +93,15 @@ def tool_rows(command: list[str], columns: int) -> list[list[str]]:
 def cores_granted(affinity: int | None = None) -> int:
     """Cores that this job may use: the smaller of its affinity and its cgroup's CPU quota.
 
-    `affinity` is the job's, if this process keeps to a part of it.
+    `affinity` is the number of the job's cores, if this process keeps to some of them.
     """
     quota = min(map(_quota, _cgroup_folders("cpu")), default=math.inf)
     cores = len(os.sched_getaffinity(0)) if affinity is None else affinity
-    return cores if math.isinf(quota) else max(1, min(cores, int(quota)))
+    return max(1, int(min(cores, quota)))
 
 
 def memory_gib() -> float:
-    """Memory that this job may use: the host's, or its cgroup's limit if that is smaller."""
+    """Memory that this job may use, GiB: the host's, or its cgroup's limit if that is smaller."""
     limits = [
         int(text)
         for folder in _cgroup_folders("memory")
@@ -109,7 +112,7 @@ def memory_gib() -> float:
 
 
 def cpu_mhz() -> float | None:
-    """Mean clock of the cores now; None if the kernel does not report it."""
+    """Mean clock of the cores now, MHz; None if the kernel does not report it."""
     try:
         clock = psutil.cpu_freq()
     except (NotImplementedError, OSError):
@@ -118,16 +121,16 @@ def cpu_mhz() -> float | None:
 
 
 def bf16_instructions() -> list[str]:
-    """Which of `BF16_INSTRUCTIONS` the processor has; with none, it computes bf16 through fp32."""
+    """Those of `BF16_INSTRUCTIONS` that the processor has; without any it computes bf16 in fp32."""
     lines = kernel_text(PROC / "cpuinfo").splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "").split()
     return [name for name in BF16_INSTRUCTIONS if name in flags]
 
 
 def other_training_jobs() -> int:
-    """Processes of feedrate that train, score or drain on this host, before ours have started."""
+    """The number of processes of feedrate on this host that train, score or drain loaders."""
     running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
-    return sum(not set(WORKERS).isdisjoint(pairwise(words)) for words in running)
+    return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
 
 
 def oom_kills() -> int:
@@ -137,7 +140,7 @@ def oom_kills() -> int:
 
 
 def machine_state() -> dict[str, Any]:
-    """What may disturb a run: the machine's state before it starts."""
+    """The machine's state before a run starts, as far as it may disturb the run."""
     load = os.getloadavg()
     return {
         "load_1min": round(load[0], 2),
@@ -163,7 +166,7 @@ def host_facts() -> dict[str, Any]:
 
 def _packages() -> dict[str, str]:
     """The installed versions of PACKAGES and of the packages that device kinds declare."""
-    of_kinds = plugins.declared("feedrate.devices.kinds", "RECORDED_PACKAGES").values()
+    of_kinds = plugins.declared(KINDS, "RECORDED_PACKAGES").values()
     found = {}
     for name in (*PACKAGES, *(name for names in of_kinds for name in names)):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -195,13 +198,64 @@ def _quota(folder: Path) -> float:
     return int(found[1]) / int(found[2]) if found else math.inf  # v1 says -1 for "no quota"
 
 
-# Jobs that train, score or drain on one host run one at a time: two would disturb each other.
+def machine() -> Machine:
+    """The accelerators of this machine. The main process looks for them once, and tells its jobs by
+    an environment variable."""
+    known = os.environ.get(variables.DETECTED)
+    if known is None:
+        known = msgspec.json.encode(look()).decode()
+        os.environ[variables.DETECTED] = known
+    return msgspec.json.decode(known, type=Machine)
+
+
+def look(environment: Mapping[str, str] = os.environ) -> Machine:
+    """Find the accelerators that a process with this environment can use.
+
+    Each kind asks its driver's tool, and reads the kernel's files if the tool is absent. In a
+    container or a job, only those that are open to its processes count.
+    """
+    name = platform.node()
+    found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
+    found = {kind: cards for kind, cards in found.items() if cards}
+    nouns = {kind: many for kind, (_, many) in plugins.declared(KINDS, "NOUNS").items()}
+    if not found:
+        return Machine(host=name, remark=_nothing(name))
+    if len(found) > 1:
+        both = " and ".join(nouns[kind] for kind in found)
+        return Machine(host=name, remark=f"{name} has both {both}")
+    ((kind, cards),) = found.items()
+    if faults := [card.fault for card in cards if card.fault]:
+        return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
+    variable = plugins.declared(KINDS, "VISIBLE")[kind]
+    wanted = environment.get(variable)
+    if wanted is not None:
+        cards = adapter_class(kind).visible(cards, wanted)
+    if not cards:
+        return Machine(host=name, remark=f"{variable}={wanted} hides all accelerators of {name}")
+    return Machine(host=name, kind=kind, models=[card.model for card in cards])
+
+
+def _nothing(name: str) -> str:
+    """The reason why `name` has no accelerator: no hardware, or hardware without a driver."""
+    vendors = plugins.declared(KINDS, "PCI_VENDOR")
+    present = {
+        kernel_text(device / "vendor")
+        for device in SYS.glob("bus/pci/devices/*")
+        # Display controllers (03) and processing accelerators (12), not a GPU's sound.
+        if kernel_text(device / "class")[:4] in ("0x03", "0x12")
+    }
+    nouns = plugins.declared(KINDS, "NOUNS")
+    if idle := [one for kind, (one, _) in nouns.items() if vendors[kind] in present]:
+        return f"{name} has {' and '.join(idle)}, but no driver of it answers"
+    return f"no accelerator was found on {name}"
+
 
 POLL_S = 0.5
+"""How often a job tries to take the lock, s."""
 
 
 def lock_path() -> Path:
-    """The lock file of this user on this host."""
+    """The lock file of this user on this host, for jobs that train, score or drain loaders."""
     return Path(tempfile.gettempdir()) / f"feedrate-{os.getuid()}.lock"
 
 
@@ -209,21 +263,22 @@ def lock_path() -> Path:
 def host_lock(
     path: Path, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
 ) -> Iterator[int]:
-    """Hold the lock; if another job holds it, wait, and say so once through `tell`.
+    """Hold the lock, because two jobs that measure at once would disturb each other.
 
-    `check` is called at every attempt and may raise to give up. Yields the file descriptor: a
-    process that inherits it holds the lock too, so that it is free only when all of a job have
-    ended.
+    If another job holds it, say so once by `tell` and wait; `check` is called at every attempt and
+    may raise an error to give up. Yields the file descriptor: processes that inherit it hold the
+    lock too, until the last of them ends.
     """
     # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        told = False
-        while not _take(descriptor):
-            if not told:
+        for attempt in itertools.count():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if attempt == 0:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 tell(f"waiting: another job of feedrate runs on this host (pid {holder})")
-                told = True
             check()
             time.sleep(POLL_S)
         os.ftruncate(descriptor, 0)
@@ -231,11 +286,3 @@ def host_lock(
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,18 +1,17 @@
-"""Where the ranks of a job run: each keeps to its own share of the cores granted on its host.
+"""Binds each rank of a job to its own share of the cores granted on its host.
 
 Processes that move between cores disturb each other's caches and read memory of another socket.
 Open MPI binds its ranks itself; under the other launchers a rank narrows its own affinity before
-any library has started threads. Data-loader workers inherit it.
+any library starts threads. Data-loader workers inherit it.
 
-The kernel's files say how logical CPUs lie in cores, sockets and NUMA nodes. What they do not say
-counts as one node, one socket, and a core for each logical CPU.
+The kernel's files give the core, socket and NUMA node of each logical CPU. Without them, all CPUs
+count as cores of one socket and one node.
 """
 
 import itertools
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from feedrate.config.spec import Kind
@@ -22,7 +21,7 @@ from feedrate.devices.host import cores_granted, kernel_number, kernel_text, par
 
 
 class Cpu(NamedTuple):
-    """One logical CPU; siblings of one physical core share `core`. Orders by place."""
+    """One logical CPU; siblings of one physical core have the same `core`. Sorts by place."""
 
     node: int
     """NUMA node."""
@@ -33,7 +32,7 @@ class Cpu(NamedTuple):
 
 
 def read_topology(cpus: Iterable[int]) -> list[Cpu]:
-    """These logical CPUs in the order of their place: by node, socket and core."""
+    """These logical CPUs, sorted by node, socket and core."""
     nodes = {
         cpu: int(folder.name.removeprefix("node"))
         for folder in (host.SYS / "devices/system/node").glob("node[0-9]*")
@@ -59,9 +58,8 @@ def cpus_text(cpus: Iterable[int]) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where a rank runs."""
+class Placement(NamedTuple):
+    """The cores of a rank."""
 
     granted: int
     """Cores that the whole job was granted on this host."""
@@ -74,10 +72,10 @@ class Placement:
 
 
 def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
-    """Narrow this process to its share, and its threads to as many; call before torch is imported.
+    """Bind this process to its share of the cores, and limit OMP_NUM_THREADS to their number.
 
-    The launcher's process still has all cores that were granted. A rank with fewer was bound by its
-    launcher, and stays where it is.
+    Call it before torch is imported. A rank with fewer cores than the launcher's process was bound
+    by its launcher, and keeps its cores.
     """
     granted = os.sched_getaffinity(os.getppid())
     mine = os.sched_getaffinity(0)
@@ -85,7 +83,7 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
         known = adapter_class(kind).numa_nodes(os.environ)
         nodes = [*known, *[None] * local_ranks][:local_ranks]
         share = plan_shares(read_topology(granted), nodes)[local_rank]
-        with suppress(OSError):  # if the kernel forbids it, the `start` event says what is used
+        with suppress(OSError):  # if the kernel forbids it, the `start` event lists the cores used
             os.sched_setaffinity(0, share)
         mine = os.sched_getaffinity(0)
     asked = os.environ.get("OMP_NUM_THREADS", "")
@@ -97,9 +95,9 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
 def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[int]]:
     """The logical CPUs of each local rank; `wanted` is the NUMA node of each rank's device.
 
-    Shares are disjoint, cover all `cpus` and differ by one CPU at most. A node's CPUs go first, and
-    evenly, to the ranks whose devices are near it; the rest fill the others. Siblings of a core
-    stay together if the counts allow it. Ranks share CPUs if there are fewer CPUs than ranks.
+    Shares are disjoint, cover all `cpus` and differ by at most one CPU. The CPUs of a node go
+    evenly to the ranks whose devices are on that node; those left fill the other shares. Siblings
+    of a core stay together if the counts allow it. With fewer CPUs than ranks, ranks share CPUs.
     """
     ordered = sorted(cpus)
     ranks = len(wanted)
@@ -123,7 +121,7 @@ def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[
 
 
 def _parts(cpus: Sequence[Cpu], count: int) -> list[list[Cpu]]:
-    """`cpus` cut into `count` runs whose lengths differ by at most one, longer ones first."""
+    """`cpus` cut into `count` runs whose lengths differ by at most one, the longer ones first."""
     size, longer = divmod(len(cpus), count) if count else (0, 0)
     ends = [rank * size + min(rank, longer) for rank in range(count + 1)]
     return [list(cpus[start:end]) for start, end in itertools.pairwise(ends)]

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedrate.config.errors import ConfigError, Findings, not_one_of, numbered, raise_all
-from feedrate.config.plan import Plan, Project, keeps_weights, load_project, study_names
-from feedrate.config.reading import merged, parse_yaml, read_yaml
+from feedrate.config.plan import Plan, keeps_weights
+from feedrate.config.project import Project, load_project, study_names
 from feedrate.config.spec import Software
+from feedrate.config.values import merged, parse_yaml, read_yaml
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables
 from feedrate.data.tables import check_examples, check_folder
-from feedrate.devices import detect
-from feedrate.devices.software import interpreter
+from feedrate.devices import host
+from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
 from feedrate.results.expression import check_expressions
 
@@ -116,7 +117,7 @@ def of_workflow(workflow: Any, profile_files: Iterable[Path]) -> Layers:
 
 def load(root: Path, layers: Layers) -> Project:
     """The whole configuration of the project in `root`. Raises ConfigError."""
-    project = load_project(root, layers.values, detect.machine, layers.origin)
+    project = load_project(root, layers.values, host.machine, layers.origin)
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)

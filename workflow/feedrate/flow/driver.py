@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from feedrate.config.plan import Project, timeouts_min
+from feedrate.config.plan import timeouts_min
+from feedrate.config.project import Project
 from feedrate.core import variables
-from feedrate.jobs.pruning import ladders
+from feedrate.jobs.earlier import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
 STARTED = Path(".snakemake/feedrate.started")

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from feedrate.config.plan import Plan, Project
-from feedrate.config.published import Published
+from feedrate.config.plan import Plan
+from feedrate.config.project import Project
 from feedrate.config.settings import Settings
 from feedrate.config.spec import Protocol, RunSpec
-from feedrate.config.study import Study
+from feedrate.config.study import Published, Study
 from feedrate.config.values import Level
 from feedrate.core import paths
 from feedrate.flow.dry_run import DryRun, Job

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Plan, Project, keeps_weights, timeouts_min
+from feedrate.config.plan import Plan, keeps_weights, timeouts_min
+from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file
-from feedrate.jobs.pruning import NOT_TRIED, Digests, still_pruned
+from feedrate.jobs.earlier import Digests, still_pruned
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.settings import QualitySettings, ScoredRun
 
 # Which try a job is: what failed is tried again by the next call, since its number has changed.

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from feedrate.config.devices import Device
-from feedrate.config.plan import Plan, Project, keeps_weights, make_plan, with_all_studies
+from feedrate.config.plan import Plan, keeps_weights, make_plan
+from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec
 from feedrate.config.workflow import Folder, LocalExamples
 from feedrate.core import paths, variables

@@ -1,5 +1,5 @@
-"""The rates of the parts of a run, each alone, in the same job after training: the loader, the
-model, and the exchange of gradients between ranks."""
+"""The ceilings of a run, measured in the same job after training: the rate of the loader without a
+model, of the model without a loader, and of the exchange of gradients between ranks."""
 
 from collections.abc import Iterator
 from time import perf_counter
@@ -13,27 +13,27 @@ from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.failure import classify
 from feedrate.jobs.meter import batch_length
+from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.path import LoadingPath
 from feedrate.models.layers import stop_exchanges
 
 WARMUP_STEPS = 2
-"""Steps of the model alone before its clock starts."""
+"""Steps of `model_alone` before its clock starts."""
 MOST_ROUNDS = 50
 """The most exchanges of all gradients that are timed."""
 
 
 class EndlessBatches:
-    """Batch sampler that shuffles again when the rows are used up, so no epoch ends a worker."""
+    """Batch sampler that shuffles again after the last row, so that no epoch stops its workers."""
 
     def __init__(self, rows: int, batch_size: int, seed: int) -> None:
         self._rows, self.batch_size = rows, batch_size
         self._generator = torch.Generator().manual_seed(seed)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Lists of row numbers, without end; as in training an incomplete batch is dropped."""
+        """Lists of row numbers, without end; an incomplete batch is dropped, as in training."""
         while True:
             order = torch.randperm(self._rows, generator=self._generator).tolist()
             for start in range(0, self._rows - self.batch_size + 1, self.batch_size):
@@ -43,7 +43,7 @@ class EndlessBatches:
 def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
-    """Write a `ceiling` event for each part; one that fails leaves a `note` instead.
+    """Write a `ceiling` event for each part, or a `note` if its measurement fails.
 
     All ranks take part at the same time.
     """
@@ -90,9 +90,9 @@ def drain(
     seconds: float,
     adapter: Adapter,
 ) -> dict[str, Any]:
-    """Move batches to the device for `seconds` and drop them.
+    """Move batches to the device for `seconds` and drop them; returns the keys of a `ceiling`.
 
-    The clock starts when every worker has delivered a batch: by then all have one or more ready,
+    The clock starts when every worker has delivered a batch: by then each has more batches ready,
     which would count as made in no time. For the same reason whole rounds are counted. `startup_s`
     is the time until then, `cpu_s` the CPU time of this process and its workers inside the clock.
     """
@@ -102,12 +102,12 @@ def drain(
     batches = (_placed(batch, adapter.device) for batch in path.batches(dataset, order))
     for _ in range(round_size):
         next(batches)
-    adapter.synchronize()  # the copies of the first batches are not in the clock
+    adapter.synchronize()  # the copies of the first batches end before the clock starts
     start_s, used_s = perf_counter(), cpu_time_s()
     samples, wall_s = 0, 0.0
     while wall_s < seconds:
         samples += sum(batch_length(next(batches)) for _ in range(round_size))
-        adapter.synchronize()  # and those of the counted ones are, to their end
+        adapter.synchronize()  # the copies of the counted batches count to their end
         wall_s = perf_counter() - start_s
     return {
         "samples": samples,
@@ -155,7 +155,7 @@ def exchange_alone(
     """All-reduce as many numbers as a step's gradients, in parts as the strategy does, for about
     `ceiling_s`; nothing is computed. `samples` are those of as many steps.
 
-    All ranks take as much memory and make as many rounds: none is left waiting.
+    All ranks take the same memory and make the same number of rounds, so that none is left waiting.
     """
     train = spec.settings.train
     trained = [p for p in trainer.model.parameters() if p.requires_grad]
@@ -191,7 +191,7 @@ def _optimizer_step(
 ) -> None:
     """One step of the Trainer's loop, without exchanging gradients.
 
-    With several ranks, the rate that training lacks to this is therefore communication (or data).
+    With several ranks, training is therefore slower than this by its communication (or its data).
     """
     model, accelerator = trainer.model_wrapped, trainer.accelerator
     for _ in range(train.gradient_accumulation):

@@ -1,9 +1,9 @@
-"""The loader-only throughput of every loader, one after the other, on one rank.
+"""The loader-only throughput of one loader after the other, measured on one rank for
+`feedrate tune`.
 
 All ranks of a job run this at the same time, so that they share the host as in training.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.reading import convert
 from feedrate.config.settings import Decode
 from feedrate.config.spec import RunSpec
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
-from feedrate.core.paths import SPEC_NAME
-from feedrate.devices.base import adapter_class
 from feedrate.devices.launch import rank_from_environment
-from feedrate.devices.placement import bind_rank
+from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
 DRAIN_S = 2.0
@@ -29,11 +26,11 @@ POLL_S = 0.01
 WORKERS = (0, 1, 2, 4, 8)
 
 Meet = Callable[..., list[str]]
-"""`meet_ranks` of a rank: a name for the meeting point, and the rank's word there."""
+"""`meet_ranks` of a rank: takes a name for the meeting point, and the rank's word there."""
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """A loader that was drained alone, by all ranks at the same time."""
+    """The loader-only throughput of a loader, drained by all ranks at the same time."""
 
     decode: Decode
     workers: int
@@ -41,10 +38,10 @@ class Loader(msgspec.Struct, frozen=True):
     """Of all ranks together."""
     startup_s: float
     cpu_s: float = 0.0
-    """CPU seconds of a sample, in all processes; 0: not known."""
+    """CPU seconds per sample, of all processes; 0: not known."""
     scaled: bool = False
     psnr_db: float | None = None
-    """Similarity of its pixels to the reference's; None: equal."""
+    """Similarity of its pixels to the reference's, in dB; None: equal."""
 
     @property
     def name(self) -> str:
@@ -54,13 +51,13 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A level that does not work here, or not with so many workers."""
+    """A decode path that does not work here, or not with so many workers."""
 
     decode: Decode
     why: str
     scaled: bool = False
     workers: int = 0
-    """The number it was tried with; higher ones were not tried."""
+    """The number of workers with which it was tried; higher ones were not tried."""
 
 
 class Candidate(NamedTuple):
@@ -83,11 +80,8 @@ def drain_loaders(run: Path, data: Path) -> None:
     --data        folder of the prepared dataset
     """
     end_process_on_hang(lambda error: tell("feedrate drain", error))
-    origin = run / SPEC_NAME
-    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
+    spec, placement = bind_process(run)
     rank, _, local_rank, local_ranks = rank_from_environment()
-    placement = bind_rank(spec.kind, local_rank, local_ranks)
-    adapter_class(spec.kind).prepare_process(spec, run)
     cores = placement.cores_of_rank(local_ranks)
     meet = partial(meet_ranks, run, rank, spec.count)
     found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
@@ -100,7 +94,7 @@ def drain_loaders(run: Path, data: Path) -> None:
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
     """Wait until all ranks have come to `point`, so that they continue together; the words of all.
 
-    The launcher ends the ranks where one never comes.
+    The launcher ends the ranks if one never comes.
     """
     files = [folder / f"{point}.rank{one}" for one in range(ranks)]
     write_text(files[rank], word)
@@ -122,13 +116,12 @@ def candidates(cores: int) -> Iterator[Candidate]:
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once a level, the reason why there is none.
+    """The rate of each loader, or, once per decode path, the reason why there is none.
 
     All ranks try the same loaders at the same time: those for the rank with the fewest cores.
     """
     # torch starts its threads when it is imported: not before the process is bound.
     from feedrate.devices.base import adapter
-    from feedrate.jobs.failure import classify
     from feedrate.models.build import build_bare
 
     device = adapter(spec.kind, local_rank, local_ranks)
@@ -144,7 +137,7 @@ def drains(
             measured = _measure(
                 spec, prepared, built, device, one, with_pixels=level not in psnr_db
             )
-        except Exception as error:  # whatever is wrong with a level, the others are measured
+        except Exception as error:  # a level that fails must not end the others
             refused.add(level)
             yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
         else:
@@ -164,7 +157,7 @@ def drains(
 def _measure(
     spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
 ) -> dict[str, Any]:
-    """The answer of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
+    """What `ceilings.drain` returns for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import distance, open_path

@@ -9,18 +9,29 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from feedrate.core.errors import LogError
 from feedrate.core.paths import events_name
 
+Status = Literal["ok", "out_of_memory", "failed"]
+NOT_TRIED = "Not tried: "
+"""The beginning of the cause of a pruned cell, whose outcome prunes no other."""
+
+
+class Result(NamedTuple):
+    """The essence of an outcome; the `cause` of an ok job is a remark, mostly empty."""
+
+    status: Status
+    cause: str
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     """The part that all events share. Readers ignore keys that are not declared here.
 
-    Defaults stand for what is unknown, and let files of earlier versions be read.
+    Defaults stand for unknown values, so that files of earlier versions can be read.
     """
 
     rank: int
@@ -123,7 +134,7 @@ class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """The loader without a model, the model without a loader, or the gradients' exchange alone."""
+    """The rate of one part: the loader, the model or the exchange of gradients (`kind`)."""
 
     kind: str
     samples: int
@@ -183,7 +194,7 @@ class EventLog:
         self._stream = (folder / events_name(rank)).open("a", encoding="utf-8")
 
     def write(self, event: Event) -> None:
-        """Write one event. Raises OSError where the disk is full."""
+        """Write one event. Raises OSError if the disk is full."""
         self._stream.write(encode(event) + "\n")
         self._stream.flush()
 
@@ -191,15 +202,15 @@ class EventLog:
 def encode(event: Event) -> str:
     """The line of an event. A loss that is not a number is written as NaN, which Python reads.
 
-    msgspec would write null for it, and the check that rejects such a loss would never see it.
+    msgspec would write null, and the check that rejects such a loss would not see it.
     """
     return _ENCODER.encode({"event": event.event_name, **msgspec.structs.asdict(event)})
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None where its name is unknown.
+    """The event of a line; None if its name is unknown.
 
-    Raises ValueError (msgspec.ValidationError is one) where the line is not an event.
+    Raises ValueError (msgspec.ValidationError is one) if the line is not an event.
     """
     value = json.loads(line)
     if not isinstance(value, dict) or not isinstance(value.get("event"), str):
@@ -209,7 +220,7 @@ def decode(line: str | bytes) -> Event | None:
 
 
 class RankEvents(msgspec.Struct, kw_only=True):
-    """The events of one rank by kind; of a kind that comes once, the last one."""
+    """The events of one rank by kind; the last one of a kind that comes once."""
 
     start: Start | None = None
     model: Model | None = None
@@ -247,7 +258,7 @@ def read_run_events(run_dir: Path) -> dict[int, RankEvents]:
 def read_events(path: Path, rank: int) -> RankEvents:
     """Read one rank's events.
 
-    Skips a last line that is cut off and events of unknown names. Where the file holds several
+    Skips a last line that is cut off and events of unknown names. If the file holds several
     attempts, the last one counts. Raises LogError for any other line that is not an event of this
     rank.
     """
@@ -275,11 +286,11 @@ def read_events(path: Path, rank: int) -> RankEvents:
 class EventTail:
     """Reads the events that were added to a file since the last call.
 
-    Skips what is not an event: a full disk or a kill tears lines.
+    Skips lines that are not events: a full disk or a kill cuts lines off.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
-        """Begin with the file's first byte, or as many `last_bytes` before its end."""
+        """Begin at the file's first byte, or `last_bytes` before its end."""
         self._path, self._last_bytes = path, last_bytes
         self._offset = 0
 

@@ -19,7 +19,6 @@ from feedrate.jobs import events
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
-    Options,
     limit_memory,
     make_dataset,
     open_device,
@@ -27,6 +26,7 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import window_of
+from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.path import open_path
 from feedrate.models.build import Built, build_head
@@ -36,14 +36,14 @@ Request = dict[str, torch.Tensor]
 """pixel_values (batch, 3, px, px), input_ids and attention_mask (batch, max_tokens), on the
 device."""
 Requests = Callable[[], Request]
-"""Returns the next request; the time of the call is part of a pass's time."""
+"""Returns the next request; the time that this takes is part of a pass's time."""
 
 READY = 4
-"""Requests that are prepared beforehand, taken in turn, where preprocessing is not timed."""
+"""Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: the folder where torch.compile keeps its work."""
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
-"""Where its inductor keeps compiled C++ headers, outside that folder on purpose."""
+"""Names in torch's inductor: the places outside that folder where it keeps compiled C++ headers."""
 
 
 def run_job(
@@ -56,8 +56,8 @@ def run_job(
 ) -> None:
     """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`.
 
-    The counterpart of `feedrate.jobs.train.run_job`; raises ConfigError, DataError, DeviceError,
-    ModelError or UnsupportedError for what cannot be done.
+    Raises ConfigError, DataError, DeviceError, ModelError or UnsupportedError for what cannot be
+    done.
     """
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
@@ -81,7 +81,10 @@ def run_job(
 def make_requests(
     spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
 ) -> Requests:
-    """The requests of one rank, as `inference.preprocessing` says; the same for the same seed."""
+    """The requests of one rank; `inference.preprocessing` says whether they are made in a pass.
+
+    The same seed gives the same requests.
+    """
     texts = read_split(dataset.prepared, dataset.split, built.column)[1]
     order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
     dtype = next(built.model.parameters()).dtype
@@ -115,9 +118,9 @@ def make_requests(
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here: their passes are timed at the same time.
+    """Return when all ranks are here, so that their passes are timed at the same time.
 
-    They meet as their launcher told them, and share nothing afterwards.
+    They meet at the address that their launcher gave them, and share nothing afterwards.
     """
     if world_size == 1:
         return
@@ -128,10 +131,10 @@ def wait_for_ranks(rank: int, world_size: int) -> None:
 
 @contextmanager
 def compiling_anew(run: Path) -> Iterator[None]:
-    """Hide from torch.compile all that earlier runs compiled: each first pass is a first one.
+    """Hide from torch.compile what earlier runs compiled, so that each run's first pass compiles.
 
-    It compiles into a temporary folder in `run`, including the C++ headers, which otherwise lie in
-    a place of their own for all runs of a machine.
+    It compiles into a temporary folder in `run`, including the C++ headers, which all runs of a
+    machine otherwise share.
     """
     from torch._inductor import codecache
 
@@ -193,8 +196,8 @@ def time_passes(
 def _time_pass(
     device: Adapter, model: Any, answers: Sequence[str], requests: Requests, precision: str
 ) -> tuple[float, float, bool]:
-    """Seconds of a pass, seconds of it until the model was given the batch, and whether the answer
-    is finite throughout."""
+    """Seconds of a pass, seconds until the model was given the batch, and whether the whole answer
+    is finite."""
     start_s = perf_counter()
     batch = requests()
     prepared_s = perf_counter() - start_s

@@ -1,8 +1,7 @@
-"""What every job does before its first step: open the device and the data, and report both."""
+"""The steps with which every job begins: open the device and the data, and report both."""
 
 import os
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,25 +22,10 @@ from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Choices beyond the spec; none of them is part of the run's identity."""
-
-    resume: bool = False
-    keep_weights: bool = False
-    """Save the model even where the protocol does not."""
-    measured: bool = True
-    """Off: the same training without meter and ceilings."""
-    score: Path | None = None
-    """Folder of the weights to score, in place of the spec's task."""
-    winoground: Path | None = None
-    """Examples to score them on as well."""
-
-
 def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placement) -> Adapter:
     """This rank's device, reported in the `start` event and checked against the spec.
 
-    Raises DeviceError where it is absent or another one, UnsupportedError and ConfigError where it
+    Raises DeviceError if it is absent or of another model, UnsupportedError and ConfigError if it
     cannot do what the spec asks.
     """
     _, world_size, local_rank, local_ranks = rank_from_environment()
@@ -69,8 +53,8 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
 
 
 def check_rows(spec: RunSpec, prepared: Path) -> None:
-    """Raise ConfigError where the training split does not fill one step of all ranks (one batch of
-    each, where an epoch's incomplete step is kept)."""
+    """Raise ConfigError if the training split does not fill one step of all ranks, or one batch of
+    each if an epoch's incomplete step is kept."""
     rows = read_manifest(prepared / MANIFEST).splits["train"].rows
     train = spec.settings.train
     whole = spec.task == "training" and spec.settings.loader.last_batch == "drop"
@@ -85,8 +69,8 @@ def check_rows(spec: RunSpec, prepared: Path) -> None:
 
 
 def limit_memory(spec: RunSpec) -> None:
-    """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, so that running
-    out of memory is real without a GPU.
+    """Limit a rank on a CPU to `train.memory_gib` beyond its present address space, so that it can
+    run out of memory as a GPU does.
 
     Call it when all libraries are loaded: they reserve far more addresses than they use. Processes
     started later inherit the limit.
@@ -99,7 +83,7 @@ def limit_memory(spec: RunSpec) -> None:
 
 
 def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
-    """One split, as the model takes it."""
+    """One split, with the pictures' size and the tokens that the model takes."""
     return PairDataset(
         prepared,
         split,
@@ -135,7 +119,7 @@ def write_data(
 ) -> None:
     """Write the `data` event.
 
-    `decode` is the level of the path that makes all loaders of the run. Rank 0 measures how far its
+    `decode` is the level of `path`, which makes all loaders of the run. Rank 0 measures how far its
     pixels are from the reference's.
     """
     pixels = distance(dataset, path) if log.rank == 0 else None

@@ -1,8 +1,8 @@
 """The meter: the time of each optimizer step, and the timed window.
 
-Throughput is samples over wall time of the window, never a mean of rates. The window goes from
-the synchronised end of the last warm-up step to the synchronised end of the last step, with data
-loading inside; checkpoints and evaluations within it are subtracted and recorded as pauses.
+Throughput is samples divided by wall time of the window, never a mean of rates. The window goes
+from the synchronised end of the last warm-up step to the synchronised end of the last step. It
+includes data loading; checkpoints and evaluations are subtracted and recorded as pauses.
 """
 
 from collections import deque
@@ -25,14 +25,14 @@ ENERGY_EVERY_S = 60.0
 
 
 class WindowEnergy:
-    """The energy of a device while the window is open, pauses left out."""
+    """The energy of a device while the window is open, without pauses."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
         self._start_j: float | None = None
         self._read_s = 0.0
         self.total_j: float | None = 0.0
-        """Joules between starts and stops; None where a reading failed."""
+        """Joules between starts and stops; None if a reading failed."""
 
     def start(self, now_s: float) -> None:
         """The window opens, or continues after a pause."""
@@ -47,7 +47,7 @@ class WindowEnergy:
             self.total_j += end_j - self._start_j
 
     def end_step(self, now_s: float) -> None:
-        """Read the counter where that is due."""
+        """Read the counter if that is due."""
         if now_s - self._read_s > ENERGY_EVERY_S:
             self._counter()
             self._read_s = now_s
@@ -61,7 +61,7 @@ class Meter:
     """
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
-        """Measure up to step `steps`; the first `warmup_steps` of this process are left out."""
+        """Measure up to step `steps`, without the first `warmup_steps` of this process."""
         self._adapter = adapter
         self._log = log
         self._last_step = steps
@@ -104,8 +104,8 @@ class Meter:
         """Optimizer step `step` (counted from 1) has ended."""
         opens, closes = step == self._opens_after, step == self._last_step
         if opens or closes:
-            # The window's ends: the device may be steps behind the host, and all work given to it
-            # inside the window counts, none given before. In between nobody waits for it.
+            # The window's ends: the device may be steps behind the host. All work given to it
+            # inside the window counts, and none given before. In between, nothing waits for it.
             self._adapter.synchronize()
         if opens:
             self._energy.start(perf_counter())
@@ -132,8 +132,8 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time in this block is not training: step and window leave it out."""
-        # The work of the steps before belongs to them, and the pause's own work to the pause.
+        """Leave the time in this block out of the step and the window: it is not training."""
+        # Work given before belongs to the steps, and work given inside belongs to the pause.
         self._adapter.synchronize()
         start_s = perf_counter()
         if self._window_s is not None:
@@ -174,7 +174,7 @@ class Meter:
         return event
 
     def _write_steps(self, *, wait: bool) -> None:
-        """Write the steps whose loss is there, or all where the device is synchronised anyway."""
+        """Write the steps whose loss can be read, or all of them if `wait`."""
         while self._pending:
             event, loss = self._pending[0]
             if not (wait or loss is None or loss.ready()):
@@ -196,7 +196,7 @@ def window_of(
     adapter: Adapter,
     energy_j: float | None = None,
 ) -> events.Window:
-    """The `window` event of these steps, whose memory is that of the last one."""
+    """The `window` event of these steps; its memory is that of the last step."""
     last = steps[-1]
     return events.Window(
         rank=last.rank,

@@ -1,32 +1,53 @@
-"""The outcome of a run: status and cause, from the job's end or from the ends of earlier tries."""
+"""The outcome of a run: status and cause, and the run's folder in which it is written.
+
+An attempt works in `attempt-<token>/`. When its job has ended, its files move up one by one, and
+outcome.json is written last. `.finished.json` and `.finished.log` are second names of the outcome
+and the log: Snakemake removes the first ones when it starts the same job again, and that job adopts
+the result.
+"""
 
 import contextlib
+import json
 import os
 import re
-import shlex
+import shutil
 import signal
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any
 
 from feedrate.config.spec import RunSpec
-from feedrate.core import slurm
-from feedrate.core.errors import ExpectedError, Masker
-from feedrate.core.files import digest_file, digest_value
-from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME, events_name
-from feedrate.jobs.events import End, Error, Evaluation, Event, EventTail, Trainer, Window
-from feedrate.jobs.failure import DISK_FULL, OUT_OF_MEMORY, first_sentence
-from feedrate.jobs.run_lock import Holder, Identity, LockEntry
+from feedrate.core import variables
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import write_json
+from feedrate.core.paths import (
+    ANY_EVENTS,
+    LOG_NAME,
+    OUTCOME_NAME,
+    RECORD_NAME,
+    SPEC_NAME,
+    TRAINER_NAME,
+    events_name,
+)
+from feedrate.jobs.events import (
+    End,
+    Error,
+    Evaluation,
+    Event,
+    EventTail,
+    Result,
+    Trainer,
+    Window,
+)
+from feedrate.jobs.run_lock import Identity
+from feedrate.jobs.worker import DISK_FULL, OUT_OF_MEMORY, first_sentence
 
-SCHEMA = 1
-TIMEOUT = "TIMEOUT"
-NEAR_MIN = 1.0
-"""A job that is stopped so shortly before its limit is stopped for it: a site may warn ahead."""
+ATTEMPT = "attempt-"
+CHECKPOINTS = "checkpoint-*"
+FINISHED = ".finished.json"
+FINISHED_LOG = ".finished.log"
+STALE = (FINISHED, FINISHED_LOG, SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, ".*.part")
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
@@ -40,18 +61,9 @@ _PEER_GONE = re.compile(
     re.IGNORECASE,
 )
 
-Status = Literal["ok", "out_of_memory", "failed"]
-
-
-class Result(NamedTuple):
-    """The essence of an outcome; the `cause` of an ok job is a remark, mostly empty."""
-
-    status: Status
-    cause: str
-
 
 class MachineFault(ExpectedError):
-    """The machine failed, not the cell; the job deserves another try."""
+    """The machine failed, not the cell: another try may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,21 +72,21 @@ class ProcessExit:
 
     exit_code: int
     stopped_after_min: float | None = None
-    """The time that a job may take, where it took longer."""
+    """The time limit that the job exceeded; None if it ended by itself."""
     oom_kills: int = 0
-    """Processes that the kernel killed meanwhile for lack of memory, on the whole host."""
+    """Processes on the host that the kernel killed for lack of memory during the job."""
     disk_full: bool = False
     tail: Sequence[str] = field(default_factory=list)
     """The last lines of the output."""
     peak_gib: float | None = None
-    """Peak memory of all processes together; None where it was never read."""
+    """Peak memory of all processes together; None if it was never read."""
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
     """The result of the job in `run`, from its events, its exit and the end of its output.
 
-    Complete results stay valid: a process that crashes after writing them takes none back. Raises
-    MachineFault where the machine is to blame.
+    Complete results stay valid if a process crashes after writing them. Raises MachineFault if the
+    machine is to blame.
     """
     ranks = [EventTail(run / events_name(rank)).read() for rank in range(spec.count)]
     errors = [event for events in ranks for event in events if isinstance(event, Error)]
@@ -139,7 +151,7 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
 
 
 def _killed(end: ProcessExit) -> tuple[int, int] | None:
-    """Rank and signal, where a signal ended the job."""
+    """Rank and signal, if a signal ended the job."""
     if end.exit_code < 0:
         return 0, -end.exit_code
     text = "\n".join(end.tail)
@@ -150,161 +162,139 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
     return (int(found[1]), -int(found[2])) if found and int(found[2]) < 0 else None
 
 
-def result_of_earlier_tries(
-    run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
-) -> Result | None:
-    """The result that the earlier tries make certain; None where another try may do better.
+def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
+    """Remove the files of earlier attempts from `run`; return this one's folder, with the spec.
 
-    Most ends that Slurm brings about deserve another try: a lost node, a preemption, a time limit
-    where the next one is longer. Too little memory is a result, and so is the longest time limit.
-
-    `earlier` are the locks of `run` before that of `me`, newest first; those count that the driver
-    which began at `since` made for the same identity in another Slurm job.
+    Of the earlier attempts only checkpoints are kept, and only for `resume`.
     """
-    tries = {
-        entry.holder.job: entry
-        for entry in reversed(list(earlier))
-        if entry.holder
-        and entry.holder.job not in ("", me.job)
-        and entry.holder.since == since
-        and entry.holder.identity.serves(me.identity)
-    }
-    ends = [_slurm_end(number, entry) for number, entry in tries.items()]
-    if not ends:
-        return None
-    last = ends[-1]
-    if last.state == slurm.OUT_OF_MEMORY:
-        asked = f" of {last.memory}" if last.memory else ""
-        return Result(
-            "out_of_memory",
-            f"Slurm killed the job for lack of host memory: its limit{asked} on {last.nodes} was "
-            "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
-            f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
-        )
-    if last.state == TIMEOUT:
-        limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]
-        return _out_of_time(limits, slurm.find(me.job))
-    return None
+    attempt = run / f"{ATTEMPT}{token}"
+    kept = _checkpoints(run) if resume else []
+    for pattern in STALE:
+        for stale in run.glob(pattern):
+            stale.unlink(missing_ok=True)
+    (attempt / TRAINER_NAME).mkdir(parents=True)
+    for checkpoint in kept:
+        checkpoint.rename(attempt / TRAINER_NAME / checkpoint.name)
+    for old in [*_attempts(run), run / TRAINER_NAME]:
+        if old != attempt:
+            shutil.rmtree(old, ignore_errors=True)
+    write_json(attempt / SPEC_NAME, spec)
+    return attempt
 
 
-def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
-    """How a try ended: by the reason that it left itself, else as Slurm remembers."""
-    with contextlib.suppress(ValueError):
-        state, limit = entry.reason
-        return slurm.Job(id=number, state=state, limit_min=float(limit))
-    return slurm.find(number) or slurm.Job(id=number, state="")
+def _attempts(run: Path) -> list[Path]:
+    """The folders of attempts without an outcome, oldest first."""
+    found: list[tuple[float, Path]] = []
+    for path in run.glob(f"{ATTEMPT}*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found)]
 
 
-def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
-    """The result where the limit was hit; None where this try's own is longer, or may be."""
-    longest = max(limits, default=0.0)
-    if this is None and len(limits) < 2:
-        return None
-    if this is not None and (this.limit_min is None or this.limit_min > longest):
-        return None
-    listed = " and then ".join(f"{limit:g} min" for limit in limits)
-    return Result(
-        "failed",
-        f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
-        "rule's runtime in the profile",
-    )
+def _checkpoints(run: Path) -> list[Path]:
+    """Checkpoints of the newest attempt that has any."""
+    for folder in [*(path / TRAINER_NAME for path in reversed(_attempts(run))), run / TRAINER_NAME]:
+        if found := sorted(folder.glob(CHECKPOINTS)):
+            return found
+    return []
 
 
-def slurm_stop_reason() -> str:
-    """Why Slurm stops this job, as words for the next try; empty where Slurm is not the one."""
-    job = slurm.find(os.environ.get(slurm.JOB_ID, ""))
-    if job is None:
-        return ""
-    ran_min = job.ran_min or 0.0
-    if job.limit_min and (job.reason == "TimeLimit" or ran_min >= job.limit_min - NEAR_MIN):
-        return f"{TIMEOUT} {job.limit_min:g}"
-    return job.state if job.is_over else ""
+def keep_log(attempt: Path) -> Path:
+    """Move the log of an attempt without an outcome to where readers look for it."""
+    log = attempt / LOG_NAME
+    return log.replace(attempt.parent / LOG_NAME) if log.exists() else log
 
 
-def describe_stop(reason: str) -> str:
-    """The words of `slurm_stop_reason` for people."""
-    match reason.split():
-        case [state, limit] if state == TIMEOUT:
-            return f"Slurm's time limit of {limit} min"
-        case [state]:
-            return f"Slurm calls the job {state}"
-        case _:
-            return ""
+def publish(attempt: Path, outcome: dict[str, Any], token: str) -> None:
+    """Move the attempt's files into the run's folder, and write the outcome last."""
+    run = attempt.parent
+    names = sorted(path.name for path in attempt.iterdir())
+    for name in names:
+        (attempt / name).replace(run / name)
+    attempt.rmdir()
+    commit(run, outcome, token, names)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of a job beside its spec."""
-
-    data: Path
-    """The dataset's manifest.json."""
-    out: Path
-    """The run's folder."""
-    source_digest: str = ""
-    """Digest of the measured code."""
-    attempt: int = 1
-    """Number of the attempt, from 1; a run that failed counts up."""
-    try_: int | None = None
-    """Snakemake's count of its tries, from 1; in the last one a machine fault is an outcome."""
-    resume: bool = False
-    keep_weights: bool = False
-    quiet: bool = False
+def publish_without_results(run: Path, spec: object, outcome: dict[str, Any], token: str) -> None:
+    """Leave an outcome without events and weights; a log and checkpoints to resume from stay."""
+    for stale in [*run.glob(ANY_EVENTS), run / OUTCOME_NAME]:
+        stale.unlink(missing_ok=True)
+    trainer = run / TRAINER_NAME
+    for stale in set(trainer.glob("*")) - set(trainer.glob(CHECKPOINTS)):
+        if stale.is_dir():
+            shutil.rmtree(stale, ignore_errors=True)
+        else:
+            stale.unlink(missing_ok=True)
+    for attempt in _attempts(run):
+        keep_log(attempt)
+        shutil.rmtree(attempt, ignore_errors=True)
+    write_json(run / SPEC_NAME, spec)
+    commit(run, outcome, token, [SPEC_NAME])
 
 
-def identity(spec: RunSpec, options: Options) -> Identity:
-    """The identity of the result that a job with these options makes."""
-    return Identity(
-        spec=digest_value(msgspec.to_builtins(spec)),
-        source=options.source_digest,
-        data=digest_file(options.data) if options.data.is_file() else "",
-        attempt=options.attempt,
-    )
+def commit(run: Path, outcome: dict[str, Any], token: str, names: list[str]) -> None:
+    """Write the outcome of the job with this token, whose files `names` are in place."""
+    (run / FINISHED_LOG).unlink(missing_ok=True)
+    if (run / LOG_NAME).exists():
+        _link(run / LOG_NAME, run / FINISHED_LOG)
+    write_json(run / FINISHED, {"token": token, "files": names, "outcome": outcome})
+    write_json(run / OUTCOME_NAME, outcome)
 
 
-def facts(made: Identity, options: Options) -> dict[str, Any]:
-    """The keys of every outcome that do not depend on the result."""
-    command = ["python", "-m", "feedrate", "train", "--spec", str(options.out / SPEC_NAME)]
-    command += ["--data", str(options.data), "--out", str(options.out)]
-    return {
-        "schema": SCHEMA,
-        "attempt": made.attempt,
-        "command": Masker()(shlex.join(command)),
-        "commit": read_commit(),
-        "source_digest": made.source,
-        "data_digest": made.data,
-        "spec_digest": made.spec,
-    }
+def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
+    """Restore the outcome of a finished job of this run, and return it; None if there is none.
 
-
-def outcome_without_processes(made: Identity, options: Options, result: Result) -> dict[str, Any]:
-    """The outcome of a job whose processes did not start, or did not end by themselves.
-
-    Where it failed, the machine is to blame: nothing else fails without processes.
+    It must be the result of a job in `seen`, which this job saw at work, or newer than this driver,
+    or not yet in a record. Any other result is being made again on purpose.
     """
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {
-        **facts(made, options),
-        "status": result.status,
-        "infrastructure": result.status == "failed",
-        "cause": Masker()(result.cause),
-        "exit_code": 1,
-        "started_at": now,
-        "ended_at": now,
-    }
-
-
-def read_commit() -> str:
-    """The project's commit, with `-dirty` where files differ; empty outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        answer = subprocess.run(
-            command,
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
+        found = json.loads((run / FINISHED).read_text(encoding="utf-8"))
+        outcome: dict[str, Any] = found["outcome"]
+        made = Identity(
+            spec=outcome["spec_digest"],
+            source=outcome["source_digest"],
+            data=outcome["data_digest"],
+            attempt=outcome["attempt"],
         )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return answer.stdout.strip()
+        files, token = found["files"], found["token"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    complete = all((run / name).exists() for name in files if name != LOG_NAME)
+    if not made.serves(wanted) or not complete:
+        return None
+    if token not in seen and not _is_new(run) and not _is_unread(run):
+        return None
+    outcome["attempt"] = wanted.attempt
+    restore(run, outcome)
+    return outcome
+
+
+def restore(run: Path, outcome: dict[str, Any]) -> None:
+    """Write the files again that Snakemake removed when it started the same job again."""
+    if not (run / LOG_NAME).exists() and (run / FINISHED_LOG).exists():
+        _link(run / FINISHED_LOG, run / LOG_NAME)
+    write_json(run / OUTCOME_NAME, outcome)
+
+
+def _is_new(run: Path) -> bool:
+    """Whether the result is newer than this driver."""
+    since = os.environ.get(variables.DRIVER_SINCE)
+    return since is not None and (run / FINISHED).stat().st_mtime >= float(since)
+
+
+def _is_unread(run: Path) -> bool:
+    """Whether the result is not in a record yet, because its driver died before."""
+    if os.environ.get(variables.FORCED):
+        return False
+    try:
+        return (run / RECORD_NAME).stat().st_mtime < (run / FINISHED).stat().st_mtime
+    except FileNotFoundError:
+        return True
+
+
+def _link(path: Path, other: Path) -> None:
+    """Give a file a second name, or a copy if the file system has no links."""
+    try:
+        os.link(path, other)
+    except OSError:
+        shutil.copyfile(path, other)

@@ -39,8 +39,7 @@ GRACE_S = 5.0
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
-"""The share of one core that sampling memory may take; where it is expensive it is done less
-often."""
+"""The share of one core that sampling memory may take; an expensive sample is taken less often."""
 TAIL_LINES = 400
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -68,7 +67,7 @@ class StopRequests:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Raise Interrupted where the job must end, or what `also_checking` raises."""
+        """Raise Interrupted if the job must end, or what the check of `also_checking` raises."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
@@ -88,7 +87,7 @@ class StopRequests:
             self._also = lambda: None
 
     def sleep(self, until: int, seconds: float) -> None:
-        """Sleep, or less: until the process behind descriptor `until` ends or a request comes."""
+        """Sleep until the process behind descriptor `until` ends, a request comes or time is up."""
         waiting = [until, self._wake_read, *([] if self._driver is None else [self._driver])]
         select.select(waiting, [], [], seconds)
 
@@ -97,7 +96,7 @@ class StopRequests:
 
 
 def _open_driver(text: str) -> int | None:
-    """A descriptor that shows the driver's death; None where it is not a process here."""
+    """A descriptor that shows the driver's death; None if it is not a process on this host."""
     pid, _, host = text.partition("@")
     if not pid.isdigit() or (host and host != socket.gethostname()):
         return None
@@ -111,7 +110,8 @@ class ProgressLine:
     """Prints on stderr how far the job is, every `PROGRESS_EVERY_S`; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
-        self._spec, self._quiet = spec, quiet
+        self._spec = spec
+        self._quiet = quiet or os.environ.get(variables.QUIET) == "1"
         self._label = f"{spec.device} {spec.cell} rep {spec.repeat}"
         self._step = 0
         self._samples, self._time_s = 0, 0.0
@@ -119,7 +119,7 @@ class ProgressLine:
         self._state = "starting"
 
     def update(self, events: Iterable[Event]) -> None:
-        """Take in rank 0's new events, and print a line where one is due."""
+        """Take in rank 0's new events, and print a line if one is due."""
         for event in events:
             if isinstance(event, Step):
                 self._step = event.step
@@ -178,7 +178,7 @@ def run_processes(
         exit_code = process.wait()
         pump.finish()
         _reap_orphans()
-    if exit_code:  # a cluster signals all processes of a job at once: that is not their crash
+    if exit_code:  # a cluster signals all processes of a job at once: they did not crash
         requests.check()
     return ProcessExit(
         exit_code=exit_code,
@@ -222,7 +222,7 @@ def _wait(
     requests: StopRequests,
     look: Callable[[], None],
 ) -> bool:
-    """Wait for the process to end, calling `look` meanwhile; False where `limit_s` passed first."""
+    """Wait for the process to end, calling `look` meanwhile; False if `limit_s` passed first."""
     deadline_s = time.monotonic() + limit_s
     descriptor = os.pidfd_open(process.pid)
     try:
@@ -245,7 +245,7 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
     deadline_s = time.monotonic() + grace_s
     while descendants() and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    while alive := descendants():  # a killed one may have started another meanwhile
+    while alive := descendants():  # a process may start another before it is killed
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -263,7 +263,7 @@ class MemorySampler:
         self._due_s = 0.0
 
     def sample(self) -> None:
-        """Take a sample, where one is due."""
+        """Take a sample if one is due."""
         start_s = time.monotonic()
         if start_s < self._due_s:
             return
@@ -275,8 +275,8 @@ class MemorySampler:
 
 
 def memory_gib(process: psutil.Process) -> float | None:
-    """Proportional set size of a process, or its resident set where the kernel hides that; None
-    where it has ended."""
+    """Proportional set size of a process, or its resident set if the kernel hides that; None if it
+    has ended."""
     try:
         try:
             return float(process.memory_full_info().pss / GIB)
@@ -289,8 +289,8 @@ def memory_gib(process: psutil.Process) -> float | None:
 class LogPump:
     """Copies a pipe into a file, line by line and without secrets, in a thread of its own.
 
-    A full disk does not stop the reading, for then the job would hang on its own output: it sets
-    `disk_full`, and the last lines stay in `tail`.
+    A full disk sets `disk_full` but does not stop the reading: the job would hang on its output.
+    The last lines stay in `tail`.
     """
 
     def __init__(self, source: IO[bytes], path: Path, mask: Masker) -> None:

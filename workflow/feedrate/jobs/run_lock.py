@@ -1,10 +1,10 @@
-"""The lock of a run: one job at a time works on it, on whatever host.
+"""The lock of a run: one job at a time works on it, among all hosts.
 
 The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is one step on
 every shared file system. The highest number counts, and numbers only grow. A job that finds the
 holder dead makes the next number; of several that do, one succeeds. A holder that was mistaken for
-dead finds a higher number than its own, and publishes nothing. So no lock must hold between hosts,
-and no two clocks need agree.
+dead finds a higher number than its own, and publishes nothing. So the lock needs neither file locks
+between hosts nor clocks that agree.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ HEARTBEAT_S = 2.0
 """From one heartbeat to the next; a job that stops its processes may miss some."""
 POLL_S = 0.5
 STALE_S = 90.0
-"""A holder is dead where its lock has not changed for so long, by the watcher's own clock. Network
+"""A holder is dead if its lock has not changed for so long, by the watcher's own clock. Network
 file systems show a change up to a minute late (nfs(5), acregmax)."""
 QUIET_S = 15.0
-"""The same where Slurm says that its job is over. Slurm alone does not decide: on a node that it
-has lost, the processes may still run."""
+"""The same if Slurm says that its job is over. Slurm's word is not enough by itself: on a node that
+it has lost, the processes may still run."""
 
 _NAME = ".claim-"
 _NOTE_WIDTH = 40
@@ -52,15 +52,15 @@ class Identity(Strict, frozen=True, kw_only=True):
     def serves(self, wanted: "Identity") -> bool:
         """Whether a result of this identity is the one that `wanted` asks for.
 
-        A plan counts attempts by the outcome that it finds, and starts again at 1 where there is
-        none: so a later attempt serves, and one that the plan has rejected does not.
+        A plan counts attempts by the outcome that it finds, and starts again at 1 if there is none:
+        so a later attempt serves, and one that the plan has rejected does not.
         """
         same = (self.spec, self.source, self.data) == (wanted.spec, wanted.source, wanted.data)
         return same and self.attempt >= wanted.attempt
 
 
 class Holder(Strict, frozen=True, kw_only=True):
-    """The process that holds a lock, and for which identity."""
+    """The process that holds a lock, and the identity of the result that it makes."""
 
     identity: Identity
     token: str
@@ -74,6 +74,11 @@ class Holder(Strict, frozen=True, kw_only=True):
     """Number of the Slurm job; empty elsewhere."""
     since: str
     """Start of the job's driver by the driver's own clock, as it was given to the job."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives; asked only in its own `space`."""
+        return self.started is not None and self.started == start_ticks(self.pid)
 
     def __str__(self) -> str:
         job = f", Slurm job {self.job}" if self.job else ""
@@ -101,8 +106,8 @@ def process_space() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot, which no change of the clock moves; None where
-    it has ended."""
+    """Start of a process in clock ticks since boot, which no change of the clock moves; None if it
+    has ended."""
     try:
         process = psutil.Process(pid)
         since_boot_s = process.create_time() - psutil.boot_time()
@@ -113,7 +118,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 class LockEntry(Strict, frozen=True, kw_only=True):
-    """A lock as other jobs read it. `holder` is None where the file is torn."""
+    """A lock as other jobs read it. `holder` is None if the file is torn."""
 
     number: int
     text: str
@@ -131,8 +136,12 @@ class LockEntry(Strict, frozen=True, kw_only=True):
         return self.note.split()[1:] if self.is_released else []
 
 
+class RunConflict(ExpectedError):
+    """A living job makes another result in the same folder."""
+
+
 class LostLock(Exception):
-    """Another job has taken the run over; `token` is its own, where that could be read."""
+    """Another job has taken the run over; `token` is that job's, empty if it could not be read."""
 
     def __init__(self, run: Path) -> None:
         other = newest(run)
@@ -157,7 +166,7 @@ class RunLock:
         return self.run / f"{_NAME}{self.number}"
 
     def create(self) -> bool:
-        """Make the file; False where another job has made it."""
+        """Make the file; False if another job has made it."""
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
@@ -172,7 +181,7 @@ class RunLock:
         return True
 
     def heartbeat(self) -> None:
-        """Change the file where that is due. Raises LostLock where another job has taken over."""
+        """Change the file if that is due. Raises LostLock if another job has taken over."""
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + HEARTBEAT_S
@@ -183,7 +192,7 @@ class RunLock:
     def renew(self) -> None:
         """Take the lock again, in one step, before results are published.
 
-        Raises LostLock where another job was faster.
+        Raises LostLock if another job was faster.
         """
         self.number += 1
         if not self.create():
@@ -224,11 +233,11 @@ class RunLock:
 
 
 def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
-    """The lock that follows number `after`; None where another job was faster."""
+    """The lock that follows number `after`; None if another job was faster."""
     lock = RunLock(run, after + 1, holder)
     if not lock.create():
         return None
-    if max(_numbers(run)) != lock.number:  # the folder was listed late
+    if max(_numbers(run), default=0) != lock.number:  # the folder was listed late
         lock.path.unlink()
         return None
     return lock
@@ -236,13 +245,13 @@ def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
 
 def take_over(run: Path, holder: Holder) -> RunLock:
     """The lock, whether it is held or not: its holder publishes nothing any more."""
-    while True:
-        if lock := try_lock(run, holder, max(_numbers(run), default=0)):
-            return lock
+    while not (lock := try_lock(run, holder, max(_numbers(run), default=0))):
+        pass
+    return lock
 
 
 def newest(run: Path) -> LockEntry | None:
-    """The lock that counts, whether its holder lives or not; None where there never was one."""
+    """The lock that counts, whether its holder lives or not; None if there never was one."""
     return next(history(run), None)
 
 
@@ -271,27 +280,22 @@ def _numbers(run: Path) -> list[int]:
     return [int(number) for number in found if number.isdigit()]
 
 
-class RunConflict(ExpectedError):
-    """A living job makes another result in the same folder."""
-
-
 def acquire(
     run: Path, me: Holder, check: Callable[[], None], report: Callable[[str], None]
 ) -> tuple[RunLock, set[str]]:
-    """The lock of `run`, and the tokens of the holders that were seen alive meanwhile.
+    """The lock of `run`, and the tokens of the holders that were alive during the wait.
 
-    A living holder is waited for, a dead one is followed. `check` is called at every look and may
-    raise to give up. Raises RunConflict where a living holder makes something else.
+    It waits for a living holder and succeeds a dead one. It calls `check` at every look, which may
+    raise to give up. Raises RunConflict if a living holder makes something else.
     """
     watch, seen, reported = HolderWatch(me), set[str](), False
     while True:
         entry = newest(run)
-        alive = False if entry is None else watch.is_alive(entry)
-        if alive is False:
+        if entry is None or (alive := watch.is_alive(entry)) is False:
             if lock := try_lock(run, me, entry.number if entry else 0):
                 return lock, seen
             continue
-        holder = entry.holder if entry else None
+        holder = entry.holder
         if alive and holder:
             if not holder.identity.serves(me.identity):
                 raise RunConflict(
@@ -317,7 +321,7 @@ class HolderWatch:
         self._since_s = self._ask_s = 0.0
 
     def is_alive(self, entry: LockEntry) -> bool | None:
-        """Whether the holder in `entry` lives; None where that is not known yet."""
+        """Whether the holder in `entry` lives; None if that is not known yet."""
         if entry.is_released:
             return False
         now_s = time.monotonic()
@@ -327,7 +331,7 @@ class HolderWatch:
             self._since_s, self._ask_s = now_s, now_s + QUIET_S
         holder = entry.holder
         if holder and holder.space == self._me.space:
-            return is_running(holder)
+            return holder.is_running
         if now_s - self._since_s >= STALE_S:
             return False
         if holder and now_s >= self._ask_s:
@@ -337,14 +341,8 @@ class HolderWatch:
         return self._changed or None
 
     def _job_is_over(self, holder: Holder) -> bool:
-        """Whether Slurm says so. Where Slurm started this very job again, its earlier start is."""
+        """Whether Slurm says so. If Slurm started this very job again, its first start is over."""
         if holder.job == self._me.job:
             return holder.job != ""
         job = slurm.find(holder.job)
         return job is not None and job.is_over
-
-
-def is_running(holder: Holder) -> bool:
-    """Whether a holder in this process space is alive."""
-    started = start_ticks(holder.pid)
-    return started is not None and started == holder.started

@@ -1,7 +1,7 @@
 """`python -m feedrate score`: score a run's model before and after training.
 
 The answer is quality.json, also for a run that failed or kept no weights and for a model that
-cannot be scored: the report shows the cause, and the suite goes on.
+cannot be scored: the report shows the cause, and the suite continues.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.devices import default_launcher
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
@@ -58,8 +59,8 @@ def score_run(
 
 
 def without_model(outcome: Path, model: Path, out: Path) -> dict[str, Any]:
-    """The answer for a run without a model, or whose scoring the workflow has given up; empty where
-    there is a model to score. Raises ConfigError."""
+    """The answer for a run without a model, or for one whose scoring the workflow has given up;
+    empty if there is a model to score. Raises ConfigError if `outcome` cannot be read."""
     try:
         ended = json.loads(outcome.read_text(encoding="utf-8"))
         status, cause = str(ended["status"]), str(ended["cause"])
@@ -80,8 +81,9 @@ def without_model(outcome: Path, model: Path, out: Path) -> dict[str, Any]:
 def score(
     spec: RunSpec, model: Path, data: Path, out: Path, winoground: Path | None
 ) -> dict[str, Any]:
-    """The answer of one worker, which runs in the device's own software, alone on this host."""
-    alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher="single")
+    """The answer of one worker, which runs in the device's own software and is the only job of
+    feedrate on this host."""
+    alone = msgspec.structs.replace(spec, count=1, nodes=1, launcher=default_launcher("process"))
     folders = [out.parent, model, data.parent, *([winoground.parent] if winoground else [])]
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".quality-") as name:
         scratch = Path(name)
@@ -106,7 +108,7 @@ def score(
 
 
 def read_answer(events: Path, exit_code: int) -> dict[str, Any]:
-    """The scores in the worker's events, or the cause why there are none."""
+    """The scores in the worker's events, or the cause of their absence."""
     for event in EventTail(events).read():
         if isinstance(event, Scores):
             return {"status": "ok", "scores": event.scores, "winoground": event.winoground}

@@ -1,57 +1,53 @@
-"""Score a run's model twice: as it was built, and with the weights that training left.
+"""Score a run's model twice, as it was built and with the weights that training left: on the splits
+of its dataset, and on Winoground.
 
-On each split: the loss, and retrieval with the contest's choice of captions, or classes.
+Winoground tests whether a model recognises which caption belongs to which image. Its paper (Thrush
+et al. 2022, arXiv 2204.03162, section 3) defines three scores, each 0 or 1 for an example. With
+s[c, i] the model's score of caption c and image i:
+
+- text: for either image its own caption scores higher, s[0, 0] > s[1, 0] and s[1, 1] > s[0, 1];
+- image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
+- group: both.
+
+Equal scores are wrong: a model that cannot tell does not know.
 """
 
-import math
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow.parquet
 import torch
+from numpy.typing import NDArray
 from transformers import set_seed
 from transformers.utils import logging
 
-from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.spec import RunSpec
-from feedrate.data.manifest import SAMPLES
-from feedrate.data.winoground import read_winoground
+from feedrate.data.winoground import Example, read_winoground
 from feedrate.devices.base import Adapter, adapter
 from feedrate.devices.placement import Placement
+from feedrate.jobs.evaluation import SPLITS, Hits
 from feedrate.jobs.events import EventLog, Scores
-from feedrate.jobs.job_setup import Options
-from feedrate.jobs.scores import (
-    Entry,
-    Estimate,
-    Floats,
-    Numbers,
-    chance_of_recall,
-    choice_hits,
-    entry,
-    known_classes,
-    mean_interval,
-    ranks,
-)
-from feedrate.jobs.winoground import winoground_quality
-from feedrate.loading.dataset import PairDataset, collate, tokenise
-from feedrate.models.build import Built, build, heads_of
+from feedrate.jobs.job_setup import make_dataset
+from feedrate.jobs.scores import Entry, Split, entry, mean_interval
+from feedrate.jobs.worker import Options
+from feedrate.loading.dataset import tokenise
+from feedrate.loading.pixels import Finish, crop_centre, decode, resize
+from feedrate.models.build import Built, build, heads_of, load_config, load_part
 from feedrate.models.layers import cast
 
-SPLITS = ("validation", "test")
-RECALLS = (1, 5, 10)
-BATCH = 16
-"""Rows of a forward pass, whatever training used: a contrastive loss depends on it, and the losses
-of all runs must compare."""
-CHOICES = 5
-"""Captions among which the contest has one chosen; chance is right in a fifth of the cases."""
-_LETTERS = "ABCDE"
-_SEED = 20
-"""Of the order of a split's rows: rows of one image should not meet in a batch."""
+CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}
+"""Winoground's scores by chance: of the 24 orders of four numbers, 6, 6 and 4 are right."""
+
+Batch = dict[str, torch.Tensor]
+Scorer = Callable[[torch.Tensor, Batch], torch.Tensor]
+"""From pixels (n, images, 3, px, px) and texts (input_ids and attention_mask, each (n, captions,
+tokens)) to scores (n, captions, images) in fp32; larger is better."""
 
 
 def run_job(
@@ -73,16 +69,20 @@ def score_model(
 ) -> dict[str, Any]:
     """`scores` before and after training, and the copy of `winoground` that they are on.
 
-    `weights` is the folder of the trained model. Raises what building and forward passes raise.
+    `weights` is the folder of the trained model. Pictures are read as in the published script,
+    whatever the run's own loader did. Raises what building and forward passes raise.
     """
     logging.disable_progress_bar()  # the job prints between the workflow's own lines
     device = adapter(spec.kind)
     device.hold_fp32()
-    trained = msgspec.structs.replace(
-        spec.settings.model, checkpoint=str(weights.resolve()), revision=None
-    )
+    loader = spec.settings.loader
+    loader = LoaderSettings(max_tokens=loader.max_tokens, label=loader.label)
+    settings = msgspec.structs.replace(spec.settings, loader=loader)
+    spec = msgspec.structs.replace(spec, settings=settings)
+    untrained = settings.model
+    trained = msgspec.structs.replace(untrained, checkpoint=str(weights.resolve()), revision=None)
     scores: list[Entry] = []
-    for moment, model in (("before", spec.settings.model), ("after", trained)):
+    for moment, model in (("before", untrained), ("after", trained)):
         found = _scores_of(spec, device, model, prepared, winoground)
         scores += [{"moment": moment, **score} for score in found]
     described = read_winoground(winoground).described if winoground else ""
@@ -106,187 +106,185 @@ def _scores_of(
     cast(built.model, spec.settings.train)
     built.model.to(device.device).eval()
     scores: list[Entry] = []
-    for split in SPLITS:
-        scores += Split(spec, device, built, open_split(spec, prepared, built, split)).scores()
-    if winoground is None:
-        return scores
-    return scores + winoground_quality(
-        winoground,
-        built,
-        spec.settings,
-        device.device,
-        autocast=lambda: device.autocast(spec.settings.train.precision),
-    )
-
-
-class Split:
-    """One split, with the model that is scored on it."""
-
-    def __init__(self, spec: RunSpec, device: Adapter, built: Built, data: PairDataset) -> None:
-        """`built` holds the model to score, on `device`."""
-        self._spec, self._device, self._built, self._data = spec, device, built, data
-        self._size = min(BATCH, len(data))
-        self._dtype = next(built.model.parameters()).dtype
-        self._choices, self.labels = read_choices(data, built)
-
-    def scores(self) -> list[Entry]:
-        """All figures of the split."""
-        began = time.perf_counter()
-        rows, losses, outputs = self._pass()
-        figures = [self._loss(losses)]
-        if self._built.scores == "accuracy":
-            figures.append(self._accuracy(rows, outputs["logits"]))
-        else:
-            images = self._images(rows)
-            figures += self._recalls(images, outputs["text"], outputs["image"])
-            figures.append(self._matching(rows, images, outputs.get("choices")))
-        seconds = round(time.perf_counter() - began, 3)
-        return [figure | {"on": self._data.split, "seconds": seconds} for figure in figures]
-
-    def _pass(self) -> tuple[list[int], list[float], dict[str, Floats]]:
-        """Pass all rows: their numbers, the losses of complete batches, and the outputs by name.
-
-        `text` and `image` are normalised embeddings (rows, d), `choices` the scores (rows, CHOICES)
-        of the contest's captions; a classifier has `logits` (rows, classes) instead.
-        """
-        passed: list[int] = []
-        losses: list[float] = []
-        found: dict[str, list[Floats]] = defaultdict(list)
-        for rows in self._batches():
-            batch = self._placed(collate([self._data[row] for row in rows]))
-            outputs = self._forward(batch)
-            passed += rows
-            if len(rows) == self._size:
-                losses.append(float(outputs["loss"]))
-            if self._built.scores == "accuracy":
-                found["logits"].append(_array(outputs["logits"]))
-                continue
-            image = _array(outputs["image_embeds"])
-            found["text"].append(_array(outputs["text_embeds"]))
-            found["image"].append(image)
-            if self._choices is not None:
-                offered = [self._offered(batch, rows, number) for number in range(CHOICES)]
-                scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
-                found["choices"].append(scores)
-        return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
-
-    def _offered(self, batch: dict[str, Any], rows: list[int], number: int) -> Floats:
-        """Embeddings (batch, d) of the rows' captions with this number."""
-        assert self._choices is not None
-        ids, mask = (tokens[rows, number].to(self._device.device) for tokens in self._choices)
-        outputs = self._forward(batch | {"input_ids": ids, "attention_mask": mask})
-        return _array(outputs["text_embeds"])
-
-    def _forward(self, batch: dict[str, Any]) -> Any:
-        with torch.inference_mode(), self._device.autocast(self._spec.settings.train.precision):
-            outputs = self._built.model(**batch)
-        self._device.end_of_step()
-        return outputs
-
-    def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
-        there = self._device.device
-        moved = {k: v.to(there) if torch.is_tensor(v) else v for k, v in batch.items()}
-        return moved | {"pixel_values": moved["pixel_values"].to(self._dtype)}
-
-    def _batches(self) -> Iterator[list[int]]:
-        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
-        for start in range(0, len(order), self._size):
-            yield order[start : start + self._size]
-
-    def _loss(self, losses: list[float]) -> Entry:
-        """Mean over complete batches."""
-        contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
-        found = mean_interval(losses)
-        if len(losses) == 1:
-            found = Estimate(found.value, math.nan, math.nan)
-        return entry(
-            "contrastive_loss" if contrastive else "loss",
-            found,
-            len(losses) * self._size,
-            chance=math.log(self._size) if contrastive else None,
-            note=f"batches of {self._size}",
+    for name in SPLITS:
+        scores += Split(spec, device, built, make_dataset(spec, prepared, built, name)).scores()
+    if winoground is not None:
+        precision = spec.settings.train.precision
+        scores += winoground_quality(
+            winoground,
+            built,
+            spec.settings,
+            device.device,
+            autocast=lambda: device.autocast(precision),
         )
-
-    def _accuracy(self, rows: list[int], logits: Floats) -> Entry:
-        classes = self._data.input_ids[rows, 0].numpy()
-        hits = known_classes(logits, classes)
-        if not hits.size:
-            return entry("accuracy", None, 0, note="no row has a class that was trained on")
-        found = mean_interval(hits, groups=self._images(rows)[classes >= 0])
-        return entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))
-
-    def _recalls(self, images: Numbers, text: Floats, image: Floats) -> list[Entry]:
-        """Both directions. An image counts once, and finds any of its captions."""
-        of_image, first = np.unique(images, return_index=True)
-        found = {
-            "image_to_text": (ranks(image[first], text, of_image, images), of_image, images),
-            "text_to_image": (ranks(text, image[first], images, of_image), images, of_image),
-        }
-        return [
-            entry(
-                f"{way}_recall_at_{k}",
-                mean_interval(place < k, groups=queries),
-                len(place),
-                chance=chance_of_recall(queries, targets, k),
-            )
-            for way, (place, queries, targets) in found.items()
-            for k in RECALLS
-        ]
-
-    def _matching(self, rows: list[int], images: Numbers, choices: Floats | None) -> Entry:
-        if choices is None:
-            note = f"the rows do not each have {CHOICES} captions to choose from, and a label"
-            return entry("matching_accuracy", None, 0, note=note)
-        hits = choice_hits(choices, self.labels[rows])
-        found = mean_interval(hits, groups=images)
-        return entry("matching_accuracy", found, len(hits), chance=1 / CHOICES)
-
-    def _images(self, rows: list[int]) -> Numbers:
-        """The number of each row's image."""
-        numbers: Numbers = np.unique(np.array(self._data.images), return_inverse=True)[1]
-        return numbers[rows]
+    return scores
 
 
-def open_split(spec: RunSpec, prepared: Path, built: Built, split: str) -> PairDataset:
-    """A split, read in the same way for every run: pictures as in the published script, whatever
-    the run's own loader did."""
-    settings = spec.settings.loader
-    return PairDataset(
-        prepared,
-        split,
-        built.tokenizer,
-        max_tokens=settings.max_tokens,
-        image_px=built.image_px,
-        mean=built.mean,
-        std=built.std,
-        loader=LoaderSettings(max_tokens=settings.max_tokens, label=settings.label),
-        column=built.column,
+class NoHeadError(Exception):
+    """A head that cannot be scored; the message says why."""
+
+
+def winoground_quality(
+    examples: Path,
+    built: Built,
+    settings: Settings,
+    device: torch.device,
+    *,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    batch_size: int = 16,
+) -> list[Entry]:
+    """Three entries for each head that a model has; `seconds` are those of its forward passes.
+
+    `examples` is examples.json; `built` holds the model to score, on `device`, and `settings` are
+    those with which training began: the matching head is that of their checkpoint, whose trunk the
+    model has trained further. Pictures are read as in the published script. Raises DataError if
+    they are not as they were fetched.
+    """
+    rows = read_winoground(examples).examples
+    scorers, missing = _scorers(built, settings)
+    seconds = dict.fromkeys(scorers, 0.0)
+    scored: dict[str, list[NDArray[np.float32]]] = {head: [] for head in scorers}
+    built.model.eval()
+    dtype = next(built.model.parameters()).dtype
+    for start in range(0, len(rows), batch_size) if scorers else ():
+        batch = rows[start : start + batch_size]
+        pixels = _pixels(batch, examples.parent, built).to(device, dtype)
+        texts = {name: t.to(device) for name, t in _texts(batch, built, settings).items()}
+        for head, score in scorers.items():
+            began = time.perf_counter()
+            with torch.inference_mode(), autocast():
+                scored[head].append(score(pixels, texts).cpu().numpy())
+            seconds[head] += time.perf_counter() - began
+    entries = {head: _entries(head, np.concatenate(parts)) for head, parts in scored.items()}
+    entries |= {head: _no_entries(reason) for head, reason in missing.items()}
+    return [
+        {"on": "winoground", "head": head, "seconds": seconds.get(head, 0.0), **one}
+        for head, found in entries.items()
+        for one in found
+    ]
+
+
+def _scorers(built: Built, settings: Settings) -> tuple[dict[str, Scorer], dict[str, str]]:
+    """The scorer of each head, or the reason why a head has none."""
+    scorers: dict[str, Scorer] = {}
+    missing: dict[str, str] = {}
+    for head in heads_of(settings.model.name):
+        try:
+            if head == "matching":
+                device = next(built.model.parameters()).device
+                layer = matching_head(settings.model).to(device)
+                scorers[head] = partial(matching_scores, built.model.bridgetower, layer)
+            else:
+                scorers[head] = partial(contrastive_scores, built.model)
+        except NoHeadError as reason:
+            missing[head] = str(reason)
+    return scorers, missing
+
+
+def matching_head(settings: ModelSettings) -> torch.nn.Module:
+    """The image-text matching head of the checkpoint that a BridgeTower starts from, in fp32.
+
+    Contrastive training does not touch it, so it is the checkpoint's own before and after. Raises
+    NoHeadError if there is no trained one: random weights would score noise.
+    """
+    from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
+    from transformers.models.bridgetower.modeling_bridgetower import (
+        BridgeTowerForImageAndTextRetrieval,
     )
 
-
-def read_choices(
-    data: PairDataset, built: Built
-) -> tuple[tuple[torch.Tensor, torch.Tensor] | None, Numbers]:
-    """Token numbers and mask of the rows' captions to choose from, each (rows, CHOICES,
-    max_tokens), and the number of the right one (rows,); None where not every row has them."""
-    path = data.prepared / SAMPLES
-    none = None, np.zeros(0, dtype=np.int64)
-    columns = ["caption_choices", "label"]
-    if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
-        return none
-    split = [("split", "=", data.split)]
-    table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
-    labels = [row["label"] for row in table]
-    offered = [row["caption_choices"] or [] for row in table]
-    if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
-        return none
-    texts = [str(text) for row in offered for text in row]
-    tokens, mask = tokenise(built.tokenizer, texts, data.loader.max_tokens)
-    shape = (len(table), CHOICES, -1)
-    return (tokens.view(shape), mask.view(shape)), np.array([_LETTERS.index(x) for x in labels])
+    if settings.checkpoint is None:
+        raise NoHeadError("training starts from random weights, and does not train this head")
+    model, found = load_part(
+        BridgeTowerForImageAndTextRetrieval,
+        settings,
+        config=load_config(BridgeTowerConfig, settings),
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if any(name.startswith("itm_score.") for name in found["missing_keys"]):
+        raise NoHeadError("the checkpoint has no weights of this head (itm_score)")
+    head: torch.nn.Module = model.itm_score
+    return head.float().eval()
 
 
-def _array(tensor: torch.Tensor) -> Floats:
-    """On the host, in fp32: rounded scores would tie."""
-    array: Floats = tensor.float().cpu().numpy()
-    return array
+def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.Tensor:
+    """Cosine similarity of the embeddings; takes as many captions as images."""
+    n, images = pixels.shape[:2]
+    outputs = model(
+        pixel_values=pixels.flatten(0, 1),
+        **{name: tokens.flatten(0, 1) for name, tokens in texts.items()},
+        return_loss=False,
+    )
+    text = outputs.text_embeds.float().unflatten(0, (n, images))
+    image = outputs.image_embeds.float().unflatten(0, (n, images))
+    with _in_fp32(pixels):
+        return torch.einsum("ncd,nid->nci", text, image)
+
+
+def matching_scores(
+    trunk: Any, head: torch.nn.Module, pixels: torch.Tensor, texts: Batch
+) -> torch.Tensor:
+    """The head's logit for "they match", the only one by which the library's own example ranks.
+
+    `trunk` is a BridgeTowerModel; each pair passes through it.
+    """
+    n, images = pixels.shape[:2]
+    captions = texts["input_ids"].shape[1]
+    outputs = trunk(
+        pixel_values=pixels.repeat(1, captions, 1, 1, 1).flatten(0, 1),
+        **{
+            name: tokens.repeat_interleave(images, dim=1).flatten(0, 1)
+            for name, tokens in texts.items()
+        },
+    )
+    with _in_fp32(pixels):
+        logits: torch.Tensor = head(outputs.pooler_output.float())[:, 1]
+    return logits.view(n, captions, images)
+
+
+def _in_fp32(inputs: torch.Tensor) -> torch.autocast:
+    """For the last operation, after any precision: rounded scores would tie."""
+    return torch.autocast(inputs.device.type, enabled=False)
+
+
+def hits(scores: NDArray[np.float32]) -> dict[str, Hits]:
+    """Which examples are right, by score; `scores` is (n, 2 captions, 2 images)."""
+    own = scores[:, (0, 1), (0, 1)]
+    # The other caption of image 0 is 1, and that of image 1 is 0; the same for images of a caption.
+    text: Hits = np.all(own > scores[:, (1, 0), (0, 1)], axis=1)
+    image: Hits = np.all(own > scores[:, (0, 1), (1, 0)], axis=1)
+    return {"text_score": text, "image_score": image, "group_score": text & image}
+
+
+def _entries(head: str, scores: NDArray[np.float32]) -> list[Entry]:
+    if not np.isfinite(scores).all():
+        return _no_entries("some scores are not finite")
+    note = "the checkpoint's own head" if head == "matching" else ""
+    return [
+        entry(metric, mean_interval(right), len(right), chance=CHANCE[metric], note=note)
+        for metric, right in hits(scores).items()
+    ]
+
+
+def _no_entries(reason: str) -> list[Entry]:
+    return [entry(metric, None, 0, chance=CHANCE[metric], note=reason) for metric in CHANCE]
+
+
+def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:
+    """(n, 2, 3, px, px), normalised fp32."""
+    side = built.image_px
+    crops = [
+        crop_centre(resize(decode(folder / image), side), side)
+        for example in batch
+        for image in example.images
+    ]
+    pixels = Finish(built.mean, built.std).pixels(torch.stack(crops))
+    return pixels.unflatten(0, (len(batch), 2))
+
+
+def _texts(batch: list[Example], built: Built, settings: Settings) -> Batch:
+    """input_ids and attention_mask, each (n, 2, tokens)."""
+    captions = [caption for example in batch for caption in example.captions]
+    tokens = tokenise(built.tokenizer, captions, settings.loader.max_tokens)
+    names = ("input_ids", "attention_mask")
+    return {n: t.unflatten(0, (len(batch), 2)) for n, t in zip(names, tokens, strict=True)}

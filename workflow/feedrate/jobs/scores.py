@@ -1,74 +1,42 @@
-"""Scores of a model's outputs: retrieval, multiple choice, classes. Plain arrays in and out.
-
-An answer that ties with the right one counts as wrong, and so does one that is not a number: a
-model that gives everything the same score knows nothing.
+"""The scores of a model on a split: its loss, and retrieval with the contest's choice of captions,
+or classes. Each is a mean with a bootstrap interval.
 """
 
 import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pyarrow.parquet
+import torch
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float32]
-Numbers = NDArray[np.int64]
-Hits = NDArray[np.bool_]
+from feedrate.config.spec import RunSpec
+from feedrate.data.manifest import SAMPLES
+from feedrate.devices.base import Adapter
+from feedrate.jobs.evaluation import Floats, Numbers, choice_hits, known_classes, ranks
+from feedrate.loading.dataset import PairDataset, collate, tokenise
+from feedrate.models.build import Built, heads_of
 
-_ROWS = 1024
-"""Queries scored at once: all of a large split at once would take a square of its size."""
-
-
-def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Numbers) -> Numbers:
-    """The number of wrong targets that are at least as near to each query (n,) as its nearest right
-    one.
-
-    `queries` (n, d) and `targets` (m, d) are normalised, and near means a large dot product.
-    `of_query` (n,) and `of_target` (m,) number groups; the targets of a query's group are right, as
-    any caption of an image matches it. A query without a right target has rank m.
-    """
-    found = np.empty(len(queries), dtype=np.int64)
-    for start in range(0, len(queries), _ROWS):
-        some = slice(start, start + _ROWS)
-        scores = queries[some] @ targets.T
-        right = of_query[some, None] == of_target[None, :]
-        best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        # Not "at least": a score that is not a number is below nothing, and counts against it.
-        found[some] = (~right & ~(scores < best)).sum(axis=1)
-    return found
-
-
-def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
-    """Mean share of queries that find a right target among k drawn without replacement."""
-    targets = len(of_target)
-    _, place, sizes = np.unique(of_target, return_inverse=True, return_counts=True)
-    size_of = dict(zip(of_target.tolist(), sizes[place].tolist(), strict=True))
-    missed = np.ones(len(of_query))
-    right = np.array([size_of.get(group, 0) for group in of_query.tolist()])
-    for drawn in range(min(k, targets)):
-        missed *= np.clip(targets - right - drawn, 0, None) / (targets - drawn)
-    return float(1 - missed.mean())
-
-
-def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else."""
-    rows = np.arange(len(scores))
-    below = scores < scores[rows, labels][:, None]
-    below[rows, labels] = True
-    hits: Hits = below.all(axis=1) & ~np.isnan(scores[rows, labels])
-    return hits
-
-
-def known_classes(logits: Floats, classes: Numbers) -> Hits:
-    """Whether the class has the largest logit, for the rows whose class was trained on (>= 0)."""
-    known = classes >= 0
-    return choice_hits(logits[known], classes[known])
-
-
+RECALLS = (1, 5, 10)
+BATCH = 16
+"""Rows of a forward pass, whatever training used: a contrastive loss depends on it, and the losses
+of all runs must compare."""
+CHOICES = 5
+"""Captions from which the contest has one chosen; chance is right in a fifth of the cases."""
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
+_LETTERS = "ABCDE"
 _SEED = 20
+"""Of the order of a split's rows (rows of one image should not meet in a batch), and of the
+bootstrap."""
 _CHUNK = 2**22
 """Values drawn at once, which bounds the memory that resampling takes."""
+
+Entry = dict[str, Any]
+"""One figure of quality.json, as the reader in results/ expects it."""
 
 
 class Estimate(NamedTuple):
@@ -85,8 +53,8 @@ def mean_interval(
     """Mean of `values` (n,) with the percentile-bootstrap interval at `confidence`.
 
     Dependent values (captions of one image) share a number in `groups` (n,) and are drawn together;
-    None: all are independent. Deterministic. Where all values are equal the interval has no width.
-    Raises ValueError for no value.
+    None: all are independent. Deterministic. If all values are equal, the interval has no width.
+    Raises ValueError if there are no values.
     """
     data = np.asarray(values, dtype=float)
     if not data.size:
@@ -102,10 +70,6 @@ def mean_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Estimate(float(data.mean()), float(low), float(high))
-
-
-Entry = dict[str, Any]
-"""One figure of quality.json, as the reader in results/ expects it."""
 
 
 def entry(
@@ -126,3 +90,169 @@ def entry(
     low, high = (x if x is not None and math.isfinite(x) else None for x in (low, high))
     ends = {"value": value, "low": low, "high": high}
     return {"metric": metric, **ends, "n": n, "chance": chance, "note": note}
+
+
+def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
+    """Mean share of queries that find a right target among k drawn without replacement."""
+    targets, size_of = len(of_target), Counter(of_target.tolist())
+    right = np.array([size_of[group] for group in of_query.tolist()])
+    missed = np.ones(len(of_query))
+    for drawn in range(min(k, targets)):
+        missed *= np.clip(targets - right - drawn, 0, None) / (targets - drawn)
+    return float(1 - missed.mean())
+
+
+class Split:
+    """One split, with the model that is scored on it."""
+
+    def __init__(self, spec: RunSpec, device: Adapter, built: Built, data: PairDataset) -> None:
+        """`built` holds the model to score, on `device`."""
+        self._spec, self._device, self._built, self._data = spec, device, built, data
+        self._size = min(BATCH, len(data))
+        self._dtype = next(built.model.parameters()).dtype
+        self._choices, self.labels = read_choices(data, built)
+
+    def scores(self) -> list[Entry]:
+        """All figures of the split."""
+        began = time.perf_counter()
+        rows, losses, outputs = self._pass()
+        images = np.unique(np.array(self._data.images), return_inverse=True)[1][rows]
+        figures = [self._loss(losses)]
+        if self._built.scores == "accuracy":
+            figures.append(self._accuracy(rows, images, outputs["logits"]))
+        else:
+            figures += recalls(images, outputs["text"], outputs["image"])
+            figures.append(self._matching(rows, images, outputs.get("choices")))
+        seconds = round(time.perf_counter() - began, 3)
+        return [figure | {"on": self._data.split, "seconds": seconds} for figure in figures]
+
+    def _pass(self) -> tuple[list[int], list[float], dict[str, Floats]]:
+        """Pass all rows: their numbers, the losses of complete batches, and the outputs by name.
+
+        `text` and `image` are normalised embeddings (rows, d), `choices` the scores (rows, CHOICES)
+        of the contest's captions; a classifier has `logits` (rows, classes) instead.
+        """
+        passed: list[int] = []
+        losses: list[float] = []
+        found: dict[str, list[Floats]] = defaultdict(list)
+        for rows in self._batches():
+            batch = self._placed(collate([self._data[row] for row in rows]))
+            outputs = self._forward(batch)
+            passed += rows
+            if len(rows) == self._size:
+                losses.append(float(outputs["loss"]))
+            if self._built.scores == "accuracy":
+                found["logits"].append(_array(outputs["logits"]))
+                continue
+            image = _array(outputs["image_embeds"])
+            found["text"].append(_array(outputs["text_embeds"]))
+            found["image"].append(image)
+            if self._choices is not None:
+                offered = [self._offered(batch, rows, number) for number in range(CHOICES)]
+                scores = np.stack([(text * image).sum(axis=1) for text in offered], axis=1)
+                found["choices"].append(scores)
+        return passed, losses, {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def _batches(self) -> Iterator[list[int]]:
+        order = np.random.default_rng(_SEED).permutation(len(self._data)).tolist()
+        for start in range(0, len(order), self._size):
+            yield order[start : start + self._size]
+
+    def _placed(self, batch: dict[str, Any]) -> dict[str, Any]:
+        there = self._device.device
+        moved = {k: v.to(there) if torch.is_tensor(v) else v for k, v in batch.items()}
+        return moved | {"pixel_values": moved["pixel_values"].to(self._dtype)}
+
+    def _forward(self, batch: dict[str, Any]) -> Any:
+        with torch.inference_mode(), self._device.autocast(self._spec.settings.train.precision):
+            outputs = self._built.model(**batch)
+        self._device.end_of_step()
+        return outputs
+
+    def _offered(self, batch: dict[str, Any], rows: list[int], number: int) -> Floats:
+        """Embeddings (batch, d) of the rows' captions with this number."""
+        assert self._choices is not None
+        ids, mask = (tokens[rows, number].to(self._device.device) for tokens in self._choices)
+        outputs = self._forward(batch | {"input_ids": ids, "attention_mask": mask})
+        return _array(outputs["text_embeds"])
+
+    def _loss(self, losses: list[float]) -> Entry:
+        """Mean over complete batches; one batch gives no interval."""
+        contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
+        found = mean_interval(losses)
+        if len(losses) == 1:
+            found = Estimate(found.value, math.nan, math.nan)
+        return entry(
+            "contrastive_loss" if contrastive else "loss",
+            found,
+            len(losses) * self._size,
+            chance=math.log(self._size) if contrastive else None,
+            note=f"batches of {self._size}",
+        )
+
+    def _accuracy(self, rows: list[int], images: Numbers, logits: Floats) -> Entry:
+        classes = self._data.input_ids[rows, 0].numpy()
+        hits = known_classes(logits, classes)
+        if not hits.size:
+            return entry("accuracy", None, 0, note="no row has a class that was trained on")
+        found = mean_interval(hits, groups=images[classes >= 0])
+        return entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))
+
+    def _matching(self, rows: list[int], images: Numbers, choices: Floats | None) -> Entry:
+        if choices is None:
+            note = f"the rows do not each have {CHOICES} captions to choose from, and a label"
+            return entry("matching_accuracy", None, 0, note=note)
+        hits = choice_hits(choices, self.labels[rows])
+        found = mean_interval(hits, groups=images)
+        return entry("matching_accuracy", found, len(hits), chance=1 / CHOICES)
+
+
+def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
+    """Recall at each of RECALLS in both directions, from embeddings (rows, d) of the pairs.
+
+    `images` (rows,) numbers the image of each row: an image counts once, and any of its captions is
+    right.
+    """
+    of_image, first = np.unique(images, return_index=True)
+    found = {
+        "image_to_text": (ranks(image[first], text, of_image, images), of_image, images),
+        "text_to_image": (ranks(text, image[first], images, of_image), images, of_image),
+    }
+    return [
+        entry(
+            f"{way}_recall_at_{k}",
+            mean_interval(place < k, groups=queries),
+            len(place),
+            chance=chance_of_recall(queries, targets, k),
+        )
+        for way, (place, queries, targets) in found.items()
+        for k in RECALLS
+    ]
+
+
+def read_choices(
+    data: PairDataset, built: Built
+) -> tuple[tuple[torch.Tensor, torch.Tensor] | None, Numbers]:
+    """Token numbers and mask of the captions that each row offers, each (rows, CHOICES,
+    max_tokens), and the number of the right one (rows,); None if a row has no such choice."""
+    path = data.prepared / SAMPLES
+    none = None, np.zeros(0, dtype=np.int64)
+    columns = ["caption_choices", "label"]
+    if not set(columns) <= set(pyarrow.parquet.read_schema(path).names):
+        return none
+    split = [("split", "=", data.split)]
+    table = pyarrow.parquet.read_table(path, columns=columns, filters=split).to_pylist()
+    labels = [row["label"] for row in table]
+    offered = [row["caption_choices"] or [] for row in table]
+    if any(len(texts) != CHOICES for texts in offered) or not set(labels) <= set(_LETTERS):
+        return none
+    texts = [str(text) for row in offered for text in row]
+    tokens, mask = tokenise(built.tokenizer, texts, data.loader.max_tokens)
+    shape = (len(table), CHOICES, -1)
+    return (tokens.view(shape), mask.view(shape)), np.array([_LETTERS.index(x) for x in labels])
+
+
+def _array(tensor: torch.Tensor) -> Floats:
+    """On the host, in fp32: rounded scores would tie."""
+    array: Floats = tensor.float().cpu().numpy()
+    return array

@@ -1,10 +1,11 @@
-"""The store of decoded pictures that `decode: cache` reads.
+"""Writes the store of decoded pictures that `decode: cache` reads.
 
-A store fits one image size and one tokenizer, both of which the model's builder names. Its readers
-are data/manifest.py and loading/.
+A store fits one image size and one tokenizer; the model's builder names both. data/manifest.py
+describes it, and loading/decoders/cache.py reads it.
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -56,10 +57,10 @@ def write_store(
     column: str = CAPTION,
 ) -> StoreIndex:
     """Make the store in the folder of `out` (index.json), which is replaced as a whole or not at
-    all. The tokenizer reads `column`. The store's size is printed to stderr before it is written.
+    all. The tokenizer reads `column`. Prints the store's size to stderr before writing it.
 
-    Raises DataError where a picture cannot be decoded, the disk is too small, or a decoding process
-    is killed.
+    Raises DataError if a picture cannot be decoded, the disk is too small, or a decoding process is
+    killed.
     """
     manifest = read_manifest(prepared / MANIFEST)
     filled = (name for name, count in manifest.splits.items() if count.rows)
@@ -114,7 +115,7 @@ def _write_pixels(
 
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
-    """A row of the table by the file's header alone; its offset is filled in later."""
+    """A picture's row of the table, from the header of its file; the offset is filled in later."""
     try:
         with Image.open(path) as image:
             (width, height), mode = image.size, image.mode
@@ -145,13 +146,12 @@ def _total(pictures: NDArray[np.int64]) -> int:
 
 
 def _check_space(folder: Path, size: int) -> None:
-    """Raise DataError where the disk is too small."""
-    disk = os.statvfs(folder)
-    free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if size > free - _KEPT_FREE * total:
+    """Raise DataError if the disk is too small."""
+    disk = shutil.disk_usage(folder)
+    if size > disk.free - _KEPT_FREE * disk.total:
         raise DataError(
-            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB of "
-            f"{total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
+            f"{folder.parent}: the store needs {size / 1e9:.1f} GB, and {disk.free / 1e9:.1f} GB "
+            f"of {disk.total / 1e9:.1f} GB are free; use decode: host, or a larger disk"
         )
 
 

@@ -1,84 +1,99 @@
 """The job of a run: `python -m feedrate train --spec SPEC --data MANIFEST --out RUN_DIR …`.
 
-Brings one run to its outcome: trained here, adopted from a job that was at it already, or decided
-by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a run. A
-cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the machine
-(device absent, data not as prepared, disk full, stopped from outside) is one sentence on stderr, a
-non-zero exit code and no outcome, so that the workflow tries again; in its last try, an absent
-device or wrong data is a failed outcome too.
+Brings one run to its outcome: trained here, adopted from a job that was already at work on it, or
+decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a
+run. A cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the
+machine (device absent, data not as prepared, disk full, stopped from outside) is one sentence on
+stderr, a non-zero exit code and no outcome, so that the workflow tries again; in its last try, an
+absent device, wrong data or a full disk is a failed outcome too.
 """
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import time
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from feedrate.config.devices import launcher_limit
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec, timeout_min
 from feedrate.core import variables
 from feedrate.core.errors import Masker, tell
-from feedrate.core.paths import OUTCOME_NAME
+from feedrate.core.files import digest_file, digest_value
+from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME
 from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError, check_prepared, check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path, machine_state
 from feedrate.devices.launch import prepare
-from feedrate.jobs import outcome as outcomes
-from feedrate.jobs import run_lock, workspace
-from feedrate.jobs.outcome import MachineFault, Options, Result
+from feedrate.jobs import earlier, outcome, run_lock
+from feedrate.jobs.events import Result
+from feedrate.jobs.outcome import MachineFault
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
-from feedrate.jobs.pruning import Digests, not_tried, pruned_by
-from feedrate.jobs.run_lock import LostLock, RunLock
+from feedrate.jobs.run_lock import Holder, Identity, LostLock, RunLock
 from feedrate.models.build import fetched_index
 
+SCHEMA = 1
+"""Version of outcome.json."""
 FAULTS = (DataError, DeviceError, MachineFault)
 """Faults of the machine or the data: another try may succeed."""
 
 
+@dataclass(frozen=True)
 class Supervisor:
     """Brings one run to its outcome; the methods are the states in which a job can be."""
 
-    def __init__(self, spec: RunSpec, options: Options, requests: StopRequests) -> None:
-        self._spec, self._options, self._requests = spec, options, requests
-        self._run = options.out
-        self._me = run_lock.this_holder(outcomes.identity(spec, options))
-        self._progress = ProgressLine(spec, quiet=options.quiet)
+    spec: RunSpec
+    data: Path
+    """The dataset's manifest.json."""
+    run: Path
+    """The run's folder."""
+    me: Holder
+    requests: StopRequests
+    progress: ProgressLine
+    _: KW_ONLY
+    try_: int | None
+    """Snakemake's count of its tries, from 1; None outside a workflow."""
+    resume: bool
+    keep_weights: bool
 
-    def run(self) -> None:
+    def finish(self) -> None:
         """CHECKING, and WAITING for the lock. Raises one of FAULTS, Interrupted or RunConflict."""
-        fault = data_fault(self._spec, self._options.data.parent)
+        fault = data_fault(self.spec, self.data.parent)
         if fault and not self._is_last_try:
             raise fault
-        self._run.mkdir(parents=True, exist_ok=True)
+        self.run.mkdir(parents=True, exist_ok=True)
         seen = set[str]()
         while True:
             lock, holders = run_lock.acquire(
-                self._run, self._me, self._requests.check, self._progress.report
+                self.run, self.me, self.requests.check, self.progress.report
             )
             seen |= holders
             try:
-                with lock, self._requests.also_checking(lock.heartbeat):
-                    self._finish(lock, seen, fault)
+                with lock, self.requests.also_checking(lock.heartbeat):
+                    self._finish_locked(lock, seen, fault)
             except LostLock as loss:
                 seen.add(loss.token)
-                self._progress.report(f"{loss}: its result is waited for")
+                self.progress.report(f"{loss}: its result is waited for")
             else:
                 return
 
     def record_lost(self, cause: str) -> None:
-        """Record the outcome of a job whose tries were all lost without an outcome.
+        """Record the outcome of a run whose tries were all lost without an outcome.
 
         It is what they left, or what Slurm says of them, or else `cause`. A job that is still at
         work loses the lock.
         """
-        self._run.mkdir(parents=True, exist_ok=True)
-        last = run_lock.newest(self._run)
-        with run_lock.take_over(self._run, self._me) as lock:
+        self.run.mkdir(parents=True, exist_ok=True)
+        last = run_lock.newest(self.run)
+        with run_lock.take_over(self.run, self.me) as lock:
             since = last.holder.since if last and last.holder else ""
             if not self._is_known(lock, set(), since):
                 self._record(lock, Result("failed", cause))
@@ -86,16 +101,15 @@ class Supervisor:
     @property
     def _is_last_try(self) -> bool:
         """Whether no other try follows; False outside a workflow."""
-        number = self._options.try_
-        return number is not None and number > int(os.environ.get(variables.RETRIES, "0"))
+        return self.try_ is not None and self.try_ > int(os.environ.get(variables.RETRIES, "0"))
 
-    def _finish(self, lock: RunLock, seen: set[str], fault: DataError | None) -> None:
+    def _finish_locked(self, lock: RunLock, seen: set[str], fault: DataError | None) -> None:
         """LOCKED: find the outcome, or train for it."""
-        if self._is_known(lock, seen, self._me.since):
+        if self._is_known(lock, seen, self.me.since):
             return
-        digests = Digests(self._me.identity.source, self._me.identity.data)
-        if cell := pruned_by(self._spec, digests, self._run):
-            self._record(lock, Result("out_of_memory", not_tried(cell)))
+        digests = earlier.Digests(self.me.identity.source, self.me.identity.data)
+        if cell := earlier.pruned_by(self.spec, digests, self.run):
+            self._record(lock, Result("out_of_memory", earlier.not_tried(cell)))
             return
         try:
             if fault:
@@ -103,8 +117,8 @@ class Supervisor:
             self._train(lock)
         except Interrupted as interruption:
             lock.release()  # before Slurm is asked, which may take longer than is left
-            lock.reason = outcomes.slurm_stop_reason()
-            why = outcomes.describe_stop(lock.reason)
+            lock.reason = earlier.slurm_stop_reason()
+            why = earlier.describe_stop(lock.reason)
             raise Interrupted(
                 f"{interruption}{why and f' ({why})'}", interruption.exit_code
             ) from None
@@ -115,91 +129,129 @@ class Supervisor:
             self._record(lock, Result("failed", str(machine_fault)))
 
     def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
-        """ADOPTED or DECIDED: whether the outcome is there without training."""
-        if outcome := workspace.adopt(self._run, self._me.identity, seen):
-            self._progress.report(f"another job of this run has finished it: {outcome['status']}")
+        """ADOPTED or DECIDED: whether the run has its outcome now, without training."""
+        if adopted := outcome.adopt(self.run, self.me.identity, seen):
+            self.progress.report(f"another job of this run has finished it: {adopted['status']}")
             return True
-        earlier = (entry for entry in run_lock.history(self._run) if entry.number < lock.number)
-        result = outcomes.result_of_earlier_tries(self._run, earlier, self._me, since)
+        before = (entry for entry in run_lock.history(self.run) if entry.number < lock.number)
+        result = earlier.result_of_earlier_tries(self.run, before, self.me, since)
         if result:
             self._record(lock, result)
         return result is not None
 
     def _record(self, lock: RunLock, result: Result) -> None:
-        """DECIDED: leave an outcome for which no process has run, or none to its end."""
-        outcome = outcomes.outcome_without_processes(self._me.identity, self._options, result)
+        """DECIDED: write the outcome of a job whose processes did not start or did not end.
+
+        If it failed, the machine is to blame: nothing else fails without processes.
+        """
+        ended = self._outcome(result, self._origin(), datetime.now(UTC), 1) | {
+            "infrastructure": result.status == "failed"
+        }
         lock.renew()
-        spec = msgspec.to_builtins(self._spec)
-        workspace.publish_without_results(self._run, spec, outcome, self._me.token)
-        lock.remove_older()
-        self._report(outcome)
+        spec = msgspec.to_builtins(self.spec)
+        outcome.publish_without_results(self.run, spec, ended, self.me.token)
+        self._close(lock, ended)
 
     def _train(self, lock: RunLock) -> None:
         """RUNNING alone on this host, then PUBLISHED."""
-        with host_lock(lock_path(), self._progress.report, self._requests.check) as descriptor:
-            spec, resume = msgspec.to_builtins(self._spec), self._options.resume
-            attempt = workspace.open_attempt(self._run, self._me.token, spec, resume=resume)
+        with host_lock(lock_path(), self.progress.report, self.requests.check) as descriptor:
+            spec = msgspec.to_builtins(self.spec)
+            attempt = outcome.open_attempt(self.run, self.me.token, spec, resume=self.resume)
             try:
-                outcome = self._run_processes(attempt, descriptor)
+                ended = self._run_processes(attempt, descriptor)
                 lock.renew()  # nobody may take over while files are moved
             except LostLock:
                 shutil.rmtree(attempt, ignore_errors=True)
                 raise
             except MachineFault as fault:
-                log = workspace.keep_log(attempt)
+                log = outcome.keep_log(attempt)
                 raise MachineFault(f"{fault}; see {log}" if log.exists() else str(fault)) from None
             except (Interrupted, DeviceError):
-                workspace.keep_log(attempt)
+                outcome.keep_log(attempt)
                 raise
-            workspace.publish(attempt, outcome, self._me.token)
-            lock.remove_older()
-        self._report(outcome)
+            outcome.publish(attempt, ended, self.me.token)
+        self._close(lock, ended)
+
+    def _close(self, lock: RunLock, ended: dict[str, Any]) -> None:
+        lock.remove_older()
+        if ended["cause"]:
+            self.progress.report(f"{ended['status']}: {ended['cause']}")
 
     def _run_processes(self, attempt: Path, descriptor: int) -> dict[str, Any]:
         """Run the job's processes in the folder `attempt`, and return the outcome.
 
         They inherit `descriptor`, which holds the lock of the host.
         """
-        options = self._options
-        module = ["feedrate", "worker", "--run", str(attempt)]
-        module += ["--data", str(options.data.parent)]
-        if options.resume:
+        module = ["feedrate", "worker", "--run", str(attempt), "--data", str(self.data.parent)]
+        if self.resume:
             module.append("--resume")
-        if options.keep_weights and self._spec.repeat == 1:
+        keeps = self.keep_weights or os.environ.get(variables.KEEP_WEIGHTS)
+        if keeps and self.spec.repeat == 1:
             module.append("--keep-weights")
-        launch = prepare(self._spec, module, [attempt, options.data.parent], os.environ)
-        state, about = machine_state(), outcomes.facts(self._me.identity, options)
+        launch = prepare(self.spec, module, [attempt, self.data.parent], os.environ)
+        state, origin = machine_state(), self._origin()
         started, start_s = datetime.now(UTC), time.monotonic()
         end = run_processes(
             attempt,
             launch.command,
             launch.environment,
-            limit_min=timeout_min(self._spec),
+            limit_min=timeout_min(self.spec),
             lock=descriptor,
-            requests=self._requests,
-            progress=self._progress,
+            requests=self.requests,
+            progress=self.progress,
         )
-        result = outcomes.classify_exit(self._spec, attempt, end)
+        result = outcome.classify_exit(self.spec, attempt, end)
         return {
-            **about,
-            "status": result.status,
-            "infrastructure": False,
-            "cause": Masker()(result.cause),
-            "exit_code": end.exit_code,
-            "started_at": started.isoformat(timespec="seconds"),
-            "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **self._outcome(result, origin, started, end.exit_code),
             "duration_s": round(time.monotonic() - start_s, 3),
             "machine_before": state,
             "host_peak_memory_gib": end.peak_gib,
         }
 
-    def _report(self, outcome: dict[str, Any]) -> None:
-        if outcome["cause"]:
-            self._progress.report(f"{outcome['status']}: {outcome['cause']}")
+    def _origin(self) -> dict[str, Any]:
+        """The keys of an outcome that are known before its result."""
+        made = self.me.identity
+        command = ["python", "-m", "feedrate", "train", "--spec", str(self.run / SPEC_NAME)]
+        command += ["--data", str(self.data), "--out", str(self.run)]
+        return {
+            "schema": SCHEMA,
+            "attempt": made.attempt,
+            "command": Masker()(shlex.join(command)),
+            "commit": read_commit(),
+            "source_digest": made.source,
+            "data_digest": made.data,
+            "spec_digest": made.spec,
+        }
+
+    def _outcome(
+        self, result: Result, origin: dict[str, Any], started: datetime, exit_code: int
+    ) -> dict[str, Any]:
+        """The outcome of a job that ends now."""
+        return {
+            **origin,
+            "status": result.status,
+            "infrastructure": False,
+            "cause": Masker()(result.cause),
+            "exit_code": exit_code,
+            "started_at": started.isoformat(timespec="seconds"),
+            "ended_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+
+def read_commit() -> str:
+    """The project's commit, with `-dirty` if files differ from it; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    folder = Path(__file__).parent
+    try:
+        return subprocess.check_output(
+            command, cwd=folder, stderr=subprocess.DEVNULL, text=True, timeout=10
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
-    """The fault of the data or the fetched weights that the run reads.
+    """The fault of the data or the fetched weights that the run reads; None if they are in order.
 
     The check may take minutes, so it comes before the lock.
     """
@@ -232,43 +284,47 @@ def train(
     --data            the dataset's manifest.json
     --out             the run's folder
     --source-digest   digest of the measured code
-    --attempt         number of the attempt, from 1
-    --try             Snakemake's count of its tries, from 1; in the last one a machine fault is an
-                      outcome
+    --attempt         number of the attempt, from 1; a run that failed counts up
+    --try             Snakemake's count of its tries, from 1; the last records a machine fault
     --resume          continue from the newest checkpoint
     --keep-weights    save the model of repeat 1, even if the protocol does not
     --quiet           print no progress
     """
     requests = StopRequests()
     check_protocol(spec)
-    options = Options(
-        data=data,
-        out=out,
-        source_digest=source_digest,
-        attempt=attempt,
-        try_=try_,
-        resume=resume,
-        keep_weights=keep_weights or bool(os.environ.get(variables.KEEP_WEIGHTS)),
-        quiet=quiet or os.environ.get(variables.QUIET) == "1",
+    me = run_lock.this_holder(identity(spec, data, source_digest, attempt))
+    progress = ProgressLine(spec, quiet=quiet)
+    supervisor = Supervisor(
+        spec, data, out, me, requests, progress, try_=try_, resume=resume, keep_weights=keep_weights
     )
-    supervisor = Supervisor(spec, options, requests)
-    lost = os.environ.get(variables.LOST)
-    if lost:
+    if lost := os.environ.get(variables.LOST):
         supervisor.record_lost(read_cause(lost, out))
     else:
-        supervisor.run()
+        supervisor.finish()
+
+
+def identity(spec: RunSpec, data: Path, source_digest: str, attempt: int) -> Identity:
+    """The identity of the result that a job of these options makes."""
+    return Identity(
+        spec=digest_value(msgspec.to_builtins(spec)),
+        source=source_digest,
+        data=digest_file(data) if data.is_file() else "",
+        attempt=attempt,
+    )
 
 
 def check_protocol(spec: RunSpec) -> None:
-    """Raise ConfigError where no step is left to measure, or no launcher starts the ranks."""
+    """Raise ConfigError if no step is left to measure, or if no launcher starts the ranks."""
     protocol = spec.protocol
     if protocol.steps <= protocol.warmup_steps:
         raise ConfigError(
             f"protocol.steps: {protocol.steps} leaves no step to measure after "
             f"protocol.warmup_steps: {protocol.warmup_steps}"
         )
-    if spec.count > 1 and spec.launcher == "single":
-        raise ConfigError(f"launcher: single starts one process, and count is {spec.count}")
+    if spec.count > (most := launcher_limit(spec.launcher, "MAX_PROCESSES")):
+        raise ConfigError(
+            f"launcher: {spec.launcher} starts at most {most:g} process, but count is {spec.count}"
+        )
 
 
 def read_cause(file: str, out: Path) -> str:
@@ -280,9 +336,7 @@ def read_cause(file: str, out: Path) -> str:
         raise ConfigError(
             f"{variables.LOST}: {file} is not a JSON object of causes ({error})"
         ) from None
-    outcome = out / OUTCOME_NAME
-    if outcome.resolve() not in found:
-        raise ConfigError(
-            f"{variables.LOST}: {file} gives no cause for {outcome}; nothing is trained"
-        )
-    return found[outcome.resolve()]
+    path = out / OUTCOME_NAME
+    if path.resolve() not in found:
+        raise ConfigError(f"{variables.LOST}: {file} gives no cause for {path}; nothing is trained")
+    return found[path.resolve()]

@@ -1,21 +1,24 @@
 """The training job of one rank: train, evaluate, measure the ceilings."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 import transformers
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.spec import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
-from feedrate.devices.base import Adapter
+from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
 from feedrate.jobs.ceilings import measure_ceilings
+from feedrate.jobs.evaluation import SPLITS, evaluate
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
-    Options,
     limit_memory,
     make_dataset,
     open_device,
@@ -23,16 +26,15 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.scores import known_classes, ranks
-from feedrate.jobs.strategy import check_strategy, describe, shared_by
-from feedrate.jobs.trainer import cast_for_training, check_packages, make_trainer
-from feedrate.loading.dataset import PairDataset
+from feedrate.jobs.trainer import check_strategy, make_trainer
+from feedrate.jobs.worker import Options
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
+from feedrate.models.layers import cast, count_checkpointed, use_float8
 
-SPLITS = {"validation": "eval", "test": "predict"}
-"""The splits that are evaluated, and the prefix of their metrics."""
+TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
+"""Optimizers of torchao, by the Trainer's names."""
 
 
 def run_job(
@@ -64,8 +66,8 @@ def run_job(
     trainer = make_trainer(spec, device, folder, measured, built.model, dataset, built.layers)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
-    # Asked of the wrapped model after training, since wrapping happens in `train`.
-    ran = describe(trainer.model_wrapped, shared_by(spec), built.layers)
+    # The Trainer wraps the model in `train`, so the strategy is known only now.
+    ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
@@ -77,7 +79,7 @@ def run_job(
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError before a model is made that fits with no batch size.
+    """Raise DoesNotFitError if the model does not fit with any batch size.
 
     A checkpoint is not checked: its size is known only once it is loaded.
     """
@@ -89,6 +91,35 @@ def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
         return
     model = build_bare(settings.model, settings.loader, prepared).model
     check_fits(model, settings.train, spec.count, capacity_gib)
+
+
+def check_packages(spec: RunSpec) -> None:
+    """Raise UnsupportedError if torchao is needed and not installed."""
+    train = spec.settings.train
+    needs = {
+        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
+        "train.precision: fp8": casts_to_fp8(spec),
+    }
+    for setting, needed in needs.items():
+        if needed and importlib.util.find_spec("torchao") is None:
+            raise UnsupportedError(
+                f"{setting} needs the package torchao beside torch, and it is not installed here"
+            )
+
+
+def casts_to_fp8(spec: RunSpec) -> bool:
+    """Whether torchao converts the layers to fp8; on some kinds the Trainer does it."""
+    return spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao
+
+
+def cast_for_training(
+    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
+) -> torch.nn.Module:
+    """The model in the precision of the settings: its weights (and so its gradients and states) in
+    half precision, or the multiplications of its `layers` in fp8."""
+    if casts_to_fp8(spec):
+        use_float8(model, layers)
+    return cast(model, spec.settings.train)
 
 
 def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
@@ -103,7 +134,7 @@ def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
 
 
 def newest_checkpoint(folder: Path) -> str | None:
-    """The complete checkpoint of the highest step; None where there is none.
+    """The complete checkpoint of the highest step; None if there is none.
 
     The Trainer writes `trainer_state.json` last.
     """
@@ -120,44 +151,48 @@ def trainer_library(trainer: type[Any]) -> str:
     return f"transformers {transformers.__version__}"
 
 
+def describe_strategy(
+    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[Any], ...]
+) -> dict[str, Any]:
+    """The keys of the `strategy` event, read from the wrapped model."""
+    modules = list(model.modules())
+    sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
+    inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
+    ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
+    if sharded:
+        name = "fsdp"
+    elif ddp is not None:
+        name = "ddp"
+    elif spec.count == 1:
+        name = "alone"
+    else:
+        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    return {
+        "name": name,
+        "layers": sum(isinstance(module, layers) for module in modules),
+        "sharded_layers": sum(isinstance(module, layers) for module in inner),
+        "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
+        "checkpointed_layers": count_checkpointed(model),
+        "ddp": ddp
+        and {
+            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
+            "ddp_static_graph": ddp.static_graph,
+            "ddp_bucket_view": ddp.gradient_as_bucket_view,
+        },
+    }
+
+
+def _is_offloaded(module: torch.nn.Module) -> bool:
+    """Whether a module's weights stay on the host between its uses."""
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
+
+
 def save_model(trainer: Any, built: Built, folder: Path) -> None:
     """Save weights (safetensors), configuration and tokenizer, as `model.checkpoint` reads them."""
     trainer.save_model(str(folder))
     if trainer.is_world_process_zero():
         built.tokenizer.save_pretrained(folder)
-
-
-def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
-    """Run the model over a split; write `<split>_results.json` and an `evaluation` event.
-
-    Every rank takes part; rank 0 writes.
-    """
-    prefix, ignored = SPLITS[split], list(built.other_outputs)
-    output = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix)
-    score = {"retrieval": retrieval, "accuracy": accuracy}[built.scores]
-    scores = {f"{prefix}_{name}": value for name, value in score(output, dataset).items()}
-    metrics = {**output.metrics, f"{prefix}_samples": len(dataset), **scores}
-    trainer.log(dict(metrics))
-    trainer.save_metrics(split, metrics)
-    if log.rank == 0:
-        log.write(events.Evaluation(rank=log.rank, split=split, metrics=metrics))
-
-
-def retrieval(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Recall of text and image embeddings, in both directions."""
-    text, image = output.predictions
-    groups = np.unique(np.array(dataset.images), return_inverse=True)[1]
-    return {
-        "image_to_text_recall_at_1": float((ranks(image, text, groups, groups) == 0).mean()),
-        "text_to_image_recall_at_1": float((ranks(text, image, groups, groups) == 0).mean()),
-    }
-
-
-def accuracy(output: Any, dataset: PairDataset) -> dict[str, float]:
-    """Share of rows whose class has the largest logit, of the rows whose class was trained on."""
-    classes = dataset.input_ids[:, 0].numpy()
-    known = classes >= 0
-    if not known.any():
-        return {"known_classes_share": 0.0}
-    hits = known_classes(output.predictions, classes)
-    return {"accuracy": float(hits.mean()), "known_classes_share": float(known.mean())}

@@ -1,11 +1,16 @@
-"""The Trainer of a job: stock or Gaudi's, with the meter around what it does."""
+"""The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added.
 
-import importlib.util
+Where sharding is asked for, the stock Trainer silently runs DistributedDataParallel on CPUs, and
+shards only the root of a model whose layers it does not know. So sharding is set up here, the same
+on all kinds of device.
+"""
+
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
@@ -19,11 +24,10 @@ from feedrate.devices.base import (
     adapter_class,
 )
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.strategy import ShardingTrainer, sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
-from feedrate.models.layers import cast, give_shapes, use_float8
+from feedrate.models.layers import give_shapes
 
 ADAM: dict[str, dict[str, bool]] = {
     # Without these arguments torch decides (on CUDA: all tensors at once).
@@ -32,9 +36,9 @@ ADAM: dict[str, dict[str, bool]] = {
 }
 """Optimizers that the Trainer has no name for: AdamW one tensor after the other, or all at once."""
 FP16_EPSILON = 1e-4
-"""Adam's epsilon where its states are fp16: the usual 1e-8 is zero there, and gives NaN."""
-TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
-"""Optimizers of torchao, by the Trainer's names."""
+"""Adam's epsilon for fp16 states, in which the usual 1e-8 is zero and gives NaN."""
+_TRAINER: Any = object
+"""Stands for Trainer or GaudiTrainer, with which the mixin is combined."""
 
 
 def make_trainer(
@@ -48,11 +52,11 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` are the units that a sharded model is cut into. Raises DeviceError where the Trainer's
-    world is not the job's: each rank would train alone.
+    `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer
+    sees another number of ranks than the job has: each would train by itself.
     """
-    train, common = spec.settings.train, shared_arguments(spec, folder)
-    arguments = adapter.training_arguments(common, spec.settings, spec.protocol.warmup_steps)
+    train, shared = spec.settings.train, shared_arguments(spec, folder)
+    arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -79,7 +83,7 @@ def make_trainer(
 
 
 def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
-    """Arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
+    """The arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
     return {
         "output_dir": str(folder),
@@ -139,81 +143,101 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
     return {"optimizer_cls_and_kwargs": (AdamW, {**options, **ADAM[train.optimizer]})}
 
 
-def check_packages(spec: RunSpec) -> None:
-    """Raise UnsupportedError where torchao is needed and not installed."""
+def check_strategy(spec: RunSpec) -> None:
+    """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
     train = spec.settings.train
-    needs = {
-        f"train.optimizer: {train.optimizer}": train.optimizer in TORCHAO_OPTIMIZERS,
-        "train.precision: fp8": casts_to_fp8(spec),
-    }
-    for setting, needed in needs.items():
-        if needed and importlib.util.find_spec("torchao") is None:
-            raise UnsupportedError(
-                f"{setting} needs the package torchao beside torch, and it is not installed here"
-            )
+    limited = train.limit_all_gathers is not None
+    if train.strategy != "fsdp":
+        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
+            if asked:
+                raise UnsupportedError(
+                    f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
+                )
+    elif spec.count == 1 and not train.cpu_offload:
+        raise UnsupportedError(
+            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
+        )
+    elif limited and train.cpu_offload:
+        raise UnsupportedError(
+            "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
+            "for the first; leave that null"
+        )
 
 
-def casts_to_fp8(spec: RunSpec) -> bool:
-    """Whether torchao converts the layers to fp8; on some kinds the Trainer does it."""
-    return spec.settings.train.precision == "fp8" and adapter_class(spec.kind).fp8_by_torchao
+def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
+    """accelerate's plugin that shards the model by its layers; None for another strategy.
+
+    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
+    """
+    check_strategy(spec)
+    if spec.settings.train.strategy != "fsdp":
+        return None
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    limit = spec.settings.train.limit_all_gathers
+    version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
+    if spec.settings.train.cpu_offload:
+        # torch has no page-locked memory without an accelerator.
+        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
+    if limit is not None:
+        version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
+    return FullyShardedDataParallelPlugin(
+        **version,
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
+        state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
+        cpu_ram_efficient_loading=False,
+    )
 
 
-def cast_for_training(
-    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[torch.nn.Module], ...]
-) -> torch.nn.Module:
-    """The model with its weights, and so its gradients and states, in half precision if asked, or
-    with the multiplications of its `layers` in fp8."""
-    if casts_to_fp8(spec):
-        use_float8(model, layers)
-    return cast(model, spec.settings.train)
-
-
-class MeteredTrainer(ShardingTrainer):
-    """Mixin over Trainer and GaudiTrainer; with `meter` None it adds loading and sharding alone."""
+class MeteredTrainer(_TRAINER):
+    """Mixin that adds the loading path, and the meter and sharding unless they are None."""
 
     meter: Meter | None = None
     path: LoadingPath
     finish: Finish
     numbered: bool
     """Whether the dataset must know a sample's epoch."""
+    plugin: Any = None
+    """As `sharding` returns it."""
+    scalars: Sequence[str] = ()
+    """Parameters that had no dimension before they were sharded."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of one optimizer step: all waiting for data happens in here."""
         if self.meter is None:
-            return super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+            return super().get_batch_samples(*args, **kwargs)
         self.meter.begin_fetch()
-        fetched = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
+        fetched = super().get_batch_samples(*args, **kwargs)
         self.meter.end_fetch(fetched[0])
         return fetched
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Forward and backward of one micro-step; the loss is divided by the accumulation."""
-        loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
+        loss = super().training_step(*args, **kwargs)
         if self.meter is not None:
             self.meter.add_loss(loss)
         return loss
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         with self.meter.paused() if self.meter else nullcontext():
-            return super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+            return super()._save_checkpoint(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, on the run's loading path."""
         if self.path.skips:
-            self.args.ignore_data_skip = True  # type: ignore[attr-defined]
-        return self.path.adopt(super().get_train_dataloader(), self._done)  # type: ignore[misc]
+            self.args.ignore_data_skip = True
+        return self.path.adopt(super().get_train_dataloader(), self._done)
 
     def _done(self, batches: int) -> int:
-        """Of an epoch's batches, those that were trained on: none, except in a resumed one."""
-        trainer: Any = self
-        accumulation = trainer.args.gradient_accumulation_steps
-        return int(trainer.state.global_step % -(-batches // accumulation)) * accumulation
+        """The batches of an epoch that were trained on; more than none only in a resumed epoch."""
+        accumulation = self.args.gradient_accumulation_steps
+        return int(self.state.global_step % -(-batches // accumulation)) * accumulation
 
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochOrder:
-        """An order that follows from the seed alone, whatever the library's version."""
-        trainer: Any = self
-        dataset = trainer.train_dataset if train_dataset is None else train_dataset
-        arguments, a_step = trainer.args, 1
+        """An order that depends on the seed only, not on the library's version."""
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        arguments, a_step = self.args, 1
         if arguments.dataloader_drop_last:  # the Trainer drops batches, and shortens a last step
             a_step = arguments.per_device_train_batch_size * arguments.world_size
             a_step *= arguments.gradient_accumulation_steps
@@ -221,17 +245,51 @@ class MeteredTrainer(ShardingTrainer):
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, where the rest of its pixels' work is done."""
-        return self.finish(super()._prepare_inputs(inputs))  # type: ignore[misc]
+        return self.finish(super()._prepare_inputs(inputs))
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
-        arguments: Any = self.args  # type: ignore[attr-defined]
-        asked, arguments.dataloader_drop_last = arguments.dataloader_drop_last, False
+        asked, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
         try:
-            loader = super().get_test_dataloader(*args, **kwargs)  # type: ignore[misc]
+            loader = super().get_test_dataloader(*args, **kwargs)
         finally:
-            arguments.dataloader_drop_last = asked
+            self.args.dataloader_drop_last = asked
         return self.path.adopt(loader)
+
+    def _build_accelerator_args(self, **kwargs: Any) -> Any:
+        if self.plugin is not None:
+            kwargs["fsdp_plugin"] = self.plugin
+        return super()._build_accelerator_args(**kwargs)
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Make the accelerator shard on CPUs too, where it would silently choose DDP."""
+        super().create_accelerator_and_postprocess()
+        if self.plugin is None:
+            return
+        from accelerate.utils import DistributedType
+
+        state = self.accelerator.state
+        state.distributed_type = DistributedType.FSDP
+        state.fsdp_plugin = self.plugin
+        if self.accelerator.mixed_precision in ("fp16", "bf16"):
+            self.plugin.set_mixed_precision(self.accelerator.mixed_precision)
+        self.is_fsdp_enabled = True
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save whole weights, the same file for every strategy; all ranks take part."""
+        if self.plugin is None:
+            super().save_model(output_dir, _internal_call)
+            return
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        # Gathered on the host of rank 0, empty on others; every rank must call it.
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights: dict[str, Any] = get_model_state_dict(self.model, options=whole)
+        weights |= {name: weights[name].reshape(()) for name in self.scalars if name in weights}
+        if self.args.should_save:
+            self._save(output_dir or self.args.output_dir, state_dict=weights)
+        # No rank continues before the file is complete.
+        self.accelerator.wait_for_everyone()
 
 
 class MeterCallback(TrainerCallback):

@@ -1,32 +1,99 @@
 """One process of a job: `python -m feedrate worker --run DIR --data PREPARED`.
 
 The supervisor (`python -m feedrate train`) starts one process for every rank, and
-`python -m feedrate score` one that scores weights.
+`python -m feedrate score` one that scores weights. A process that fails writes an `error` event,
+which marks lack of memory and faults of the machine.
 """
 
 import contextlib
+import errno
 import importlib
 import json
+import re
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from feedrate.config.reading import convert
 from feedrate.config.spec import RunSpec
+from feedrate.config.values import convert
 from feedrate.core.errors import Masker
 from feedrate.core.paths import SPEC_NAME
 from feedrate.core.processes import die_with_supervisor
-from feedrate.devices.base import adapter_class
+from feedrate.data.manifest import DataError
+from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.launch import rank_from_environment
-from feedrate.devices.placement import bind_rank
+from feedrate.devices.placement import Placement, bind_rank
 from feedrate.jobs.events import End, Error, EventLog
-from feedrate.jobs.failure import classify
 from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
-"""The module of each task, by name: each imports libraries that the other does without."""
+"""The module of each task, by name: each imports libraries that the other does without, and torch,
+which starts its threads when it is imported: not before the process is bound."""
 SCORING = "feedrate.jobs.score_model"
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory"  # torch.OutOfMemoryError of CUDA
+    r"|can't allocate memory"  # DefaultCPUAllocator
+    r"|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
+    r"|std::bad_alloc"
+    r"|Cannot allocate memory",  # ENOMEM
+    re.IGNORECASE,
+)
+DISK_FULL = re.compile(
+    r"No space left on device|os error 28|Disk quota exceeded|os error 122", re.IGNORECASE
+)
+_SHARED_MEMORY_FULL = re.compile(
+    r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
+)
+"""The kernel reports full shared memory as a device without space."""
+_MACHINE_FAULT = re.compile(
+    r"uncorrectable ECC error|fallen off the bus|devices? (is|are|is/are) busy or unavailable"
+    r"|[Dd]evice acquire failed|synDeviceAcquire\w* failed"
+)
+_ALLOCATOR = re.compile(r"^\[enforce fail at [^\]]*\](?: \S+ == \S+)?\.? *")
+"""The place in torch's code where the CPU's allocator gave up; the message follows it."""
+_WORKER_TRACEBACK = re.compile(r"^Caught (\w+) in DataLoader worker")
+_KILLED = re.compile(r"DataLoader worker .* is killed by signal: ([^.]+)\.")
+_WORKER_GONE = re.compile(r"DataLoader worker (.*) exited unexpectedly")
+_LOADER_MESSAGES = (
+    (
+        re.compile(r"DataLoader worker .* is killed by signal: (Bus error)\."),
+        "a loader worker was killed (signal: {}): the host's shared memory, /dev/shm, is full; "
+        "give the container more (docker: --shm-size)",
+    ),
+    (
+        _KILLED,
+        "a loader worker was killed (signal: {}); often the host had no memory left for it",
+    ),
+    (
+        _WORKER_GONE,
+        "a loader worker {} exited without an error; often the host had no memory left for it",
+    ),
+    (
+        re.compile(r"DataLoader timed out after ([\d.]+) seconds"),
+        "a loader worker hangs: it made no batch within {} s (loader.timeout_s)",
+    ),
+)
+"""Messages of torch's loader about its workers, and ours in their place."""
+_LONGEST = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Choices beyond the spec; none of them is part of the run's identity."""
+
+    resume: bool = False
+    """Continue from the newest checkpoint."""
+    keep_weights: bool = False
+    """Save the model even if the protocol does not."""
+    measured: bool = True
+    """False: the same training without meter and ceilings."""
+    score: Path | None = None
+    """Folder of the weights to score, in place of the spec's task."""
+    winoground: Path | None = None
+    """Examples on which they are scored as well."""
 
 
 def run_rank(
@@ -41,25 +108,44 @@ def run_rank(
 ) -> int:
     """Run one rank of a job: 0 if it ended well, 1 if its events hold an error.
 
-    --run         folder with spec.json, for events and the Trainer's files
-    --data        folder of the prepared dataset
-    --resume      continue from the newest checkpoint in --run
-    --bare        run without meter and ceilings
-    --score       score the weights in this folder, and on the examples of --winoground
+    --run            folder with spec.json, for events and the Trainer's files
+    --data           folder of the prepared dataset
+    --resume         continue from the newest checkpoint in --run
+    --keep-weights   save the model even if the protocol does not
+    --bare           run without meter and ceilings
+    --score          score the weights in this folder, and on the examples of --winoground
     """
     die_with_supervisor()
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
-    options = {"resume": resume, "keep_weights": keep_weights, "measured": not bare}
+    options = Options(
+        resume=resume,
+        keep_weights=keep_weights,
+        measured=not bare,
+        score=score,
+        winoground=winoground,
+    )
     try:
-        _run(run, data, log, {**options, "score": score, "winoground": winoground})
+        spec, placement = bind_process(run)
+        job = importlib.import_module(SCORING if score else JOBS[spec.task])
+        job.run_job(spec, data, run, log, placement, options)
         log.write(End(rank=log.rank, ok=True))
     except Exception as error:
         print(Masker()(traceback.format_exc()), file=sys.stderr)
-        with contextlib.suppress(OSError):  # on a full disk the traceback in the log must do
+        with contextlib.suppress(OSError):  # the disk may be full: the log has the traceback
             write_error(log, error)
         return 1
     return 0
+
+
+def bind_process(run: Path) -> tuple[RunSpec, Placement]:
+    """Read spec.json in `run`, and bind this process to the cores and the device of its rank."""
+    origin = run / SPEC_NAME
+    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
+    _, _, local_rank, local_ranks = rank_from_environment()
+    placement = bind_rank(spec.kind, local_rank, local_ranks)
+    adapter_class(spec.kind).prepare_process(spec, run)
+    return spec, placement
 
 
 def write_error(log: EventLog, error: Exception) -> None:
@@ -78,15 +164,51 @@ def write_error(log: EventLog, error: Exception) -> None:
     log.write(End(rank=log.rank, ok=False))
 
 
-def _run(run: Path, data: Path, log: EventLog, options: dict[str, Any]) -> None:
-    """Bind this process to its cores and device, and then import and run its job."""
-    origin = run / SPEC_NAME
-    spec = convert(json.loads(origin.read_text(encoding="utf-8")), RunSpec, str(origin))
-    _, _, local_rank, local_ranks = rank_from_environment()
-    placement = bind_rank(spec.kind, local_rank, local_ranks)
-    adapter_class(spec.kind).prepare_process(spec, run)
-    # torch starts its threads when it is imported: not before the process is bound.
-    job = importlib.import_module(SCORING if options["score"] else JOBS[spec.task])
-    from feedrate.jobs.job_setup import Options
+@dataclass(frozen=True)
+class Failure:
+    """An exception as events and outcomes report it."""
 
-    job.run_job(spec, data, run, log, placement, Options(**options))
+    type: str
+    message: str
+    out_of_memory: bool = False
+    infrastructure: bool = False
+    """The fault of the machine, not of the cell: another try may succeed."""
+
+
+def classify(error: BaseException) -> Failure:
+    """Classify an exception by its type and message."""
+    text = f"{error}"
+    if _WORKER_GONE.match(text) and _KILLED.match(cause := f"{error.__cause__}"):
+        text = cause  # torch names the signal only in the exception's cause
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    shared_full = bool(_SHARED_MEMORY_FULL.search(text))
+    disk_full = not shared_full and (full or bool(DISK_FULL.search(text)))
+    place = "the host's shared memory, /dev/shm, is too small: " * shared_full
+    place += "the disk is full: " * disk_full
+    return Failure(
+        type=type(error).__name__,
+        message=f"{place}{first_sentence(text)}",
+        out_of_memory=not disk_full
+        and (
+            isinstance(error, MemoryError)
+            or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__)
+            or bool(OUT_OF_MEMORY.search(text))
+        ),
+        infrastructure=disk_full
+        or isinstance(error, DeviceError | DataError)
+        or bool(_MACHINE_FAULT.search(text)),
+    )
+
+
+def first_sentence(text: str) -> str:
+    """The line of a message that says what happened, cut to a readable length.
+
+    The exception of a data-loader worker carries a traceback, whose last line counts.
+    """
+    for pattern, sentence in _LOADER_MESSAGES:
+        if found := pattern.match(text):
+            return sentence.format(found[1])
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()] or [""]
+    in_worker = _WORKER_TRACEBACK.match(lines[0])
+    line = lines[-1] if in_worker else _ALLOCATOR.sub("", lines[0])
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

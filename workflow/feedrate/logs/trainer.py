@@ -1,5 +1,8 @@
-"""What a Trainer reports about its own training, in whatever format it left it."""
+"""The figures that a Trainer reports about its own training, from files of any format, and the text
+of logs: numbers, access tokens to hide, warnings of optimum-habana."""
 
+import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -9,10 +12,17 @@ from msgspec import Meta
 
 from feedrate.config.values import Strict
 from feedrate.core import plugins
-from feedrate.logs.text import number
 
 FORMATS = "feedrate.logs.formats"
+LIMIT_BYTES = 8 * 2**20
+"""Of a longer log, the first and the last half of this are read."""
+MAX_CHARS = 300
+"""Longest cause."""
+
 _PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
+_DURATION = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)")
+_SECRET = re.compile(r"\b(?:hf|gh[pousr])_[A-Za-z0-9]{16,}")
+_FALLBACK = re.compile(r"Using Pytorch native dataloader because:[ \t]*(.{0,500})")
 
 
 class TrainerFigures(Strict, kw_only=True):
@@ -35,19 +45,13 @@ def read_trainer(
 
     `known` metrics take precedence. Formats are read in their order until one of them has the
     runtime. Rates are taken as reported and never computed from `train_runtime`, which includes
-    warm-up and graph compilation.
+    warm-up and graph compilation. optimum-habana's "(GB)" are bytes / 1024^3, so GiB.
     """
-    known = known or {}
-    metrics: dict[str, Any] = {}
+    metrics = dict(known or {})
     for log_format in _formats():
         metrics = log_format.metrics(folder) | metrics
-        if "train_runtime" in {**metrics, **known}:
+        if "train_runtime" in metrics:
             break
-    return figures({**metrics, **known}, library)
-
-
-def figures(metrics: Mapping[str, Any], library: str = "") -> TrainerFigures:
-    """A Trainer's metrics under our names. optimum-habana's "(GB)" are bytes / 1024^3, so GiB."""
     return TrainerFigures(
         samples_per_s=number(metrics.get("train_samples_per_second")),
         steps_per_s=number(metrics.get("train_steps_per_second")),
@@ -95,5 +99,50 @@ def files(folder: Path) -> Iterator[Path]:
 def _formats() -> Iterator[ModuleType]:
     """The formats in their order. They import nothing heavy before they are used."""
     order = plugins.declared(FORMATS, "ORDER")
-    for name in sorted(order, key=lambda name: order[name]):
+    for name in sorted(order, key=order.__getitem__):
         yield plugins.load(FORMATS, name)
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None: transformers 5.x prints numbers as text, 4.x as numbers.
+
+    Durations such as `0:01:02.50` or `1 day, 0:00:00` become seconds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and (duration := _DURATION.fullmatch(value.strip())):
+        days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, at most MAX_CHARS long, without access tokens."""
+    text = _SECRET.sub("(token)", " ".join(text.split()))
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+
+
+def read_log(path: Path) -> str:
+    """The text of a log; bytes that are not UTF-8 are replaced. Empty if there is no log."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(LIMIT_BYTES // 2)
+            size = stream.seek(0, 2)
+            stream.seek(max(len(head), size - LIMIT_BYTES // 2))
+            tail = stream.read()
+    except OSError:
+        return ""
+    return (head + tail).decode("utf-8", errors="replace")
+
+
+def fallback_reason(text: str) -> str | None:
+    """Why optimum-habana's on-device loader fell back to the host's; None if it did not.
+
+    It prints one warning and continues, so a run that asked for on-device decoding is invalid.
+    """
+    found = _FALLBACK.search(text)
+    return (found[1].strip().rstrip(".") or "no reason given") if found else None

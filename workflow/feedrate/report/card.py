@@ -227,8 +227,8 @@ def _loading(settings: CardSettings, spec: RunSpec) -> str:
 def _settings(spec: RunSpec) -> str:
     """Every setting that is not null; of local weights only the folder's name."""
     settings = msgspec.to_builtins(spec.settings)
-    names = ("model", "loader", "train", *(["hpu"] if spec.kind == "hpu" else []))
-    parts: dict[str, Any] = {name: settings[name] for name in names}
+    names = ("model", "loader", "train", spec.kind)  # settings of one kind have its name
+    parts: dict[str, Any] = {name: settings[name] for name in names if name in settings}
     checkpoint = Path(spec.settings.model.checkpoint or "")
     if checkpoint.is_absolute():
         parts["model"]["checkpoint"] = checkpoint.name

@@ -6,7 +6,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from feedrate.config.values import level_text
-from feedrate.jobs.pruning import NOT_TRIED
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.report import text
 from feedrate.report.answers import (
     is_about_quality,

@@ -10,13 +10,12 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from feedrate.config.plan import Plan, Project
-from feedrate.config.published import BenchmarkScore, Published
-from feedrate.config.reading import convert
+from feedrate.config.plan import Plan
+from feedrate.config.project import Project
 from feedrate.config.settings import Task
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import Exclude, Factor, Figure, Source, Table
-from feedrate.config.values import Level, Name, Strict
+from feedrate.config.study import BenchmarkScore, Exclude, Factor, Figure, Published, Source, Table
+from feedrate.config.values import Level, Name, Strict, convert
 from feedrate.config.workflow import (
     GeneratedExamples,
     Hub,

@@ -26,7 +26,7 @@ from feedrate.core.paths import (
 )
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.logs import trainer
-from feedrate.logs.text import one_line, read_log
+from feedrate.logs.trainer import one_line, read_log
 from feedrate.results.checks import Evidence, check_run
 from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (

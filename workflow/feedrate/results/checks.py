@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from feedrate.config.devices import is_called
 from feedrate.config.settings import Task
-from feedrate.config.spec import RunSpec
+from feedrate.config.spec import KINDS, RunSpec
+from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents, Window
-from feedrate.logs.text import fallback_reason
+from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import first_step, losses_of, step_sum, windows_of
 from feedrate.results.record import Check, Outcome
 from feedrate.results.schema import Measurement
@@ -214,9 +215,10 @@ def strategy(e: Evidence) -> Finding:
         expected = ran.layers if wanted else 0
         if count != expected or (wanted and not count):
             return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
-    for name, used in (ran.ddp or {}).items() if e.spec.kind != "hpu" else ():
+    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
+    for name, used in (ran.ddp or {}).items():
         chosen = getattr(train, name)
-        if chosen is not None and used != chosen:
+        if f"train.{name}" not in replaced and chosen is not None and used != chosen:
             return False, f"train.{name}: {chosen} was asked for, {used} was used."
     return True, f"The work was shared by {ran.name}, as asked for."
 

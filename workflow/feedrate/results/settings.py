@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device, Peak
-from feedrate.config.plan import Plan, Project, Unsupported, study_settings
+from feedrate.config.plan import Plan, Unsupported, study_settings
+from feedrate.config.project import Project
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Strict, level_text
 

@@ -1,6 +1,6 @@
-"""The adapter of `hpu` to optimum-habana 1.21.2: arguments, models, and a corrected Trainer.
+"""The arguments, models and corrected Trainer of optimum-habana 1.21.2, for `hpu`.
 
-The library is imported when a function needs it, never with this module.
+Functions import the library when they need it, since importing this module must not.
 """
 
 import importlib
@@ -31,8 +31,8 @@ CLIP_CLASSES = (
 def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
     """GaudiTrainingArguments from those that all kinds share and the run's settings.
 
-    Writes gaudi_config.json to the output folder: the published one is fetched from a hub, and
-    decides about bf16.
+    Writes gaudi_config.json to the output folder, because the published one would be fetched from
+    the hub and would set bf16 itself.
     """
     from optimum.habana import GaudiTrainingArguments
 
@@ -58,7 +58,7 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
         ddp_find_unused_parameters=False,
         use_hpu_graphs_for_training=hpu.hpu_graphs_for_training,
         use_hpu_graphs_for_inference=graphs_for_inference(hpu),
-        # The library's own flag comes too late: by then the loader has copied the batch and waited.
+        # The library's own flag has no effect: the loader has already copied the batch by then.
         accelerator_config={"non_blocking": hpu.non_blocking_data_copy},
         **{name: getattr(hpu, name) for name in SAME_NAME},
         gaudi_config_name=common["output_dir"],
@@ -67,16 +67,16 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:
-    """Whether inference replays graphs; by default in lazy mode, which alone has them."""
+    """Whether inference replays graphs; by default in lazy mode, the only mode that has them."""
     asked = hpu.hpu_graphs_for_inference
     return hpu.mode == "lazy" if asked is None else asked
 
 
 def adapt_models() -> None:
-    """Replace what Gaudi runs badly by the library's own versions, as the published script does.
+    """Replace parts of transformers by the library's own versions, as the published script does.
 
-    CLIP stays as transformers has it: the attention of 1.21.2 mixes up heads and tokens, so that
-    the text tower fails and the image tower computes something else.
+    CLIP remains as in transformers: the attention of 1.21.2 confuses heads and tokens, so that the
+    text tower fails and the image tower computes something else.
     """
     try:
         adapting = importlib.import_module("optimum.habana.transformers.modeling_utils")
@@ -86,7 +86,7 @@ def adapt_models() -> None:
             "pip in the same environment"
         ) from None
     clip = importlib.import_module("transformers.models.clip.modeling_clip")
-    # transformers 5, with which a test replaces this library, lacks some of them.
+    # Tests run this with transformers 5, which lacks some of them.
     stock = {name: getattr(clip, name) for name in CLIP_CLASSES if hasattr(clip, name)}
     adapting.adapt_transformers_to_gaudi()
     for name, kind in stock.items():
@@ -101,7 +101,7 @@ def trainer_class() -> type[Any]:
 
 
 class Corrections:
-    """Mixin over GaudiTrainer that corrects what version 1.21.2 does wrong."""
+    """A mixin that corrects errors of GaudiTrainer 1.21.2."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -109,9 +109,9 @@ class Corrections:
         from optimum.habana.transformers import trainer as library
 
         trainer: Any = self
-        if trainer.args.use_compiled_autograd:  # the library passes it to DeepSpeed alone
+        if trainer.args.use_compiled_autograd:  # the library passes it to DeepSpeed only
             torch._dynamo.config.compiled_autograd = True
-        # By default, traces of all runs go to one folder below the working folder.
+        # By default the traces of all runs go to one folder in the working folder.
         folder = str(Path(trainer.args.output_dir) / "hpu_profile")
         library.HabanaProfile = partial(library.HabanaProfile, output_dir=folder)
 
@@ -124,10 +124,10 @@ class Corrections:
         return self.get_batch_samples(*args, **kwargs)
 
     def compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
-        """The loss as this micro-step's share of the step's mean.
+        """The loss as this micro-step's share of the mean over the optimizer step.
 
-        GaudiTrainer divides by the accumulation only with `pipelining_fwd_bwd`; without it,
-        gradients would be as many times too large.
+        GaudiTrainer divides by the number of micro-steps only with `pipelining_fwd_bwd`; otherwise
+        its gradients are too large by this factor.
         """
         trainer: Any = self
         loss = super().compute_loss(model, *args, **kwargs)  # type: ignore[misc]
@@ -137,7 +137,7 @@ class Corrections:
         return loss
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Predict; the library's rate counts all steps, since there may be fewer than warm-up."""
+        """Predict, with all steps in the library's rate: there may be fewer than warm-up steps."""
         arguments: Any = self.args  # type: ignore[attr-defined]
         warmup, arguments.throughput_warmup_steps = arguments.throughput_warmup_steps, 0
         try:

@@ -30,7 +30,7 @@ UJ = 1e-6
 
 
 class DeviceAdapter(Adapter):
-    """This process; its memory is its resident set."""
+    """The host's CPU; its memory is the resident set of this process."""
 
     kind = "cpu"
     pins_memory = False
@@ -43,17 +43,17 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-        """Threads that wait without spinning, and one heap for all if memory is limited."""
-        # Data-loader workers take cores from the model's threads, and a thread that spins at a
-        # barrier keeps the one it waits for from running: on two cores a step took 25 times longer.
+        """Let threads wait without spinning, and share one heap if memory is limited."""
+        # Data-loader workers take cores from the model's threads. A thread that spins at a barrier
+        # keeps the thread it waits for from running: on two cores a step took 25 times longer.
         needed = {"OMP_WAIT_POLICY": environment.get("OMP_WAIT_POLICY", "PASSIVE")}
         if spec.settings.train.memory_gib is not None:
-            # Otherwise each thread reserves addresses for its own heap, more with every core.
+            # By default each thread reserves addresses for a heap of its own.
             needed["MALLOC_ARENA_MAX"] = "1"
         return needed
 
     def synchronize(self) -> None:
-        """Nothing: calls on the CPU return when their work is done."""
+        """Return at once: calls on the CPU return when their work is done."""
 
     def memory(self) -> Memory:
         """VmRSS and VmHWM of this process (proc(5))."""
@@ -63,7 +63,7 @@ class DeviceAdapter(Adapter):
         return Memory(gib.get("VmRSS"), gib.get("VmHWM"))
 
     def reset_peak(self) -> None:
-        """Set VmHWM back to VmRSS; if the kernel forbids it, the peak counts from the start."""
+        """Set VmHWM back to VmRSS. If the kernel forbids it, the peak is that of the process."""
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 
@@ -91,7 +91,7 @@ class DeviceAdapter(Adapter):
         settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
-        """Stock TrainingArguments that use the CPU whatever accelerators the host has."""
+        """The stock TrainingArguments, which use the CPU even if the host has accelerators."""
         from transformers import TrainingArguments
 
         return TrainingArguments(
@@ -104,14 +104,14 @@ class DeviceAdapter(Adapter):
 
 
 class Packages:
-    """Energy of the host's processor packages, by the kernel's powercap interface (RAPL; Intel, and
-    AMD from kernel 5.11 on), without memory and boards.
+    """Energy of the host's processor packages, without memory and boards, J. From the kernel's
+    powercap interface (RAPL: Intel, and AMD since kernel 5.11).
 
-    A package's counter wraps at its range, after minutes under load: read it once a minute.
+    A package's counter wraps at its range after minutes under load: read it once a minute.
     """
 
     def __init__(self, root: Path = POWERCAP) -> None:
-        # Not `psys`, the whole board, which would count the packages twice.
+        # `psys`, the whole board, would count the packages twice.
         self._zones = [
             zone
             for zone in sorted(root.glob("intel-rapl:*"))

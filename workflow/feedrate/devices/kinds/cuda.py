@@ -59,7 +59,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def cards(cls) -> list[Card]:
-        """The GPUs that nvidia-smi lists, or else those of the driver's files under /proc."""
+        """The GPUs that nvidia-smi lists; without nvidia-smi, those in the driver's files."""
         fields = "--query-gpu=name,uuid,pci.bus_id,mig.mode.current"
         if rows := tool_rows(["nvidia-smi", fields, "--format=csv,noheader"], columns=4):
             return [
@@ -78,7 +78,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def visible(cls, cards: list[Card], wanted: str) -> list[Card]:
-        """The GPUs of CUDA_VISIBLE_DEVICES, up to the first unknown one: so CUDA reads it."""
+        """The GPUs of CUDA_VISIBLE_DEVICES up to the first unknown one, as CUDA reads it."""
         return [card for card in takewhile(bool, _named(cards, wanted)) if card]
 
     @classmethod
@@ -92,9 +92,9 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-        """GPUs numbered by place, and only as many visible as the job has ranks on its node."""
+        """Number the GPUs by PCI address, and show a job as many as it has ranks."""
         needed = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        if spec.nodes == 1:  # on several nodes, srun sets each node's own
+        if spec.nodes == 1:  # on several nodes, Slurm sets the variable on each node
             visible = environment.get(VISIBLE)
             names = visible.split(",") if visible is not None else map(str, range(spec.count))
             needed[VISIBLE] = ",".join(list(names)[: spec.count])
@@ -105,7 +105,7 @@ class DeviceAdapter(Adapter):
         self._cuda.synchronize(self.device)
 
     def memory(self) -> Memory:
-        """Bytes in live tensors (not what the allocator caches)."""
+        """Memory of live tensors, without what the allocator caches."""
         return Memory(
             self._cuda.memory_allocated(self.device) / GIB,
             self._cuda.max_memory_allocated(self.device) / GIB,
@@ -121,15 +121,15 @@ class DeviceAdapter(Adapter):
         return float(self._cuda.get_device_properties(self.device).total_memory / GIB)
 
     def allocator_retries(self) -> int:
-        """`num_alloc_retries`: the allocator emptied its cache to find room."""
+        """`num_alloc_retries` of the allocator's statistics."""
         return int(self._cuda.memory_stats(self.device).get("num_alloc_retries", 0))
 
     def energy_counter(self) -> Counter:
-        """Of the GPU alone, without its host."""
+        """Of the GPU without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """A copy to page-locked memory, after the work that computes the number."""
+        """Copy the number to page-locked memory after the work that computes it."""
         import torch
 
         copy = torch.empty((), dtype=torch.float32, pin_memory=True)
@@ -156,19 +156,19 @@ class DeviceAdapter(Adapter):
         return f"{found[1] if found else ''} (CUDA {cuda})".strip()
 
     def hold_fp32(self) -> None:
-        """Turn TF32 off. PyTorch enables it in convolutions; the Trainer and accelerate enable it
-        in everything they compile."""
+        """Turn TF32 off, which PyTorch enables in convolutions, and the Trainer and accelerate in
+        compiled code."""
         import torch
 
         backends: Any = torch.backends
-        # PyTorch has an old and a new set of switches, and refuses to read them if they differ.
+        # PyTorch has old and new switches, and raises an error when it reads ones that differ.
         torch.set_float32_matmul_precision("highest")
         backends.cudnn.allow_tf32 = False
         for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
             one.fp32_precision = "ieee"
 
     def fp32(self) -> str:
-        """`tf32` if any multiplication or convolution may use it."""
+        """`tf32` if a multiplication or convolution may use it, else `ieee`."""
         import torch
 
         backends: Any = torch.backends
@@ -181,10 +181,10 @@ class DeviceAdapter(Adapter):
         settings: Settings,
         warmup_steps: int,  # noqa: ARG002
     ) -> Any:
-        """Stock TrainingArguments.
+        """The stock TrainingArguments.
 
-        Raises DeviceError if one process sees several GPUs: Trainer would run DataParallel on all
-        of them.
+        Raises DeviceError if the only process sees several GPUs, since the Trainer would run
+        DataParallel on all of them.
         """
         from transformers import TrainingArguments
 
@@ -194,7 +194,7 @@ class DeviceAdapter(Adapter):
                 "CUDA_VISIBLE_DEVICES to the one it may use"
             )
         backend = "nccl" if self.local_ranks > 1 else None
-        if settings.train.cpu_offload:  # gradients on the host need a backend there, too
+        if settings.train.cpu_offload:  # gradients on the host need a backend for the CPU too
             backend = "cuda:nccl,cpu:gloo"
         return TrainingArguments(
             **common,

@@ -1,6 +1,6 @@
 """Intel Gaudi, one HPU per rank, by optimum-habana's Trainer (transformers 4.55).
 
-`_habana.py` does what needs optimum-habana.
+`_habana.py` has the code that needs optimum-habana.
 """
 
 import importlib
@@ -52,6 +52,17 @@ INSTEAD = {
     "train.ddp_bucket_view": "the settings of `hpu`",
     "loader.non_blocking": "hpu.non_blocking_data_copy",
 }
+NEEDS = (
+    ("hpu.hpu_graphs_for_training", True, "hpu.mode", "lazy"),
+    ("hpu.hpu_graphs_for_inference", True, "hpu.mode", "lazy"),
+    ("hpu.pipelining_fwd_bwd", True, "hpu.mode", "lazy"),
+    ("hpu.use_dynamic_shapes", True, "hpu.mode", "lazy"),
+    # Fast DDP packs the gradients by a graph.
+    ("train.strategy", "fast_ddp", "hpu.mode", "lazy"),
+    ("hpu.use_compiled_autograd", True, "hpu.mode", "compile"),
+    ("hpu.use_regional_compilation", True, "hpu.mode", "compile"),
+    ("hpu.minimize_memory", True, "train.precision", "fp8"),
+)
 NOUNS = ("a Gaudi card", "Gaudi cards")
 PCI_VENDOR = "0x1da3"
 VISIBLE = "HABANA_VISIBLE_MODULES"
@@ -63,14 +74,14 @@ GAUDI_MODELS = {
     **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "GAUDI2"),
     **dict.fromkeys(("0x1060", "0x1063"), "GAUDI3"),
 }
-"""PCI device ids, as the kernel's driver and Intel's tools name them."""
+"""PCI device id to model, as the kernel's driver and Intel's tools name them."""
 
 LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
 STEPS_BEHIND = 2
-"""A loss this many steps old has left the queue, so that reading it does not wait."""
+"""The queue no longer holds a loss of so many steps ago, so that reading it does not wait."""
 
 
 class DeviceAdapter(Adapter):
@@ -99,7 +110,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def cards(cls) -> list[Card]:
-        """The cards that hl-smi lists, or else those that the kernel lists by PCI id."""
+        """The cards that hl-smi lists; without hl-smi, those that the kernel lists by PCI id."""
         if rows := tool_rows(["hl-smi", "-Q", "name", "-f", "csv,noheader"], columns=1):
             return [Card(name) for (name,) in rows]
         found = []
@@ -118,10 +129,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """In the order of the cards' modules, as the Gaudi software assigns them to local ranks.
-
-        HABANA_VISIBLE_MODULES lists the modules that it may use.
-        """
+        """By module number, as the Gaudi software assigns cards to local ranks; only the modules in
+        HABANA_VISIBLE_MODULES."""
         by_module = {
             kernel_number(folder / "device/module_id", -1): folder / "device"
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
@@ -132,31 +141,13 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Settings that contradict the mode, each other, or the settings of `train`."""
+        """Contradictions with the number of devices, the optimizer and the lists of operations."""
         hpu, train = spec.settings.hpu, spec.settings.train
-        mode, precision = ("hpu.mode", hpu.mode), ("train.precision", train.precision)
-        graphs = hpu.hpu_graphs_for_training
-        needs: list[tuple[str, object, tuple[str, str], str]] = [
-            # Setting, whether it is on, what it needs: the key with its value, and the right value.
-            ("hpu.hpu_graphs_for_training: true", graphs, mode, "lazy"),
-            ("hpu.hpu_graphs_for_inference: true", hpu.hpu_graphs_for_inference, mode, "lazy"),
-            ("hpu.pipelining_fwd_bwd: true", hpu.pipelining_fwd_bwd, mode, "lazy"),
-            ("hpu.use_dynamic_shapes: true", hpu.use_dynamic_shapes, mode, "lazy"),
-            # It packs the gradients by a graph, whatever else is set.
-            ("train.strategy: fast_ddp", train.strategy == "fast_ddp", mode, "lazy"),
-            ("hpu.use_compiled_autograd: true", hpu.use_compiled_autograd, mode, "compile"),
-            ("hpu.use_regional_compilation: true", hpu.use_regional_compilation, mode, "compile"),
-            ("hpu.minimize_memory: true", hpu.minimize_memory, precision, "fp8"),
-            (
-                f"hpu.hpu_graphs_for_training: true on {spec.count} devices",
-                graphs and spec.count > 1,
-                ("train.strategy", train.strategy),
-                "fast_ddp",
-            ),
-        ]
-        for setting, on, (key, value), right in needs:
-            if on and value != right:
-                yield f"{setting} needs {key}: {right}, not {value}"
+        if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
+            yield (
+                f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
+                f"train.strategy: fast_ddp, not {train.strategy}"
+            )
         if hpu.fused_adam and train.optimizer != "adamw_torch":
             yield (
                 f"train.optimizer: {train.optimizer} has no effect with hpu.fused_adam: true; "
@@ -169,13 +160,13 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
-        """The mode, which is always set: the software's default has changed from lazy to eager."""
+        """Set the mode, since the software's default has changed from lazy to eager."""
         return {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}
 
     @classmethod
     def prepare_process(cls, spec: RunSpec, folder: Path) -> None:
-        """Set what the Gaudi software reads when it is loaded, which importing torch may do; write
-        the lists of operations to `folder`."""
+        """Set the variables that the Gaudi software reads when torch loads it; write the lists of
+        operations to `folder`."""
         hpu = spec.settings.hpu
         os.environ |= cls.launch_variables(spec, os.environ)
         if hpu.autocast_bf16_ops:
@@ -184,7 +175,7 @@ class DeviceAdapter(Adapter):
                 path = folder / f"{variable.lower()}.txt"
                 write_text(path, "".join(f"{operation}\n" for operation in operations))
                 os.environ[variable] = str(path)
-        # optimum-habana asks `pip list` for the plugin's version: it must be this interpreter's.
+        # optimum-habana asks `pip list` for the plugin's version: PATH must find this one's pip.
         bin_folder = str(Path(sys.executable).parent)
         os.environ["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
 
@@ -208,11 +199,11 @@ class DeviceAdapter(Adapter):
         return limit / GIB if limit else None
 
     def energy_counter(self) -> Counter:
-        """Of the HPU alone, without its host."""
+        """Of the HPU without its host."""
         return gaudi_counter(self.local_rank, self.local_ranks)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """The number stays on the device until later ones were requested."""
+        """Leave the number on the device until later ones have been requested."""
         self._deferred += 1
         ready_at, kept = self._deferred + STEPS_BEHIND, value.detach()
         return Deferred(lambda: self._deferred >= ready_at, lambda: float(kept.item()))
@@ -240,9 +231,10 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """GaudiTrainingArguments; its own throughput leaves out the same steps as ours.
+        """GaudiTrainingArguments whose own throughput leaves out the same steps as ours.
 
-        Raises DeviceError if the library would train on another device.
+        Raises UnsupportedError if the library refuses the settings, DeviceError if it would train
+        on another device.
         """
         try:
             arguments = _habana.make_arguments(common, settings, warmup_steps)
@@ -260,8 +252,8 @@ class DeviceAdapter(Adapter):
         return _habana.trainer_class()
 
     def update(self, trainer: Any) -> None:
-        """GaudiTrainer's optimizer step: its own norm, and gradients that keep their memory, which
-        graphs need."""
+        """GaudiTrainer's optimizer step: with its own norm, and gradients that keep their memory,
+        which graphs need."""
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
             trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
@@ -271,8 +263,9 @@ class DeviceAdapter(Adapter):
         trainer._zero_model_grad(model)
 
     def serve(self, model: Any, settings: Settings) -> Any:
-        """The model in the mode `hpu.mode`; in lazy mode its passes are replayed as graphs if
-        `hpu.hpu_graphs_for_inference` asks for it."""
+        """The model for inference in `hpu.mode`; in lazy mode passes are replayed as graphs if
+        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for other precisions
+        than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):
             raise UnsupportedError(
@@ -288,7 +281,7 @@ class DeviceAdapter(Adapter):
         return self._hpu.wrap_in_hpu_graph(placed) if graphs else placed
 
     def end_of_step(self) -> None:
-        """Cut the lazy graph."""
+        """Submit the operations that lazy mode has collected."""
         if os.environ.get(LAZY_MODE) == "1":
             importlib.import_module("habana_frameworks.torch.core").mark_step()
 
@@ -296,8 +289,8 @@ class DeviceAdapter(Adapter):
 def gaudi_counter(index: int, devices: int) -> Counter:
     """The energy counter of Gaudi `index`, from its driver (package pyhlml of the Gaudi software).
 
-    The library numbers cards in its own order. So the energy is unknown if the job has fewer
-    `devices` than the host: nobody can say which cards they are.
+    The library numbers the cards in its own order, so the energy is unknown if the job has fewer
+    `devices` than the host.
     """
     try:
         import pyhlml

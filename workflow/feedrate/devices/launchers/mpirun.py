@@ -20,10 +20,10 @@ RANK_VARIABLES = (
 )
 SETS = ("OMPI_*", "PMI_*", "PMIX_*")
 HIDES = ("SLURM_*",)
-"""Inside a Slurm job Open MPI would take the step's number of tasks, one, as its slots."""
+"""In a Slurm job Open MPI would take the number of tasks of the step, one, as its slots."""
 
 MASTER_PORT = "29500"
-"""Where the ranks meet: the default of optimum-habana's launcher (1.21.2)."""
+"""The port where the ranks meet: the default of optimum-habana's launcher (1.21.2)."""
 
 
 def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
@@ -42,10 +42,11 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def bind(ranks: int, cpus: Sequence[Cpu]) -> list[str]:
-    """Options that bind `ranks` to these CPUs: as many whole cores for each, the same number.
+    """Options that bind `ranks` to these CPUs, each to the same number of whole cores.
 
-    By socket, as optimum-habana does, or by slot if sockets have one core each (a virtual machine)
-    or cannot take their ranks. With fewer cores than ranks there is nothing to bind.
+    Ranks are mapped by socket, as optimum-habana does; by slot if sockets have one core each (a
+    virtual machine) or a socket has too few cores for its ranks. With fewer cores than ranks, none
+    is bound.
     """
     sockets = Counter(socket for socket, _ in {(cpu.socket, cpu.core) for cpu in cpus})
     cores = sockets.total() // ranks

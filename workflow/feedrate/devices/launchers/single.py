@@ -5,6 +5,7 @@ from feedrate.devices.launch import Parts
 
 MAX_PROCESSES = 1
 MAX_NODES = 1
+DEFAULT_FOR = "process"
 
 
 def command(_spec: RunSpec, python: str, module: list[str]) -> Parts:

@@ -1,7 +1,7 @@
 """Several nodes of a Slurm job: srun starts the job `node` on each, which starts torchrun.
 
-The first node hosts the ranks' meeting point. This module says so, because torchrun would compare
-host names, and finds no host if a node's name resolves to its loopback address, as on Debian.
+The first node hosts the ranks' meeting point. `run_node` tells torchrun so: by itself torchrun
+compares host names, and finds no host if a node's name resolves to its loopback address (Debian).
 """
 
 import os
@@ -15,10 +15,12 @@ from feedrate.core import slurm
 from feedrate.devices.base import DeviceError
 from feedrate.devices.launch import Parts
 
+DEFAULT_FOR = "nodes"
+
 FIRST_PORT, PORTS = 20_000, 10_000
 """Below the ports that Linux gives to clients (32768 and up)."""
 WAIT_S = 600
-"""How long a node waits for the others, which may have to fetch an image first."""
+"""How long a node waits for the others, s; they may have to fetch an image first."""
 
 
 class Meeting(NamedTuple):
@@ -30,8 +32,8 @@ class Meeting(NamedTuple):
 
 
 def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
-    """One torchrun on each node. The step takes all that the job has on its nodes and binds
-    nothing: each rank finds its own share there."""
+    """One torchrun on each node. The step uses all resources that the job has on its nodes, and
+    srun binds nothing: each rank binds itself."""
     where = meeting(spec.nodes)
     outside = [
         *("srun", f"--nodes={spec.nodes}", f"--ntasks={spec.nodes}", "--ntasks-per-node=1"),
@@ -51,7 +53,7 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
 
     Raises DeviceError if there is no such job, or if it does not have `nodes` nodes.
     """
-    # Of Slurm's variables only this one survives Snakemake's job step; scontrol knows the rest.
+    # Snakemake's job step keeps only this one of Slurm's variables; scontrol gives the rest.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():
         raise DeviceError(

@@ -4,6 +4,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.devices.launch import Parts
 
 MAX_NODES = 1
+DEFAULT_FOR = "processes"
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 SETS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 

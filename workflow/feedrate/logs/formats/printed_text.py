@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from feedrate.logs.text import number, read_log
+from feedrate.logs.trainer import number, read_log
 
 ORDER = 3
 FILES = ("*.log", "*.out", "*.txt")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from feedrate.logs.text import number
+from feedrate.logs.trainer import number
 
 ORDER = 2
 FILES = ("**/events.out.tfevents.*",)

@@ -38,7 +38,7 @@ def evaluations(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where the file is missing or holds something else."""
+    """A JSON object; an empty one if the file is missing or holds something else."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):

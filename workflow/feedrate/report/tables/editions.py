@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from feedrate.config.published import Published
+from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
 from feedrate.report.params import PageSettings

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from feedrate.config.published import BenchmarkScore
+from feedrate.config.study import BenchmarkScore
 from feedrate.report import text
 from feedrate.report.markup import (
     Markup,

@@ -1,38 +1,126 @@
-"""Pruning: a cell that needs more memory than one that ran out of it is not tried.
+"""Results that earlier jobs make certain, so that nothing is trained.
 
-The factors of a study's `ladder` have levels that rise in memory. Jobs get them in an environment
-variable, outside the spec, so that another level reruns nothing. An outcome counts only where it
-was made with the settings, code and data of today.
+Earlier tries of a run decide if Slurm ended them for lack of memory or time. A cell that ran out
+of memory decides for cells that need more: the levels of the factors in a study's `ladder` rise in
+memory. Jobs get the ladder in an environment variable, outside the spec, so that another level
+reruns nothing. An outcome counts only if it was made with today's settings, code and data.
 """
 
+import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.config.plan import LevelSettings, Project, study_settings
+from feedrate.config.plan import LevelSettings, study_settings
+from feedrate.config.project import Project
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import adapt_keys
 from feedrate.config.values import Level, cell_name
-from feedrate.core import variables
+from feedrate.core import slurm, variables
 from feedrate.core.files import digest_value
 from feedrate.core.paths import OUTCOME_NAME
+from feedrate.jobs.events import NOT_TRIED, Result
+from feedrate.jobs.run_lock import Holder, LockEntry
+
+TIMEOUT = "TIMEOUT"
+NEAR_MIN = 1.0
+"""A job that is stopped so shortly before its limit is stopped for it: a site may warn ahead."""
 
 Parts = dict[str, dict[str, Any]]
 """Settings by part and key, as plain values."""
 Ladder = dict[str, list[tuple[Level, Parts]]]
 """By factor its levels in order, each with all settings in which they differ."""
 
-NOT_TRIED = "Not tried: "
-"""The beginning of the cause of a pruned cell, whose outcome prunes no other."""
+
+def result_of_earlier_tries(
+    run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
+) -> Result | None:
+    """The result that the earlier tries make certain; None if another try may do better.
+
+    Most jobs that Slurm ends deserve another try: after a lost node, a preemption, or a time limit
+    that is longer in the next try. Too little memory is a result, and so is the longest limit.
+
+    `earlier` are the locks of `run` before that of `me`, newest first. Those count that belong to
+    the driver which began at `since`, to the same identity and to another Slurm job.
+    """
+    tries = {
+        entry.holder.job: entry
+        for entry in reversed(list(earlier))
+        if entry.holder
+        and entry.holder.job not in ("", me.job)
+        and entry.holder.since == since
+        and entry.holder.identity.serves(me.identity)
+    }
+    ends = [_slurm_end(number, entry) for number, entry in tries.items()]
+    if not ends:
+        return None
+    last = ends[-1]
+    if last.state == slurm.OUT_OF_MEMORY:
+        asked = f" of {last.memory}" if last.memory else ""
+        return Result(
+            "out_of_memory",
+            f"Slurm killed the job for lack of host memory: its limit{asked} on {last.nodes} was "
+            "too low; to try it with more, raise job.memory_gib of the device, or mem_mb in the "
+            f"profile, and call again with --forcerun {run / OUTCOME_NAME}",
+        )
+    if last.state == TIMEOUT:
+        limits = [end.limit_min for end in ends if end.state == TIMEOUT and end.limit_min]
+        return _out_of_time(limits, slurm.find(me.job))
+    return None
+
+
+def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
+    """How a try ended: by the reason that it left in its lock, else by Slurm's records."""
+    with contextlib.suppress(ValueError):
+        state, limit = entry.reason
+        return slurm.Job(id=number, state=state, limit_min=float(limit))
+    return slurm.find(number) or slurm.Job(id=number, state="")
+
+
+def _out_of_time(limits: list[float], this: slurm.Job | None) -> Result | None:
+    """The result of tries that hit these limits; None if this try's limit is or may be longer."""
+    longest = max(limits, default=0.0)
+    if this is None and len(limits) < 2:
+        return None
+    if this is not None and (this.limit_min is None or this.limit_min > longest):
+        return None
+    listed = " and then ".join(f"{limit:g} min" for limit in limits)
+    return Result(
+        "failed",
+        f"Slurm stopped the job at its time limit, {listed}: raise protocol.timeout_min, or the "
+        "rule's runtime in the profile",
+    )
+
+
+def slurm_stop_reason() -> str:
+    """Why Slurm stops this job, as words for the next try; empty if Slurm does not stop it."""
+    job = slurm.find(os.environ.get(slurm.JOB_ID, ""))
+    if job is None:
+        return ""
+    ran_min = job.ran_min or 0.0
+    if job.limit_min and (job.reason == "TimeLimit" or ran_min >= job.limit_min - NEAR_MIN):
+        return f"{TIMEOUT} {job.limit_min:g}"
+    return job.state if job.is_over else ""
+
+
+def describe_stop(reason: str) -> str:
+    """The answer of `slurm_stop_reason` as a phrase for people."""
+    match reason.split():
+        case [state, limit] if state == TIMEOUT:
+            return f"Slurm's time limit of {limit} min"
+        case [state]:
+            return f"Slurm calls the job {state}"
+        case _:
+            return ""
 
 
 class Digests(NamedTuple):
-    """The input of a run besides its spec: digests of the measured code and of the data."""
+    """Digests of a run's input besides its spec: the measured code and the data."""
 
     source: str
     data: str
@@ -85,10 +173,10 @@ def not_tried(cell: str) -> str:
 def pruned_by(
     spec: RunSpec, digests: Digests, run: Path, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The cell that ran out of memory and shows that this one would too; None where there is none.
+    """The cell that ran out of memory and shows that this one would too; None if there is none.
 
-    `run` is this run's folder. Cells of the same device count that differ only in factors of the
-    ladder, and need no more in any of them.
+    `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
+    of the ladder, and needs no more in any of them.
     """
     smaller = _smaller(spec, environment)
     return next((one.cell for one in smaller if _ran_out(one, spec, digests, run)), None)
@@ -101,7 +189,7 @@ def still_pruned(
     run: Path,
     environment: Mapping[str, str] = os.environ,
 ) -> bool:
-    """Whether the cell that `cause` says to have run out of memory still shows that."""
+    """Whether the cell that `cause` names has still run out of memory."""
     smaller = _smaller(spec, environment)
     return any(
         not_tried(one.cell) == cause and _ran_out(one, spec, digests, run) for one in smaller
@@ -137,7 +225,7 @@ def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> b
             value["settings"][part] |= settings
 
     def digest(repeat: int) -> str:
-        """Of the spec as that repeat of the cell has it: seeds rise with repeats."""
+        """Digest of the cell's spec in that repeat: the seed rises by one with each repeat."""
         return digest_value(value | {"repeat": repeat, "seed": spec.seed - spec.repeat + repeat})
 
     ended = {

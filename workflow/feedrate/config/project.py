@@ -1,56 +1,136 @@
-"""References inside a study, and from it to devices and files, which the types cannot check."""
+"""Reads the whole configuration, and checks its files against each other."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from feedrate.config.devices import Device
-from feedrate.config.errors import Findings, numbered
+import msgspec
+
+from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
+from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
-from feedrate.config.spec import StudyProtocol
+from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     FIGURES,
     TABLES,
+    BenchmarkScore,
     Bundle,
     Factor,
     Figure,
+    Published,
     Study,
     Table,
     adapt_keys,
     adapted,
     all_settings,
     level_settings,
+    read_rows,
     setting_type,
 )
-from feedrate.config.values import Level, level_text, parse_level
+from feedrate.config.values import (
+    Level,
+    Name,
+    Strict,
+    cell_name,
+    convert,
+    level_text,
+    load,
+    parse_level,
+)
+from feedrate.config.workflow import WorkflowConfig, check_config
 from feedrate.core import plugins
 
-KINDS = plugins.names("feedrate.devices.kinds")
+Devices = dict[Name, Device]
+
 TAKEN = (
     *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
     *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),
 )
-"""Columns of the results, which has a column for each factor too."""
+"""Columns of the results; a factor, which has a column there too, cannot have such a name."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
 
 
+class Project(Strict, kw_only=True):
+    """The configuration as a whole, read and checked."""
+
+    config: WorkflowConfig
+    devices: Devices
+    studies: dict[str, Study]
+    published: dict[str, list[Published]]
+    """Published numbers by study."""
+    scores: dict[str, list[BenchmarkScore]] = {}
+    """Published scores on Winoground by study."""
+
+
+def load_project(
+    root: Path,
+    config: Mapping[str, Any],
+    look: Callable[[], Machine] = lambda: Machine(host="this machine"),
+    origin: Origin = "config/config.yaml",
+) -> Project:
+    """Read all configuration under `root`, with `config` as the value of config.yaml.
+
+    `look` finds the accelerators of this machine for `devices: [detected]`. `origin` says which
+    file a key of `config` comes from. Raises ConfigError with all errors of the first file that
+    has any.
+    """
+    workflow = convert(config, WorkflowConfig, origin)
+    devices = load(root / "config/devices.yaml", Devices, "config/devices.yaml")
+    raise_all(check_devices("config/devices.yaml", devices))
+    raise_all(check_config(origin, workflow, devices, study_names(root)))
+    if DETECTED in workflow.devices:
+        names, devices = with_detected(workflow.devices, devices, look(), origin)
+        workflow = msgspec.structs.replace(workflow, devices=names)
+    files = [path.name for path in sorted((root / "config/published").glob("*.csv"))]
+    studies: dict[str, Study] = {}
+    for name in workflow.studies:
+        file = f"config/studies/{name}.yaml"
+        studies[name] = load(root / file, Study, file)
+        raise_all(check_study(file, studies[name], devices, files))
+    raise_all(check_captions(studies))
+    published: dict[str, list[Published]] = {name: [] for name in studies}
+    scores: dict[str, list[BenchmarkScore]] = {name: [] for name in studies}
+    for name, study in studies.items():
+        for file in map("config/published/{}".format, study.published):
+            rows = read_rows(root / file, Published, file)
+            raise_all(check_published(file, rows, study, devices))
+            published[name] += rows
+        for file in map("config/published/{}".format, study.published_scores):
+            scores[name] += read_rows(root / file, BenchmarkScore, file)
+    return Project(
+        config=workflow, devices=devices, studies=studies, published=published, scores=scores
+    )
+
+
+def study_names(root: Path) -> list[str]:
+    """The names of all studies under `root`, whether the configuration selects them or not."""
+    return sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+
+
+def with_all_studies(root: Path, project: Project) -> Project:
+    """The same with every study under `root`. Raises ConfigError for an error in one of them."""
+    chosen = {"studies": study_names(root), "devices": [next(iter(project.devices))]}
+    return load_project(root, msgspec.to_builtins(project.config) | chosen)
+
+
 def check_study(
     origin: str, study: Study, devices: Mapping[str, Device], files: Iterable[str]
 ) -> list[str]:
-    """A study in itself, against the device registry and the `files` in config/published."""
+    """Check a study in itself, against the registry and against the `files` in config/published."""
     found = Findings(origin)
     levels = _check_factors(found, study)
     _check_levels(found, "baseline", study.baseline, levels)
     _check_adapt(found, study, devices)
-    for number, exclude in enumerate(study.exclude):
+    for key, exclude in numbered("exclude[{}]", study.exclude):
         if not exclude.levels:
-            found.say(f"exclude[{number}].levels", "it must not be empty")
-        _check_levels(found, f"exclude[{number}].levels", exclude.levels, levels)
+            found.say(f"{key}.levels", "it must not be empty")
+        _check_levels(found, f"{key}.levels", exclude.levels, levels)
         for name, kept in exclude.unless.items():
             for level in kept:
-                _check_levels(found, f"exclude[{number}].unless", {name: level}, levels)
+                _check_levels(found, f"{key}.unless", {name: level}, levels)
     files = list(files)
     names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
         "within": (study.within, study.factors, "factors"),
@@ -64,15 +144,14 @@ def check_study(
         found.unique(numbered(f"{part}[{{}}]", values))
     _check_pages(found, study, levels)
     found.unique(numbered("claims[{}].id", [claim.id for claim in study.claims]))
-    for number, claim in enumerate(study.claims):
+    for key, claim in numbered("claims[{}].edition", study.claims):
         if claim.edition:
-            editions = study.source.editions
-            found.known(f"claims[{number}].edition", claim.edition, editions, "source.editions")
+            found.known(key, claim.edition, study.source.editions, "source.editions")
     return found
 
 
 def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
-    """The names and factors of tables and figures."""
+    """Check the names, kinds and factors of tables and figures."""
     for part, pages in _pages(study).items():
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
         for key, page in numbered(f"{part}[{{}}]", pages):
@@ -88,7 +167,7 @@ def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]
 
 
 def check_captions(studies: Mapping[str, Study]) -> list[str]:
-    """Pages of one name in several studies have one caption, since one rule makes them."""
+    """Check that pages of one name have one caption in all studies, since one rule makes them."""
     wrong: list[str] = []
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for name, study in studies.items():
@@ -97,13 +176,32 @@ def check_captions(studies: Mapping[str, Study]) -> list[str]:
             for key, page in numbered(f"{part}[{{}}].name", pages):
                 other, caption = first.setdefault((part, page.name), (name, page.caption))
                 if page.caption != caption:
-                    found.say(
-                        key,
-                        f"{page.name!r} is not allowed with the caption {page.caption}; the study "
-                        f"{other} has it with {caption}",
-                    )
+                    here = f"{page.name!r} is not allowed with the caption {page.caption}"
+                    found.say(key, f"{here}; the study {other} has it with {caption}")
         wrong += found
     return wrong
+
+
+def check_published(
+    origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
+) -> list[str]:
+    """Check published rows against the study and the registry. A level need not be one of the
+    study's (somebody may have measured 4 workers), but its setting must allow it."""
+    found = Findings(origin)
+    for row in rows:
+        place = f"row {row.id}"
+        found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
+        editions = study.source.editions
+        found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
+        for name, level in row.levels.items():
+            key = f"{place}: levels"
+            if found.known(key, name, study.factors, "the study's factors"):
+                factor = study.factors[name]
+                if factor.sets:
+                    found.fits(f"{key}.{name}", level, setting_type(factor.sets))
+                else:
+                    found.known(f"{key}.{name}", level, factor.levels, "its levels")
+    return found
 
 
 def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
@@ -111,9 +209,9 @@ def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
 
 
 def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
-    """Settings, levels and baselines of all factors.
+    """Check the settings, levels and baselines of all factors.
 
-    Returns the levels of each factor; none where they are wrong, so that no error is repeated.
+    Returns the levels of each factor; none if they are wrong, so that no error is repeated.
     """
     levels: dict[str, list[Level]] = {}
     for name, factor in study.factors.items():
@@ -123,12 +221,10 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
         texts = [level_text(level) for level in factor.levels]
         for level in factor.requires if levels[name] else ():
             found.known(f"factors.{name}.requires", level, texts, "its levels")
-        if study.task == "training" and any(
-            sets.startswith("inference.") for sets in _settings_of(study, name)
-        ):
-            found.say(
-                f"factors.{name}", "only `task: inference` has its setting; this study trains"
-            )
+        sets = _settings_of(study, name)
+        if study.task == "training" and any(one.startswith("inference.") for one in sets):
+            wrong = "only `task: inference` has its setting; this study trains"
+            found.say(f"factors.{name}", wrong)
         if name not in study.baseline:
             found.say(f"baseline.{name}", f"missing, but required; its levels: {', '.join(texts)}")
     found.unique(
@@ -136,45 +232,37 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
         for name, f in study.factors.items()
         for sets in sorted(_settings_of(study, name))
     )
-    longest = sum(
-        len(name) + 2 + max(len(level_text(level)) for level in factor.levels)
-        for name, factor in study.factors.items()
-    )
-    if longest > _LONGEST_CELL:
+    longest = {n: max(map(level_text, f.levels), key=len) for n, f in study.factors.items()}
+    if len(cell_name(longest)) > _LONGEST_CELL:
         found.say("factors", f"names and levels make cell names longer than {_LONGEST_CELL}")
     return levels
 
 
 def _check_factor(found: Findings, key: str, name: str, factor: Factor) -> None:
-    """A factor's name, what it sets, and its levels."""
+    """Check a factor's name, its settings and its levels."""
     if name in TAKEN:
         found.say(key, f"{name!r} is a column of the results already; choose another name")
     if bool(factor.sets) == bool(factor.bundles):
         found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
     elif factor.bundles:
         texts = [level_text(level) for level in factor.levels]
-        for level in texts:
-            if level not in factor.bundles:
-                found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
+        for level in (text for text in texts if text not in factor.bundles):
+            found.say(f"{key}.bundles.{level}", "missing, but required; {} sets nothing")
         _check_bundles(found, f"{key}.bundles", factor.bundles, texts)
         _check_level_texts(found, f"{key}.levels", factor, str)
-    elif setting_type(factor.sets) is None:
-        found.known(f"{key}.sets", factor.sets, all_settings(), "settings")
-    else:
+    elif found.known(f"{key}.sets", factor.sets, all_settings(), "settings"):
         _check_level_texts(found, f"{key}.levels", factor, setting_type(factor.sets))
 
 
 def _check_bundles(
     found: Findings, key: str, bundles: Mapping[str, Mapping[str, Any]], levels: list[str]
 ) -> None:
-    """Bundles are of known levels and known settings, with values that fit them."""
+    """Check that bundles have known levels and settings, and values that fit the settings."""
     for level, bundle in bundles.items():
         place = f"{key}.{level}"
         found.known(key, level, levels, "its levels")
         for sets, value in bundle.items():
-            if setting_type(sets) is None:
-                found.known(place, sets, all_settings(), "settings")
-            else:
+            if found.known(place, sets, all_settings(), "settings"):
                 found.fits(f"{place}.{sets}", value, setting_type(sets))
 
 
@@ -189,26 +277,27 @@ def _settings_of(study: Study, name: str) -> set[str]:
 
 
 def _check_level_texts(found: Findings, key: str, factor: Factor, kind: Any) -> None:
-    """Each level must be of `kind`, and its text must fit a folder's name and be read as it."""
+    """Each level must be of `kind`, and its text must fit a folder's name and be read as the same
+    level."""
     for place, level in numbered(f"{key}[{{}}]", factor.levels):
         text = level_text(level)
         if found.fits(place, level, kind):
             if not _LEVEL.fullmatch(text):
-                names = "it names folders and may have letters, digits, _ . + -"
-                found.say(place, f"{text!r} is not allowed; {names}")
+                allowed = "it names folders and may have letters, digits, _ . + -"
+                found.say(place, f"{text!r} is not allowed; {allowed}")
             elif isinstance(level, str) and parse_level(text) != level:
                 found.say(place, f"{text!r} is not allowed; without quotes it is not text")
     found.unique(numbered(f"{key}[{{}}]", factor.levels))
 
 
 def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
-    """Each adapted part must fit by itself, and so must the protocol that results for a device."""
+    """Check each adapted part by itself, and the protocol that results for each device."""
     parts: dict[str, Any] = {
         "settings": (study.settings, Settings),
         "protocol": (study.protocol, StudyProtocol),
     }
     for key, change in study.adapt.items():
-        found.known("adapt", key, [*KINDS, *devices], "kinds and devices")
+        found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
         for part, value in change.items():
             place = f"adapt.{key}.{part}"
             if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
@@ -223,7 +312,7 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
 
 
 def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any) -> None:
-    """Bundles by factor and level, for factors that have bundles."""
+    """Check bundles by factor and level, for factors that have bundles."""
     if not found.fits(key, bundles, dict[str, dict[str, Bundle]]):
         return
     having = [name for name, factor in study.factors.items() if factor.bundles]
@@ -234,7 +323,7 @@ def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any
 
 
 def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device]) -> None:
-    """On every device, steps are left to measure after the warm-up."""
+    """Check that steps are left to measure after the warm-up, on every device."""
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
         keys = adapt_keys(name, device) if device else []
@@ -249,7 +338,7 @@ def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device])
 def _check_levels(
     found: Findings, key: str, named: Mapping[str, Level], levels: Mapping[str, list[Level]]
 ) -> None:
-    """Every factor and level that is named exists."""
+    """Check that the factors and levels of `named` exist."""
     for factor, level in named.items():
         if found.known(key, factor, levels, "factors") and levels[factor]:
             found.known(f"{key}.{factor}", level, levels[factor], "its levels")
