@@ -22,12 +22,11 @@ from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.data.store import INDEX, store_folder, store_spec
+from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders.host import read_pixels
-from feedrate.loading.distance import distance
-from feedrate.loading.path import HostPath
+from feedrate.loading.path import HostPath, distance
 from feedrate.loading.pixels import crop_centre, resized_size
 
 BATCH, PX, TOKENS = 48, 294, 128
@@ -85,7 +84,7 @@ def open_level(prepared: Path, values: dict[str, Any]) -> PairDataset:
     if store:
         spec = store_spec(settings)
         assert spec is not None
-        write_store(prepared, spec, tokenizer, PX, store / INDEX, len(WORKERS) - 1)
+        write_store(prepared, spec, tokenizer, PX, store / STORE_INDEX, len(WORKERS) - 1)
     return PairDataset(
         prepared,
         "train",

@@ -138,14 +138,14 @@ def input_share(folder: Path, prepared: Path) -> Figure:
     """Waiting for data in a job of the default study, at the best setting: the cache in process."""
     from feedrate.config.spec import RunSpec
     from feedrate.config.values import convert
-    from feedrate.data.store import INDEX, store_folder
+    from feedrate.data.manifest import STORE_INDEX, store_folder
 
     spec = default_spec()
     spec["settings"]["loader"] |= {"decode": "cache", "workers": 0}
     settings = convert(spec, RunSpec, "default study").settings
     store = store_folder(settings, prepared)
     assert store is not None
-    make_store(store / INDEX, prepared, folder, settings)
+    make_store(store / STORE_INDEX, prepared, folder, settings)
     job = folder / "cached"
     job.mkdir()
     (job / "spec.json").write_text(json.dumps(spec))
@@ -162,7 +162,7 @@ def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
     """Make the store by its rule's command."""
     import msgspec
 
-    from feedrate.data.store import store_spec
+    from feedrate.data.manifest import store_spec
 
     spec = repr(msgspec.to_builtins(store_spec(settings)))
     command = [sys.executable, "-m", "feedrate", "store-dataset", "--data"]

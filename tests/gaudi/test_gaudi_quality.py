@@ -6,7 +6,7 @@ from gaudi_software import make_spec, run_inside
 from feedrate.cli import jobs
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.core.files import write_json
-from feedrate.data.fetch_winoground import fetch_winoground
+from feedrate.data.winoground import fetch_winoground
 from feedrate.results.record import read_quality
 
 

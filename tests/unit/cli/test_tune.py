@@ -11,7 +11,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.spec import Software
 from feedrate.core import paths
 from feedrate.core.files import write_json
-from feedrate.data.store import store_spec
+from feedrate.data.manifest import store_spec
 from feedrate.devices.host import lock_path
 from feedrate.flow.digests import DigestCache
 from feedrate.flow.runs import Inputs

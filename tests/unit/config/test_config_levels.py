@@ -5,7 +5,7 @@ import pytest
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
 from feedrate.config.values import level_text
-from feedrate.data.store import store_spec
+from feedrate.data.manifest import store_spec
 
 LADDER = "studies/gaudi-accelerations.yaml"
 

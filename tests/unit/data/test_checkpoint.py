@@ -9,10 +9,9 @@ import pytest
 
 from feedrate.config.settings import ModelSettings
 from feedrate.core import paths
-from feedrate.data.checkpoint import check_fetched
+from feedrate.data.hub import check_fetched
 from feedrate.data.manifest import DataError
-from feedrate.models.build import ModelError
-from feedrate.models.checkpoint import find_checkpoint
+from feedrate.models.build import ModelError, find_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/bridge"

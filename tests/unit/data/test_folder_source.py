@@ -7,7 +7,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.core.files import digest_file
 from feedrate.data.fetch import best_ranked
 from feedrate.data.manifest import MAX_FILE_BYTES, DataError
-from feedrate.data.rows import read_rows
+from feedrate.data.tables import read_rows
 
 
 def rows_of(workplace):

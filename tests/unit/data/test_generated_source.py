@@ -6,8 +6,8 @@ from feedrate.config.workflow import Generated
 from feedrate.core.files import digest_file
 from feedrate.data.fetch import fetch
 from feedrate.data.manifest import read_index
-from feedrate.data.rows import SCHEMA, read_rows
 from feedrate.data.shapes import COLOURS, INKS, PAINTS
+from feedrate.data.tables import SCHEMA, read_rows
 
 SMALL = Generated(train=7, validation=3, test=2)
 

@@ -16,7 +16,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Dataset
 from feedrate.data import fetch as data_fetch
 from feedrate.data.manifest import DataError, read_index
-from feedrate.data.rows import read_rows
+from feedrate.data.tables import read_rows
 
 HUB = {"source": "hub", "name": "someone/cartoons", "config": "matching", "revision": "main"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from feedrate.data.manifest import DataError, check_prepared, read_manifest
 from feedrate.data.prepare import VOCABULARY, count_splits, share_out, train_tokenizer
-from feedrate.data.rows import split_named
+from feedrate.data.tables import split_named
 
 
 def report_of(workplace):

@@ -9,7 +9,7 @@ from drawings import drawing, encoded
 from feedrate.core import plugins
 from feedrate.data.fetch import SOURCES
 from feedrate.data.manifest import read_index
-from feedrate.data.rows import read_rows
+from feedrate.data.tables import read_rows
 
 COPIES = """
 import hashlib

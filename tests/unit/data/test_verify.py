@@ -10,11 +10,11 @@ from drawings import drawing, encoded
 from PIL import Image
 
 from feedrate.core.files import digest_file
+from feedrate.data.isolate import Lost
 from feedrate.data.manifest import RawFile
 from feedrate.data.verify import (
     MAX_MEGAPIXELS,
     BadImage,
-    Rejected,
     Stored,
     read_picture,
     read_regular,
@@ -52,11 +52,11 @@ def test_every_file_gets_a_verdict_and_good_ones_are_stored_once(tmp_path):
     assert {
         p.relative_to(tmp_path / "p").as_posix() for p in (tmp_path / "p").rglob("*.*")
     } == stored
-    assert verdicts["empty.jpg"] == Rejected("empty file (0 bytes)")
-    assert verdicts["missing.jpg"] == Rejected("missing file")
+    assert verdicts["empty.jpg"] == Lost("empty file (0 bytes)")
+    assert verdicts["missing.jpg"] == Lost("missing file")
     for name in ("folder.jpg", "pipe.jpg", "zero.jpg"):
-        assert verdicts[name] == Rejected("not a regular file")
-    assert isinstance(verdicts["loop.jpg"], Rejected)
+        assert verdicts[name] == Lost("not a regular file")
+    assert isinstance(verdicts["loop.jpg"], Lost)
 
 
 def listed_safely(root, name):

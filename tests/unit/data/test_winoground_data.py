@@ -21,9 +21,8 @@ from PIL import Image
 from feedrate.cli import jobs
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import GeneratedExamples, HubExamples, LocalExamples
-from feedrate.data.fetch_winoground import fetch_winoground, invent_pair
 from feedrate.data.manifest import DataError
-from feedrate.data.winoground import read_winoground
+from feedrate.data.winoground import fetch_winoground, invent_pair, read_winoground
 
 TOKEN = "hf_secret_secret"
 CAPTIONS = ("the cat sees the dog", "the dog sees the cat")

@@ -102,7 +102,7 @@ MODEL = '''
 import torch
 
 from feedrate.models.build import Built
-from feedrate.models.tokenizers import prepared_tokenizer
+from feedrate.models.build import prepared_tokenizer
 
 SIZES = {"small": 16, "smaller": 8}
 

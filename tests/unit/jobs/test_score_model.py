@@ -12,7 +12,7 @@ from models_kept import keep_model, make_spec, with_choices
 
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.core.files import write_json
-from feedrate.data.fetch_winoground import fetch_winoground
+from feedrate.data.winoground import fetch_winoground
 from feedrate.jobs import scores as splits
 from feedrate.jobs.score_model import score_model
 from feedrate.models.build import ModelError

@@ -13,9 +13,8 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings, Settings
 from feedrate.config.workflow import GeneratedExamples
 from feedrate.core import plugins
-from feedrate.data.fetch_winoground import fetch_winoground
 from feedrate.data.manifest import DataError
-from feedrate.data.winoground import read_winoground
+from feedrate.data.winoground import fetch_winoground, read_winoground
 from feedrate.jobs import score_model
 from feedrate.jobs.score_model import (
     CHANCE,

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.data.store import store_folder, store_spec
+from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset

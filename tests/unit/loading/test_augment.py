@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.loading.augment import ASPECTS, NOTHING, Augmentation, Box, recolour
+from feedrate.loading.pixels import ASPECTS, NOTHING, Augmentation, Box, recolour
 
 ALL = Augmentation(5, 0.4, True, 0.3)
 

@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file
 
 from feedrate.cli import jobs
-from feedrate.data.store import store_folder, store_spec
+from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
 from feedrate.jobs.worker import Options
-from feedrate.loading.distance import Distance
+from feedrate.loading.path import Distance
 from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 

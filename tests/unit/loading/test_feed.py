@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy import float32
 
 from feedrate.data.manifest import DataError
-from feedrate.loading.augment import Augmentation, Box
 from feedrate.loading.decoders.gaudi import MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX, Feed, share
+from feedrate.loading.pixels import Augmentation, Box
 
 NOISE = 1e-4
 """Px that float32 is off."""

@@ -10,8 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
-from feedrate.loading.distance import distance
-from feedrate.loading.path import HostPath, none_done, open_path
+from feedrate.loading.path import HostPath, distance, none_done, open_path
 
 LEVELS = {
     "reference": {"decode": "reference"},

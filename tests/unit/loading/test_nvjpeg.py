@@ -11,8 +11,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.jobs.worker import classify
-from feedrate.loading.distance import distance
-from feedrate.loading.path import open_path
+from feedrate.loading.path import distance, open_path
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
-from feedrate.data.manifest import DataError
-from feedrate.data.store import INDEX, store_folder, store_spec
+from feedrate.data.manifest import STORE_INDEX, DataError, store_folder, store_spec
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
@@ -54,7 +53,7 @@ def load(own, tokenizer, calls, cuda):
         store = store_folder(Settings(model=model, loader=loader), own)
         if store:
             spec = store_spec(Settings(model=model, loader=loader))
-            write_store(own, spec, tokenizer, PX, store / INDEX, 1)
+            write_store(own, spec, tokenizer, PX, store / STORE_INDEX, 1)
         means, sizes = ((0.5,) * 3, (0.5,) * 3), {"max_tokens": 10, "image_px": PX}
         dataset = PairDataset(
             own, "test", tokenizer, **sizes, mean=means[0], std=means[1], loader=loader, store=store

@@ -13,13 +13,20 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.core.files import digest_file
-from feedrate.data.manifest import DataError
-from feedrate.data.store import INDEX, PIXELS, check_store, read_index, store_folder, store_spec
+from feedrate.data.manifest import (
+    PIXELS,
+    STORE_INDEX,
+    DataError,
+    check_store,
+    read_store,
+    store_folder,
+    store_spec,
+)
 from feedrate.jobs import store as store_writer
 from feedrate.jobs.store import write_store
-from feedrate.loading.augment import NOTHING, Augmentation
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.pixels import NOTHING, Augmentation
 
 SETTINGS = Settings(
     model=ModelSettings(name="bridgetower", size="tiny"),
@@ -42,7 +49,7 @@ def own(tiny_prepared, tmp_path):
 
 def make(prepared, tokenizer, settings=SETTINGS, px=PX):
     folder = store_folder(settings, prepared)
-    write_store(prepared, store_spec(settings), tokenizer, px, folder / INDEX, 1)
+    write_store(prepared, store_spec(settings), tokenizer, px, folder / STORE_INDEX, 1)
     return folder
 
 
@@ -68,13 +75,13 @@ def test_pictures_of_all_sizes_and_modes(own, tokenizer):
 
 def test_the_index_says_what_it_was_made_from(own, tokenizer, capsys):
     folder = make(own, tokenizer)
-    index = read_index(folder)
+    index = read_store(folder)
     assert index.spec == store_spec(SETTINGS)
     assert index.manifest == digest_file(own / "manifest.json")
     assert index.pictures == len(list((own / "images").iterdir()))
     grey = sum(Image.open(p).mode == "L" for p in (own / "images").iterdir())
     assert index.size_bytes == PX * PX * (grey + 3 * (index.pictures - grey))
-    assert set(index.files) == {p.name for p in folder.iterdir()} - {INDEX}
+    assert set(index.files) == {p.name for p in folder.iterdir()} - {STORE_INDEX}
     assert all(digest_file(folder / name) == digest for name, digest in index.files.items())
     # The size is told before anything is written.
     assert f"store of {index.pictures} pictures: 0.0 MB" in capsys.readouterr().err
@@ -111,15 +118,15 @@ def test_a_store_of_other_data_is_refused(own, tokenizer):
 
 def test_a_missing_a_foreign_and_a_cut_store_are_refused(own, tokenizer, tmp_path):
     with pytest.raises(DataError, match=r"no such file; decode: cache needs the store"):
-        read_index(tmp_path)
+        read_store(tmp_path)
     folder = make(own, tokenizer)
     pixels = np.load(folder / PIXELS)
     np.save(folder / PIXELS, pixels[:-10])
     with pytest.raises(DataError, match="is not as its index says"):
         Store(folder, "train")
-    (folder / INDEX).write_text('{"version": 9}')
+    (folder / STORE_INDEX).write_text('{"version": 9}')
     with pytest.raises(DataError, match="not of this version"):
-        read_index(folder)
+        read_store(folder)
 
 
 def test_checksums_find_a_changed_and_a_missing_file(own, tokenizer):

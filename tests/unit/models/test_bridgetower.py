@@ -112,7 +112,7 @@ def test_a_folder_without_tokenizer_is_told(tmp_path):
 
 
 def test_a_tokenizer_too_large_for_the_model_is_told(tiny_prepared, monkeypatch):
-    monkeypatch.setitem(bridgetower.SIZES["tiny"]["text_config"], "vocab_size", 8)
+    monkeypatch.setitem(bridgetower.SIZES["tiny"], "text", (4, 8))
     with pytest.raises(ModelError, match=r"has 16 tokens, model\.size tiny takes at most 8"):
         build(TINY, LOADER, tiny_prepared)
 

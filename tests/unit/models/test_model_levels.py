@@ -9,13 +9,13 @@ import torch
 from feedrate.cli import jobs
 from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
 from feedrate.core import plugins
-from feedrate.data.store import store_folder, store_spec
+from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import adapter
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.loading.path import open_path
 from feedrate.models.build import build_bare
-from feedrate.models.tokenizers import UNKNOWN
+from feedrate.models.builders.vit import UNKNOWN
 from tiny_spec import tiny_spec
 
 LEVELS = ["reference", "host", "cache"]

@@ -8,7 +8,7 @@ from transformers.models.vit.modeling_vit import ViTForImageClassification
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import ModelError, build
 from feedrate.models.builders import vit
-from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
+from feedrate.models.builders.vit import UNKNOWN, ClassTokenizer
 
 
 def test_with_a_class_token_it_is_the_librarys_own_model(make):

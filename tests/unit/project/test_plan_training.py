@@ -12,7 +12,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Project, load_project
 from feedrate.core import paths, variables
 from feedrate.core.files import digest_value, write_json
-from feedrate.data.store import store_spec
+from feedrate.data.manifest import store_spec
 from feedrate.flow.view import PlanView
 from feedrate.jobs.earlier import Digests, ladders, not_tried, pruned_by
 

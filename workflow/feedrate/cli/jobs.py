@@ -18,8 +18,8 @@ from feedrate.core.errors import ExpectedError, explain_os_error, fail
 
 JOBS = {
     "fetch-dataset": "data.fetch:fetch_dataset",
-    "fetch-winoground": "data.fetch_winoground:fetch_set",
-    "fetch-checkpoint": "data.checkpoint:fetch_checkpoint",
+    "fetch-winoground": "data.winoground:fetch_set",
+    "fetch-checkpoint": "data.hub:fetch_checkpoint",
     "preprocess-dataset": "data.prepare:preprocess_dataset",
     "store-dataset": "jobs.store:store_dataset",
     "train": "jobs.supervisor:train",

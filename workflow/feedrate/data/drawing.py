@@ -1,6 +1,6 @@
-"""Generated pictures: a scene chosen at random, its drawing as a JPEG file, and true captions.
+"""Generated pictures: a random scene, its drawing as a JPEG file, and captions that describe it.
 
-The same seed and number give the same scene, file and sentences.
+The same seed and contest number give the same scene, file and captions.
 """
 
 import hashlib
@@ -21,27 +21,20 @@ from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import DataError, RawFile
 
 Value = TypeVar("Value")
-Box = tuple[float, float, float, float]
-"""Centre and ground of a shape, its width and height."""
-THING_HEIGHTS = {"giant": 0.66, "": 0.5, "small": 0.36}
-"""Height of one thing in picture heights, by its adjective."""
 
 _ASPECTS = (4 / 3, 4 / 3, 5 / 4, 1.0, 3 / 2, 4 / 5)
-_SIDES_PX = (600, 1200)
+_SHORTEST_PX, _LONGEST_PX = 600, 1200
+_THING_HEIGHTS = {"giant": 0.66, "": 0.5, "small": 0.36}
+"""Height of a single thing by its adjective. Heights and positions are in picture heights."""
 _FIGURE_HEIGHT, _COMPANION_HEIGHT, _GROUND = 0.56, 0.3, 0.1
-_GROUPS = {
-    1: ((0.0, 0.0),),
-    2: ((-0.52, 0.0), (0.52, 0.0)),
-    3: ((-0.52, 0.0), (0.52, 0.0), (0.0, 1.0)),
-}
-"""Where the things of a group stand, in heights of one of them."""
-_NUMBERS = {2: "two", 3: "three"}
+_PLACES_IN_GROUP = ((-0.52, 0.0), (0.52, 0.0), (0.0, 1.0))
+"""Positions of two or three things, in heights of one of them."""
 _PAPERS = ((255, 250, 238), (250, 251, 255), (255, 255, 255), (248, 244, 232))
 _OVERSAMPLING = 2
 _STROKE_PX = 24
 _GRAIN = 18
-"""Range of the film grain in grey levels; it gives a file the size of a scanned one."""
-_QUALITY = 82
+"""Range of the grain in grey levels; with it, files are as large as those of scanned cartoons."""
+_JPEG_QUALITY = 82
 _TIMEOUT_S = 120.0
 
 _TEMPLATES = {
@@ -56,7 +49,7 @@ _TEMPLATES = {
         "It is odd that {figure} is {where} with {thing}.",
     ),
     "question": ("Why is {figure} {where}?", "Who left {thing} with {figure}?"),
-    # Each names the place and the thing, so the picture tells which of five quips is its own.
+    # Each names the place and the thing, so that the picture decides which of five quips is right.
     "quip": (
         "I asked for {thing}, but not {where}.",
         "The advertisement said {place}, and nothing about {thing}.",
@@ -73,7 +66,7 @@ _COMPANIONS = (" Between them is {}.", " We see {} in the middle.", " In front t
 
 @dataclass(frozen=True)
 class Scene:
-    """All that a picture shows: a figure at one side, one to three equal things at the other."""
+    """The contents of a picture: a figure on one side, one to three equal things on the other."""
 
     contest: int
     size: tuple[int, int]
@@ -89,7 +82,7 @@ class Scene:
 
 
 def invent(seed: int, contest: int, grey_share: float) -> Scene:
-    """The scene of a contest. Neighbouring contests show different places, things and so on."""
+    """The scene of a contest; it is grey with the probability `grey_share`."""
     rng = Random(f"{seed}/{contest}/scene")
     grey = rng.random() < grey_share
     figure = _deal(f"{seed}/figure", contest, shapes.FIGURES)
@@ -104,16 +97,16 @@ def invent(seed: int, contest: int, grey_share: float) -> Scene:
         thing=_deal(f"{seed}/thing", contest, shapes.THINGS),
         count=_deal(f"{seed}/count", contest, (1, 1, 2, 3)),
         paint=_deal(f"{seed}/paint", contest, shapes.INKS if grey else shapes.COLOURS),
-        thing_size=_deal(f"{seed}/thing_size", contest, THING_HEIGHTS),
+        thing_size=_deal(f"{seed}/thing_size", contest, _THING_HEIGHTS),
         companion=companion if rng.random() < 0.5 else None,
     )
 
 
 def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
-    """A value for a contest: any len(values) contests from a multiple of that on have each once.
+    """The value of a contest, dealt like a card: every n contests have each of n values once.
 
-    Without this a split can have one value far more often than the wrong captions have it, and a
-    model that prefers its word scores above chance, or below, without a look at the pictures.
+    If values were drawn independently, one could be more common in a split than in its wrong
+    captions, and a model that prefers its word would beat chance without seeing a picture.
     """
     deck = list(values)
     deal, card = divmod(contest, len(deck))
@@ -122,13 +115,14 @@ def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
 
 
 def describe(scene: Scene, rng: Random) -> dict[str, str]:
-    """A description, an uncanny one, a question and a quip (a caption as readers send in)."""
+    """Sentences that are true of the scene: `description`, `uncanny`, `question` and `quip` (a
+    caption as in the contest)."""
     thing = " ".join(filter(None, (scene.thing_size, scene.paint, scene.thing)))
     sides = ("left", "right") if scene.left else ("right", "left")
     words = {
         "figure": _a(scene.figure),
         "who": scene.figure,
-        "thing": _a(thing) if scene.count == 1 else f"{_NUMBERS[scene.count]} {thing}s",
+        "thing": _a(thing) if scene.count == 1 else f"{('two', 'three')[scene.count - 2]} {thing}s",
         "place": scene.place.name,
         "where": f"{scene.place.preposition} {scene.place.name}",
         "side": sides[0],
@@ -145,12 +139,17 @@ def _a(noun: str) -> str:
 
 
 def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) -> list[RawFile]:
-    """Draw scenes, by path under `raw`, with `workers` processes. Raises DataError on failure."""
-    drawn = run_isolated(partial(_draw_file, seed, raw), list(scenes.items()), workers, _TIMEOUT_S)
-    for file in drawn:
-        if isinstance(file, Lost):
-            raise DataError(f"a picture could not be drawn: {file.reason}")
-    return [file for file in drawn if isinstance(file, RawFile)]
+    """Draw the scenes into files with `workers` processes; `scenes` is by path under `raw`.
+
+    Raises DataError if a process crashes or takes too long.
+    """
+    files = []
+    draw = partial(_draw_file, seed, raw)
+    for drawn in run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S):
+        if isinstance(drawn, Lost):
+            raise DataError(f"a picture could not be drawn: {drawn.reason}")
+        files.append(drawn)
+    return files
 
 
 def _draw_file(seed: int, raw: Path, item: tuple[str, Scene]) -> RawFile:
@@ -161,73 +160,71 @@ def _draw_file(seed: int, raw: Path, item: tuple[str, Scene]) -> RawFile:
 
 
 def render(scene: Scene, seed: int) -> bytes:
-    """The picture as a JPEG file: one channel where the scene is grey, else three."""
+    """The picture as a JPEG file, with one channel if the scene is grey, else three."""
     rng = Random(f"{seed}/{scene.contest}/drawing")
     image = _on_paper(_Ink(scene, rng).drawn(), rng)
     stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=_QUALITY)
+    image.save(stream, "JPEG", quality=_JPEG_QUALITY)
     return stream.getvalue()
 
 
 class _Ink:
-    """Draws a scene at a multiple of its size. Lengths are in picture heights, y points upwards."""
+    """Draws a scene at `_OVERSAMPLING` times its size. Lengths are in picture heights, y is up."""
 
     def __init__(self, scene: Scene, rng: Random) -> None:
         width, self._height_px = (side * _OVERSAMPLING for side in scene.size)
         self._scene, self._rng, self._aspect = scene, rng, width / self._height_px
         self._line_px = max(2, round(rng.uniform(1.4, 2.6) * min(width, self._height_px) / 800))
-        self._image = Image.new("L" if scene.grey else "RGB", (width, self._height_px))
+        self._image = Image.new("RGB", (width, self._height_px))
         self._draw = ImageDraw.Draw(self._image)
-        self._black = self._tone(shapes.BLACK)
 
     def drawn(self) -> Image.Image:
         """The scene at its own size."""
         scene, middle = self._scene, self._aspect / 2
-        self._draw_place(scene.place)
+        self._add_place(scene.place)
         self._line_px *= 2
-        # Both sides lie inside the middle square of the picture, which is what models see.
+        # Both sides lie in the middle square of the picture, because models see only this.
         aside = min(0.25 * self._aspect, 0.33)
         fit = aside / 0.33
         towards = aside if scene.left else -aside
-        unit = THING_HEIGHTS[scene.thing_size] * fit * (1.0 if scene.count == 1 else 0.56)
-        for dx, dy in _GROUPS[scene.count]:
-            box = middle + towards + dx * unit, _GROUND + dy * unit, unit, unit
-            self._add(shapes.THINGS[scene.thing], box, shapes.PAINTS[scene.paint])
+        unit = _THING_HEIGHTS[scene.thing_size] * fit * (1.0 if scene.count == 1 else 0.56)
+        group = _PLACES_IN_GROUP[: scene.count] if scene.count > 1 else ((0.0, 0.0),)
+        for dx, dy in group:
+            x, y = middle + towards + dx * unit, _GROUND + dy * unit
+            self._add(shapes.THINGS[scene.thing], x, y, unit, unit)
         unit = _FIGURE_HEIGHT * fit
-        self._add(shapes.FIGURES[scene.figure], (middle - towards, _GROUND, unit, unit))
+        self._add(shapes.FIGURES[scene.figure], middle - towards, _GROUND, unit, unit)
         if scene.companion:
             unit = _COMPANION_HEIGHT * fit
-            self._add(shapes.FIGURES[scene.companion], (middle, _GROUND / 2, unit, unit))
-        return self._image.reduce(_OVERSAMPLING)
+            self._add(shapes.FIGURES[scene.companion], middle, _GROUND / 2, unit, unit)
+        image = self._image.getchannel("G") if scene.grey else self._image
+        return image.reduce(_OVERSAMPLING)
 
-    def _draw_place(self, place: shapes.Place) -> None:
+    def _add_place(self, place: shapes.Place) -> None:
         wide, horizon, uniform = self._aspect, place.horizon, self._rng.uniform
-        self._add([shapes.box(0, 0, 1, 1, place.wall)], (wide / 2, horizon, wide, 1 - horizon))
-        self._add([shapes.box(0, 0, 1, 1, place.floor)], (wide / 2, 0, wide, horizon))
+        self._add([shapes.box(0, 0, 1, 1, place.wall)], wide / 2, horizon, wide, 1 - horizon)
+        self._add([shapes.box(0, 0, 1, 1, place.floor)], wide / 2, 0, wide, horizon)
         for motif in place.motifs:
             columns = max(1, round(motif.columns * wide))
             step_x, step_y = wide / columns, (motif.top - motif.bottom) / motif.rows
             for row, column in itertools.product(range(motif.rows), range(columns + 1)):
                 dx, dy, more = (motif.scatter * uniform(-0.5, 0.5) for _ in range(3))
                 x, y = (column + 0.5 * (row % 2) + dx) * step_x, motif.bottom + (row + dy) * step_y
-                size = (1 + more) * motif.width, (1 + more) * motif.height
-                self._add(motif.shape, (x, y, *size))
+                self._add(motif.shape, x, y, (1 + more) * motif.width, (1 + more) * motif.height)
 
-    def _add(self, shape: shapes.Shape, box: Box, paint: shapes.Paint = shapes.WHITE) -> None:
-        """Draw the fill and the outline of each polygon of a shape."""
+    def _add(self, shape: shapes.Shape, *box: float) -> None:
+        """Fill and outline each polygon of a shape; `box`: its centre, ground, width and height."""
         x, y, width, height = (length * self._height_px for length in box)
-        for points, own in shape:
+        for points, paint in shape:
+            fill = paint or shapes.PAINTS[self._scene.paint]
             corners = [(x + px * width, self._height_px - y - py * height) for px, py in points]
-            self._draw.polygon(corners, self._tone(own or paint))
-            if (own or paint).striped:
+            self._draw.polygon(corners, fill.rgb)
+            if fill.striped:
                 self._hatch(corners)
-            self._draw.line(self._trembling(corners), self._black, self._line_px, "curve")
-
-    def _tone(self, paint: shapes.Paint) -> int | tuple[int, int, int]:
-        return paint.rgb[1] if self._scene.grey else paint.rgb
+            self._draw.line(self._trembling(corners), shapes.BLACK.rgb, self._line_px, "curve")
 
     def _hatch(self, corners: shapes.Points) -> None:
-        """Diagonal lines inside a polygon."""
+        """Draw diagonal lines inside a polygon."""
         left, top = (math.floor(min(values)) for values in zip(*corners, strict=True))
         right, bottom = (math.ceil(max(values)) for values in zip(*corners, strict=True))
         size = width, height = right - left + 1, bottom - top + 1
@@ -235,10 +232,10 @@ class _Ink:
         ImageDraw.Draw(inside).polygon([(x - left, y - top) for x, y in corners], 1)
         for x in range(-height, width, round(0.02 * self._height_px)):
             ImageDraw.Draw(lines).line((x, height, x + height, 0), 1, self._line_px)
-        self._draw.bitmap((left, top), ImageChops.logical_and(inside, lines), self._black)
+        self._draw.bitmap((left, top), ImageChops.logical_and(inside, lines), shapes.BLACK.rgb)
 
     def _trembling(self, corners: shapes.Points) -> shapes.Points:
-        """A closed outline in short strokes whose ends move a little, as drawn by hand."""
+        """A closed outline of short strokes whose ends are moved a little, as if drawn by hand."""
         random, reach, path = self._rng.random, self._line_px, []
         for (ax, ay), (bx, by) in itertools.pairwise([*corners, corners[0]]):
             pieces = 1 + int(math.hypot(bx - ax, by - ay) / (_STROKE_PX * _OVERSAMPLING))
@@ -249,16 +246,16 @@ class _Ink:
 
 
 def _size(rng: Random) -> tuple[int, int]:
-    """Width and height in pixels; small pictures are more common."""
-    low, high = _SIDES_PX
+    """Width and height in px; small pictures are more common."""
     aspect = rng.choice(_ASPECTS)
-    short = low + (high / max(aspect, 1 / aspect) - low) * rng.random() ** 1.7
+    longest_short = _LONGEST_PX / max(aspect, 1 / aspect)
+    short = _SHORTEST_PX + (longest_short - _SHORTEST_PX) * rng.random() ** 1.7
     width, height = (short * aspect, short) if aspect >= 1 else (short, short / aspect)
-    return min(high, round(width)), min(high, round(height))
+    return min(_LONGEST_PX, round(width)), min(_LONGEST_PX, round(height))
 
 
 def _on_paper(drawing: Image.Image, rng: Random) -> Image.Image:
-    """The drawing on tinted paper, with the grain of a scan: fine noise over broad clouds."""
+    """The drawing on tinted paper with the grain of a scan: fine noise, and noise of 12 x 12."""
     size = width, height = drawing.size
     fine = Image.frombytes("L", size, rng.randbytes(width * height))
     clouds = Image.frombytes("L", (12, 12), rng.randbytes(144))

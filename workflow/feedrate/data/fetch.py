@@ -1,11 +1,16 @@
-"""Fetch a dataset: its source provides rows and images, which are listed with checksums.
+"""Fetch a dataset: its source provides rows and image files, which are listed with checksums.
 
-Writes raw/rows.parquet, raw/images/ (a folder source's images stay where they are) and, last,
+Writes raw/rows.parquet, raw/images/ (images of a folder source stay where they are) and, last,
 raw/index.json. The folder raw/ is replaced as a whole or not at all.
 """
 
+import errno
+import hashlib
+import math
+import os
+import stat
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -13,12 +18,18 @@ import msgspec
 from feedrate.config.workflow import Dataset
 from feedrate.core import plugins
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import ROWS, DataError, Fetched, LeftOut, RawFile, RawIndex
-from feedrate.data.rows import make_table, write_table
-from feedrate.data.tables import plain_text
+from feedrate.data.manifest import (
+    MAX_FILE_BYTES,
+    ROWS,
+    DataError,
+    Fetched,
+    LeftOut,
+    RawFile,
+    RawIndex,
+)
+from feedrate.data.tables import make_table, plain_text, write_table
 
 SOURCES = "feedrate.data.sources"
-_NO_CAPTION = "no caption"
 _SHOWN = 3
 
 
@@ -38,11 +49,10 @@ def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
-        rows, without_caption = _with_captions(fetched.rows)
+        rows, left_out = _with_captions(fetched)
         limit = getattr(settings, "limit_per_image", None)
         if limit is not None:
             rows = best_ranked(rows, limit)
-        left_out = fetched.left_out + without_caption
         if not rows:
             first = "; ".join(f"{entry.path}: {entry.reason}" for entry in left_out[:_SHOWN])
             reasons = f" ({first}, …)" if first else ""
@@ -63,23 +73,20 @@ def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
     return index
 
 
-def _with_captions(
-    rows: Sequence[dict[str, Any]],
-) -> tuple[list[dict[str, Any]], list[LeftOut]]:
-    """The rows with a caption, and the others as left out."""
-    kept: list[dict[str, Any]] = []
-    left_out: list[LeftOut] = []
-    for row in rows:
+def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut]]:
+    """The rows with a caption, and all that is left out."""
+    kept, left_out = [], list(fetched.left_out)
+    for row in fetched.rows:
         caption = plain_text(row["caption"]).strip()
         if caption:
             kept.append(row | {"caption": caption})
         else:
-            left_out.append(LeftOut(path=row["origin"], reason=_NO_CAPTION))
+            left_out.append(LeftOut(path=row["origin"], reason="no caption"))
     return kept, left_out
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows of each image, those with the smallest rank; without ranks, the first.
+    """At most `limit` rows of each image: those with the smallest rank; without ranks, the first.
 
     The order of the rows stays. A rank that is not a number comes last.
     """
@@ -95,4 +102,106 @@ def _rank(row: dict[str, Any]) -> float:
         rank = float(row.get("rank", 0))
     except (TypeError, ValueError):
         return float("inf")
-    return rank if rank == rank else float("inf")  # NaN has no order
+    return float("inf") if math.isnan(rank) else rank
+
+
+class Unusable(Exception):
+    """A row or a file is left out; the message is the reason."""
+
+
+class ListedFiles:
+    """The image files under one folder that rows name. Each is examined once."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` must be resolved."""
+        self.root = root
+        self._seen: dict[str, RawFile | str] = {}
+        self._lost: dict[str, int] = {}
+
+    def find(self, named: str) -> str | None:
+        """The path under the root of a usable file; None for an unusable one, which is counted."""
+        if named not in self._seen:
+            try:
+                self._seen[named] = self._examine(named)
+            except Unusable as reason:
+                self._seen[named] = str(reason)
+        seen = self._seen[named]
+        if isinstance(seen, RawFile):
+            return seen.path
+        self._lost[named] = self._lost.get(named, 0) + 1
+        return None
+
+    def lost(self) -> list[LeftOut]:
+        """The files that could not be used, with the number of rows that each costs."""
+        return [
+            LeftOut(path=named, reason=str(self._seen[named]), rows=rows)
+            for named, rows in self._lost.items()
+        ]
+
+    def found(self) -> list[RawFile]:
+        """The usable files, each once, sorted by path."""
+        files = {seen.path: seen for seen in self._seen.values() if isinstance(seen, RawFile)}
+        return [files[path] for path in sorted(files)]
+
+    def _examine(self, named: str) -> RawFile:
+        """The file's size and digest. Only a regular file is opened. Raises Unusable."""
+        if not named.strip():
+            raise Unusable("no image is named")
+        try:
+            path = self._inside(named)
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise Unusable("not a regular file")
+            if status.st_size > MAX_FILE_BYTES:
+                raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+            relative = path.relative_to(self.root).as_posix()
+            return RawFile(path=relative, size=status.st_size, sha256=digest_file(path))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise Unusable("missing file") from None
+            raise Unusable((error.strerror or str(error)).lower()) from None
+        except (ValueError, RuntimeError):  # a NUL in the name; a loop of links before Python 3.13
+            raise Unusable("not a path of a file") from None
+
+    def _inside(self, named: str) -> Path:
+        """The path of a name. Dots, an absolute path or a link must not lead outside the root."""
+        path = Path(os.path.normpath(self.root / named))
+        resolved = path.resolve()
+        if not resolved.is_relative_to(self.root):
+            raise Unusable("outside the folder")
+        return path if path.is_relative_to(self.root) else resolved
+
+
+class EmbeddedImages:
+    """Images in the cells of tables, written to files that are named by their content."""
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+        self._files: dict[str, RawFile] = {}
+        (raw / "images").mkdir()
+
+    def write(self, image: dict[str, Any] | None, listed: ListedFiles) -> str | None:
+        """Write an image, {"bytes", "path"}, if it is new; return its path under raw/.
+
+        An image without bytes is read from the file that it names, which must be one of `listed`.
+        Returns None for an image that cannot be used.
+        """
+        image = image or {}
+        data: bytes | None = image.get("bytes")
+        name: str = image.get("path") or ""
+        if data is None and name and (found := listed.find(name)):
+            data = (listed.root / found).read_bytes()
+        if data is None or len(data) > MAX_FILE_BYTES:
+            return None
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 not in self._files:
+            suffix = PurePosixPath(name).suffix.lower()
+            plain = suffix[1:].isalnum() and suffix.isascii() and len(suffix) <= 6
+            path = f"images/{sha256[:16]}{suffix if plain else ''}"
+            (self._raw / path).write_bytes(data)
+            self._files[sha256] = RawFile(path=path, size=len(data), sha256=sha256)
+        return self._files[sha256].path
+
+    def written(self) -> list[RawFile]:
+        """All files, sorted by path."""
+        return sorted(self._files.values(), key=lambda file: file.path)

@@ -1,14 +1,67 @@
-"""The Hugging Face hub: files of a repository at one revision, and its refusals in one sentence."""
+"""The Hugging Face hub: repositories at a revision, and checkpoints that are fetched from it once.
 
+A checkpoint's folder holds its files and, written last, fetched.json with a checksum of each.
+"""
+
+import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from feedrate.data.manifest import DataError
+from feedrate.core.files import digest_file, replaced_folder, write_json
+from feedrate.data.manifest import DataError, check_file
 from feedrate.data.tables import first_line
 
 TIMEOUT_S = 20.0
-"""For the hub's first answer."""
+"""Limit for the hub's first answer."""
+
+PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
+"""Files of a checkpoint: weights, configuration and tokenizers; never a pickle."""
+
+
+def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
+    """Fetch the repository `name` of the hub at `revision` (a commit, tag or branch) into the
+    folder of `out`, which is fetched.json.
+
+    Raises DataError if the hub refuses the repository or it has no safetensors weights.
+    """
+    advice = "set `checkpoint` to a local folder"
+    source = download(f"checkpoint {name}", name, revision, PATTERNS, advice)
+    files = sorted({file for pattern in PATTERNS for file in source.rglob(pattern)})
+    if not any(file.suffix == ".safetensors" for file in files):
+        raise DataError(
+            f"checkpoint {name} at {revision} has no *.safetensors file; only safetensors are read"
+        )
+    with replaced_folder(out.parent) as folder:
+        sha256 = {}
+        for file in files:
+            place = folder / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(file.resolve(), place)
+            except OSError:  # the cache is on another file system
+                shutil.copyfile(file, place)
+            sha256[str(file.relative_to(source))] = digest_file(place)
+        fetched = {"name": name, "revision": revision, "commit": source.name, "sha256": sha256}
+        write_json(folder / out.name, fetched)
+    print(f"fetched {name} at {revision}: {len(files)} files")
+
+
+def check_fetched(index: Path) -> None:
+    """Compare every file of a fetched checkpoint with the checksums in `index` (fetched.json).
+
+    Raises DataError, which names the first file that differs and says what to do.
+    """
+    try:
+        sha256: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{index}: no list of a checkpoint's files ({type(error).__name__}): delete the folder "
+            f"{index.parent} and run again"
+        ) from None
+    for name, digest in sha256.items():
+        check_file(index.parent, name, digest)
 
 
 def download(
@@ -42,7 +95,7 @@ def download(
 
 
 def unavailable(what: str, revision: str, error: Exception, advice: str) -> DataError:
-    """Why the hub does not provide `what`; `advice` says what else to do if it is unreachable."""
+    """Why `what` cannot be fetched; `advice` is what else to do if the hub cannot be reached."""
     return DataError(
         refusal(what, revision, error)
         or f"{what} at {revision}: the hub cannot be reached ({first_line(error)}) and the local "
@@ -52,26 +105,27 @@ def unavailable(what: str, revision: str, error: Exception, advice: str) -> Data
 
 
 def refusal(what: str, revision: str, error: Exception) -> str:
-    """Explain an error that is the hub's answer; empty if the hub could not be asked."""
+    """Explain an error that the hub answered with; empty if the hub could not be reached."""
     from huggingface_hub import errors
 
-    if isinstance(error, errors.HFValidationError):
-        return f"{what}: {first_line(error)}"
-    if isinstance(error, errors.GatedRepoError):
-        return (
-            f"{what}: its owner must grant access: accept the terms on its page and set "
-            "HF_TOKEN to a token of that account"
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"{what} has no revision {revision!r}"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return (
-            f"{what}: the hub has none of this name, or it is private; for a private one set "
-            "HF_TOKEN to a token that may read it"
-        )
+    match error:
+        case errors.HFValidationError():
+            return f"{what}: {first_line(error)}"
+        case errors.GatedRepoError():
+            return (
+                f"{what}: its owner must grant access: accept the terms on its page and set "
+                "HF_TOKEN to a token of that account"
+            )
+        case errors.RevisionNotFoundError():
+            return f"{what} has no revision {revision!r}"
+        case errors.RepositoryNotFoundError():
+            return (
+                f"{what}: the hub has no repository of this name, or it is private; for a private "
+                "one set HF_TOKEN to a token that may read it"
+            )
     return ""
 
 
 def token() -> str | bool:
-    """The token in HF_TOKEN; False forbids the client to use one that is stored on the machine."""
+    """The token in HF_TOKEN, or False: then the client must not use one stored on the machine."""
     return os.environ.get("HF_TOKEN") or False

@@ -1,7 +1,7 @@
 """Work on untrusted input in other processes: a crash or a hang loses one item, not the run.
 
 Each worker has its own pipe and at most one item, so a crash is attributed to the right item. Pools
-whose workers share a queue, such as Pebble's, sometimes blame another item or stop as a whole.
+whose workers share a queue, such as Pebble's, sometimes name another item or stop altogether.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ _POLL_S = 60.0
 
 
 class Lost(NamedTuple):
-    """An item without a result: its process crashed or took too long."""
+    """An item without a result: the reason, such as a crash of its process."""
 
     reason: str
 
@@ -34,10 +34,10 @@ class Lost(NamedTuple):
 def run_isolated(
     task: Callable[[Item], Result], items: Sequence[Item], workers: int, timeout_s: float
 ) -> list[Result | Lost]:
-    """Return `task` of every item, in order, computed by `workers` fresh processes.
+    """Compute `task` of every item in `workers` new processes; return the results in order.
 
-    An exception of `task` is raised here. A process that dies, or works on one item for longer than
-    `timeout_s`, is replaced, and the item is Lost. No process is left when this returns.
+    An exception of `task` is raised here. A process that dies, or takes longer than `timeout_s` for
+    one item, is replaced, and the item is Lost. No process is left when this returns.
     """
     results: list[Any] = [None] * len(items)
     waiting = iter(range(len(items)))
@@ -78,7 +78,7 @@ class _Worker:
         self.item: int | None = None
         self.deadline = float("inf")
         self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
-        # Ctrl-C is for the parent, which then stops this process: it inherits the blocked signal.
+        # The process inherits the blocked signal, so Ctrl-C reaches the parent, which stops it.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -110,7 +110,7 @@ class _Worker:
         return result
 
     def stop(self) -> None:
-        """Kill the process, whatever it does."""
+        """Kill the process, even if it hangs."""
         self._process.kill()
         self._process.join()
         self.connection.close()
@@ -132,7 +132,7 @@ def _serve(task: Callable[[Any], Any], connection: Connection) -> None:
 
 
 def _limit_memory() -> None:
-    """Make an allocation above the limit a MemoryError, where the system can count and limit."""
+    """Make an allocation above the limit raise MemoryError, if the system supports this."""
     with suppress(OSError, ValueError):
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + MEMORY_BYTES

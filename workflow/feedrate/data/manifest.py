@@ -1,6 +1,8 @@
-"""The files that describe a dataset: raw/index.json as fetched, prepared/manifest.json to train on.
+"""The files that describe a dataset's folders: what was fetched, prepared and stored.
 
-Each is written last, so its presence means that its folder is complete.
+raw/index.json lists what was fetched, prepared/manifest.json what jobs train on, and
+store/<key>/index.json a store: pictures decoded and resized once, captions tokenised once, for the
+level `cache`. Each is written last, so its presence means that its folder is complete.
 """
 
 import hashlib
@@ -10,16 +12,17 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
-from feedrate.config.values import Strict
+from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.values import Strict, about
 from feedrate.core.errors import ExpectedError
-from feedrate.core.files import digest_file
+from feedrate.core.files import digest_file, digest_value
 
 Document = TypeVar("Document")
 
-RAW_SCHEMA = 1
-MANIFEST_SCHEMA = 1
+RAW_SCHEMA, MANIFEST_SCHEMA, STORE_SCHEMA = 1, 1, 1
+"""Versions of the files; raise one when its files change."""
+
 SPLITS = ("train", "validation", "test")
 
 ROWS = "rows.parquet"
@@ -32,6 +35,12 @@ TOKENIZER = "tokenizer"
 CHECKSUMS = "checksums.json"
 REPORT = "data_report.json"
 """In prepared/."""
+
+STORE_INDEX, PIXELS, PICTURES = "index.json", "pixels.npy", "pictures.npy"
+"""In a store. pixels.npy (uint8) holds one picture after the other, grey ones with one channel.
+pictures.npy (int64) has a row for each picture: where it starts in pixels.npy, its channels, height
+and width there, and height and width in its file. `<split>.npy` (int32) has a row for each row of a
+split: the picture's number, token numbers and attention mask."""
 
 CAPTION = "caption"
 """The column of samples.parquet with a row's text."""
@@ -47,21 +56,21 @@ class DataError(ExpectedError):
 class RawFile(Strict, frozen=True, kw_only=True):
     """One fetched file."""
 
-    path: Annotated[str, Meta(description="Under the index's root.")]
-    size: Annotated[int, Meta(description="Bytes.")]
+    path: Annotated[str, about("Under the index's root.")]
+    size: Annotated[int, about("Bytes.")]
     sha256: str
 
 
 class LeftOut(Strict, frozen=True, kw_only=True):
     """Something that did not become a sample, and why."""
 
-    path: Annotated[str, Meta(description="The image, or the table and row.")]
+    path: Annotated[str, about("The image, or the table and row.")]
     reason: str
-    rows: Annotated[int, Meta(description="Rows that are lost by it.")] = 1
+    rows: Annotated[int, about("Rows that are lost by it.")] = 1
 
 
 class Fetched(Strict, frozen=True, kw_only=True):
-    """What a source provides: rows whose `image` is a path under `root`, and those images."""
+    """The result of a source: rows whose `image` is a path under `root`, and those images."""
 
     rows: list[dict[str, Any]]
     files: list[RawFile]
@@ -75,13 +84,11 @@ class RawIndex(Strict, frozen=True, kw_only=True):
 
     schema: int = RAW_SCHEMA
     dataset: str
-    source: Annotated[str, Meta(description="generated, folder or hub.")]
-    root: Annotated[
-        str, Meta(description="Absolute folder of the images; empty: the index's own folder.")
-    ] = ""
-    revision: Annotated[str | None, Meta(description="The hub's commit.")] = None
-    rows: Annotated[RawFile, Meta(description="The rows, in the index's folder.")]
-    files: Annotated[list[RawFile], Meta(description="Every image that a row names, once.")]
+    source: Annotated[str, about("generated, folder or hub.")]
+    root: Annotated[str, about("Absolute folder of the images; empty: the index's own.")] = ""
+    revision: Annotated[str | None, about("The hub's commit.")] = None
+    rows: Annotated[RawFile, about("The rows, in the index's folder.")]
+    files: Annotated[list[RawFile], about("Every image that a row names, once.")]
     left_out: list[LeftOut]
 
 
@@ -98,15 +105,64 @@ class Manifest(Strict, kw_only=True):
     schema: int = MANIFEST_SCHEMA
     dataset: str
     splits: dict[str, SplitCount]
-    files: Annotated[
-        dict[str, str],
-        Meta(description="SHA-256 of each file that training reads, except the images."),
-    ]
-    images: Annotated[int, Meta(description="Image files in images/.")]
+    files: Annotated[dict[str, str], about("SHA-256 of the files for training except images.")]
+    images: Annotated[int, about("Image files in images/.")]
     images_bytes: int
-    images_digest: Annotated[
-        str, Meta(description="SHA-256 over the sorted `path sha256` lines of all images.")
-    ]
+    images_digest: Annotated[str, about("SHA-256 of all images' sorted `path sha256` lines.")]
+
+
+class StoreSpec(Strict, kw_only=True):
+    """All that a store depends on except its data; another store is made when this changes."""
+
+    schema: int = STORE_SCHEMA
+    model: Annotated[ModelSettings, about("Determines the size of images and the tokenizer.")]
+    max_tokens: int
+    label: Annotated[str, about("Column with the classes, for a classifier.")]
+    scaled_decode: bool
+    whole: Annotated[bool, about("Whole pictures, so that the crop can be a random one.")]
+
+    @property
+    def key(self) -> str:
+        """The store's folder name."""
+        return digest_value(msgspec.to_builtins(self))[:12]
+
+
+class StoreIndex(Strict, kw_only=True):
+    """index.json of a store."""
+
+    spec: StoreSpec
+    manifest: Annotated[str, about("SHA-256 of the prepared data's manifest.")]
+    image_px: int
+    pictures: int
+    size_bytes: Annotated[int, about("Of pixels.npy.")]
+    files: Annotated[dict[str, str], about("SHA-256 of each file.")]
+
+
+def store_spec(settings: Settings) -> StoreSpec | None:
+    """The store that a run with these settings reads; None: it reads no store."""
+    loader, model = settings.loader, settings.model
+    if loader.decode != "cache":
+        return None
+    return StoreSpec(
+        # The rest (attention, layout, …) changes neither pixels nor tokens.
+        model=ModelSettings(
+            name=model.name,
+            size=model.size,
+            checkpoint=model.checkpoint,
+            revision=model.revision,
+            image_px=model.image_px,
+        ),
+        max_tokens=loader.max_tokens,
+        label=loader.label,
+        scaled_decode=loader.scaled_decode,
+        whole=loader.random_crop > 0,
+    )
+
+
+def store_folder(settings: Settings, prepared: Path) -> Path | None:
+    """The folder of the store that these settings need; None: they need none."""
+    spec = store_spec(settings)
+    return prepared.parent / "store" / spec.key if spec else None
 
 
 def read_index(path: Path) -> RawIndex:
@@ -119,8 +175,20 @@ def read_manifest(path: Path) -> Manifest:
     return read_document(path, Manifest, "the dataset has not been prepared")
 
 
+def read_store(folder: Path) -> StoreIndex:
+    """Read a store's index.
+
+    Raises DataError if it is missing, or if the store was made from other prepared data.
+    """
+    missing = "decode: cache needs the store that the rule store_dataset makes"
+    index = read_document(folder / STORE_INDEX, StoreIndex, missing)
+    if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
+        raise DataError(f"{folder} was made from other data; delete it and run again")
+    return index
+
+
 def read_document(path: Path, kind: type[Document], missing: str) -> Document:
-    """Read a JSON file of type `kind`; `missing` says what to conclude if there is none.
+    """Read a JSON file of type `kind`; `missing` is the conclusion if there is no file.
 
     Raises DataError if the file is missing or not of this version.
     """
@@ -143,7 +211,7 @@ def images_digest(sha256: Mapping[str, str]) -> str:
 def check_prepared(folder: Path) -> Manifest:
     """Compare every file of a prepared dataset with its manifest: number, size and SHA-256.
 
-    Raises DataError that names the first file that differs and says what to do.
+    Raises DataError, which names the first file that differs and says what to do.
     """
     manifest = read_manifest(folder / MANIFEST)
     for name, sha256 in manifest.files.items():
@@ -161,10 +229,19 @@ def check_prepared(folder: Path) -> Manifest:
     return manifest
 
 
+def check_store(folder: Path) -> None:
+    """Compare every file of a store with its index.
+
+    Raises DataError, which names the first file that differs and says what to do.
+    """
+    for name, sha256 in read_store(folder).files.items():
+        check_file(folder, name, sha256)
+
+
 def check_file(folder: Path, name: str, sha256: str, size: int | None = None) -> None:
     """Compare a file of a folder with its SHA-256 and, if given, its size in bytes.
 
-    Raises DataError that names it and says what to do.
+    Raises DataError, which names it and says what to do.
     """
     path = folder / name
     try:

@@ -9,14 +9,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median, quantiles
 from typing import Any
 
 import msgspec
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from feedrate.config.workflow import Dataset, Folder
 from feedrate.core.files import digest_file, digest_text, replaced_folder, write_json, write_text
+from feedrate.data.isolate import Lost
 from feedrate.data.manifest import (
     CHECKSUMS,
     IMAGES,
@@ -32,15 +33,15 @@ from feedrate.data.manifest import (
     images_digest,
     read_index,
 )
-from feedrate.data.rows import make_table, read_rows, write_table
-from feedrate.data.verify import Rejected, Stored, verify_images
+from feedrate.data.tables import make_table, read_rows, write_table
+from feedrate.data.verify import Stored, verify_images
 
 REPORT_SCHEMA = 1
 _SHOWN = 20
-_Verdicts = Mapping[str, Stored | Rejected]
+_Verdicts = Mapping[str, Stored | Lost]
 
 VOCABULARY = 4096
-"""The most tokens that the tokenizer learns."""
+"""Most tokens that the tokenizer learns."""
 SPECIAL = {
     "bos_token": "<s>",
     "pad_token": "<pad>",
@@ -73,7 +74,12 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
     with replaced_folder(out.parent) as folder:
         (folder / IMAGES).mkdir()
         verdicts = verify_images(root, index.files, folder, workers)
-        bad = rejected_images(rows, verdicts)
+        lost = Counter(row["image"] for row in rows)
+        bad = [
+            LeftOut(path=path, reason=verdict.reason, rows=lost[path])
+            for path, verdict in sorted(verdicts.items())
+            if isinstance(verdict, Lost)
+        ]
         _check_bad_share(index, settings, bad, out.parent)
         samples = _samples(rows, settings, verdicts)
         captions = [sample["caption"] for sample in samples if sample["split"] == "train"]
@@ -89,20 +95,10 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
         return _finish(folder, index, samples, verdicts, out.name)
 
 
-def rejected_images(rows: Iterable[Mapping[str, Any]], verdicts: _Verdicts) -> list[LeftOut]:
-    """The images that verification left out, with the number of rows that each costs."""
-    lost = Counter(row["image"] for row in rows)
-    return [
-        LeftOut(path=path, reason=verdict.reason, rows=lost[path])
-        for path, verdict in sorted(verdicts.items())
-        if isinstance(verdict, Rejected)
-    ]
-
-
 def _check_bad_share(
     index: RawIndex, settings: Dataset, bad: Sequence[LeftOut], prepared: Path
 ) -> None:
-    """Raise DataError, with a list, if too large a share of the images is bad."""
+    """Raise DataError, and write a list of all bad images, if their share is too large."""
     listing = prepared.with_name(f"{prepared.name}.rejected.json")
     if len(bad) <= settings.max_bad_share * len(index.files):
         listing.unlink(missing_ok=True)
@@ -120,7 +116,7 @@ def _check_bad_share(
 def _samples(
     rows: Sequence[dict[str, Any]], settings: Dataset, verdicts: _Verdicts
 ) -> list[dict[str, Any]]:
-    """The rows with a good image, by split and then in the order of the rows."""
+    """The rows with a good image, sorted by split, each with its split and number."""
     samples: list[dict[str, Any]] = []
     for row in rows:
         verdict = verdicts.get(row["image"])
@@ -128,7 +124,9 @@ def _samples(
             samples.append(row | {"image": verdict.path})
             del samples[-1]["origin"]
     if isinstance(settings, Folder) and settings.split is None:
-        groups = [_group(sample) for sample in samples]
+        # No contest is in two splits, and no image if its rows have no contest.
+        contests = [(sample["contest_number"], sample["image"]) for sample in samples]
+        groups = [str(image if contest is None else contest) for contest, image in contests]
         shares = settings.validation_share, settings.test_share
         splits = share_out(groups, *shares, settings.seed)
         for sample, group in zip(samples, groups, strict=True):
@@ -139,16 +137,10 @@ def _samples(
     return samples
 
 
-def _group(sample: dict[str, Any]) -> str:
-    """What must not be in two splits: a contest, or an image if the row has no contest."""
-    contest = sample["contest_number"]
-    return str(sample["image"] if contest is None else contest)
-
-
 def share_out(
     groups: Iterable[str], validation_share: float, test_share: float, seed: int
 ) -> dict[str, str]:
-    """The split of every group (a contest, or an image), so that no group is in two splits.
+    """Assign every group (a contest or an image) to a split.
 
     The groups are sorted by a digest of the seed and their name, so the result does not depend on
     their order. A split with a share above 0 gets at least one group while training keeps one.
@@ -165,7 +157,7 @@ def share_out(
 
 
 def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
-    """Rows and different images of every split, also of an empty one."""
+    """Rows and distinct images of every split, including empty ones."""
     return {
         split: SplitCount(
             rows=sum(sample["split"] == split for sample in samples),
@@ -176,10 +168,10 @@ def count_splits(samples: Sequence[Mapping[str, Any]]) -> dict[str, SplitCount]:
 
 
 def train_tokenizer(captions: Iterable[str], folder: Path) -> None:
-    """Train a small byte-level BPE tokenizer, for models with random weights and no hub.
+    """Train a small byte-level BPE tokenizer for models with random weights.
 
-    `PreTrainedTokenizerFast.from_pretrained` reads it. The same captions, in any order, give the
-    same files.
+    `PreTrainedTokenizerFast.from_pretrained` reads it. The same captions in any order give the same
+    files.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -216,7 +208,7 @@ def make_report(
     samples: Sequence[Mapping[str, Any]],
     verdicts: _Verdicts,
 ) -> dict[str, Any]:
-    """data_report.json: counts, distributions, and what was converted or left out.
+    """data_report.json: counts, distributions, conversions, and what was left out.
 
     It holds no times, machine names or absolute paths.
     """
@@ -245,20 +237,13 @@ def make_report(
 
 
 def summary(values: Iterable[float]) -> dict[str, float]:
-    """Smallest, 5%, median, mean, 95% and largest; nothing if there are no values."""
-    ordered = sorted(float(value) for value in values)
-    if not ordered:
+    """Smallest, 5%, median, mean, 95% and largest of the values, rounded; empty without values."""
+    array = np.array([*values], dtype=float)
+    if not array.size:
         return {}
-    marks = quantiles(ordered, n=20, method="inclusive") if len(ordered) > 1 else ordered
-    figures = {
-        "min": ordered[0],
-        "p5": marks[0],
-        "median": median(ordered),
-        "mean": fmean(ordered),
-        "p95": marks[-1],
-        "max": ordered[-1],
-    }
-    return {name: round(value, 3) for name, value in figures.items()}
+    percentiles = {"min": 0, "p5": 5, "median": 50, "p95": 95, "max": 100}
+    marks = dict(zip(percentiles, np.percentile(array, [*percentiles.values()]), strict=True))
+    return {name: round(float(value), 3) for name, value in {**marks, "mean": array.mean()}.items()}
 
 
 def _finish(
@@ -270,7 +255,7 @@ def _finish(
 ) -> Manifest:
     """Write the checksums and, last, the manifest.
 
-    The report is not in the manifest: nothing is trained on it, so its wording may change.
+    The manifest leaves out the report, because training does not read it.
     """
     images = {v.path: v for v in verdicts.values() if isinstance(v, Stored)}
     checksums = {p: {"sha256": v.sha256, "size": v.size} for p, v in images.items()}

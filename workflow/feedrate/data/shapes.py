@@ -1,6 +1,6 @@
-"""What a generated picture can show: paints, and shapes as lists of polygons.
+"""Paints, things, figures and places of the generated pictures.
 
-A shape fills a unit square: x from -0.5 to 0.5, y from 0 (the ground) to 1.
+A shape is a list of polygons in a unit square: x from -0.5 to 0.5, y from 0 (the ground) to 1.
 """
 
 import math
@@ -11,14 +11,14 @@ Points = Sequence[tuple[float, float]]
 
 
 class Paint(NamedTuple):
-    """How a polygon is filled."""
+    """The fill of a polygon."""
 
     rgb: tuple[int, int, int]
     striped: bool = False
 
 
 class Part(NamedTuple):
-    """One polygon. Without a paint of its own it gets the paint of the whole shape."""
+    """One polygon; without a paint of its own it has that of the scene."""
 
     points: Points
     paint: Paint | None = None
@@ -47,26 +47,24 @@ def _polygon(*numbers: float, paint: Paint | None = None) -> Part:
 def box(x: float, y: float, width: float, height: float, paint: Paint | None = None) -> Part:
     """A rectangle; `x` is its centre, `y` its lower edge."""
     left, right, top = x - width / 2, x + width / 2, y + height
-    return _polygon(left, y, right, y, right, top, left, top, paint=paint)
+    return Part([(left, y), (right, y), (right, top), (left, top)], paint)
 
 
 def _oval(
     x: float, y: float, rx: float, ry: float, paint: Paint | None = None, steps: int = 24
 ) -> Part:
-    """An ellipse; with 12 steps its upper half."""
+    """An ellipse, or with 12 steps its upper half."""
     angles = [math.pi * k / 12 for k in range(steps + 1)]
     return Part([(x + rx * math.cos(a), y + ry * math.sin(a)) for a in angles], paint)
-
-
-def _star(y: float, *radii: float) -> Part:
-    corners = [(radii[k % 2], math.pi * (0.5 + k / 5)) for k in range(10)]
-    return Part([(r * math.cos(a), y + r * math.sin(a)) for r, a in corners])
 
 
 def _two(x: float, y: float, rx: float, ry: float, paint: Paint) -> Shape:
     """A pair of ovals, such as eyes."""
     return [_oval(-x, y, rx, ry, paint), _oval(x, y, rx, ry, paint)]
 
+
+_STAR = [((0.52, 0.22)[k % 2], math.pi * (0.5 + k / 5)) for k in range(10)]
+_GHOST_HEM = ((-0.4, 0), (-0.2, 0.1), (0, 0), (0.2, 0.1), (0.4, 0))
 
 THINGS: dict[str, Shape] = {
     "arrow": [_polygon(-0.15, 0, 0.15, 0, 0.15, 0.5, 0.42, 0.5, 0, 1, -0.42, 0.5, -0.15, 0.5)],
@@ -96,11 +94,9 @@ THINGS: dict[str, Shape] = {
         *_two(0.24, 0.6, 0.07, 0.07, WHITE),
         _oval(0.02, 0.8, 0.08, 0.08, WHITE),
     ],
-    "star": [_star(0.48, 0.52, 0.22)],
+    "star": [Part([(r * math.cos(a), 0.48 + r * math.sin(a)) for r, a in _STAR])],
     "umbrella": [box(0, 0, 0.05, 0.6, BLACK), _oval(0, 0.55, 0.5, 0.44, steps=12)],
 }
-
-_GHOST_HEM = ((-0.4, 0), (-0.2, 0.1), (0, 0), (0.2, 0.1), (0.4, 0))
 
 FIGURES: dict[str, Shape] = {
     "cat": [
@@ -151,8 +147,9 @@ FIGURES: dict[str, Shape] = {
 class Motif(NamedTuple):
     """Copies of a shape in rows; every second row is shifted by half a column.
 
-    Lengths are in picture heights, `columns` in columns per picture height. `scatter` is the range
-    by which copies differ in size, and in place as a share of a column or a row.
+    Lengths are in picture heights, and `columns` is the number of columns per picture height.
+    Copies vary at random by `scatter`: in size by this share of it, in place by this share of a
+    column or row.
     """
 
     shape: Shape
@@ -166,7 +163,7 @@ class Motif(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a scene is: a wall (or sky) above a floor (or ground), and the motifs on them."""
+    """The scenery of a picture: a wall or sky above a floor or ground, with motifs on them."""
 
     name: str
     preposition: str

@@ -1,37 +1,63 @@
-"""A user's own tables: CSV, TSV, JSON lines or Parquet, by the ending of the name.
+"""Tables of rows: a user's own (CSV, TSV, JSON lines or Parquet), and the suite's as Parquet.
 
-Planning checks the files and columns that the configuration names, so this imports pyarrow late.
+Planning checks the files and columns that the configuration names, so pyarrow is imported late.
 """
 
 import csv
+import io
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedrate.config.errors import Findings
-from feedrate.config.values import Strict
 from feedrate.config.workflow import Folder, LocalExamples
+from feedrate.core.files import atomic_path
 from feedrate.data.manifest import DataError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = {
+    "caption": "text",
+    "contest_number": "number",
+    "image_location": "text",
+    "image_description": "text",
+    "image_uncanny_description": "text",
+    "entities": "texts",
+    "questions": "texts",
+    "caption_choices": "texts",
+    "from_description": "text",
+    "label": "text",
+    "n_tokens_label": "number",
+    "instance_id": "text",
+}
+"""Columns of every dataset and their kinds, in order: those of jmhessel/newyorker_caption_contest
+except the image. The model trains on `caption`."""
+
+OWN = ("sample_id", "split", "image", "origin")
+"""Columns that the suite makes itself."""
+
+EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
+"""Columns that a copy of Winoground must have."""
+
 TOO_LONG = "\0further fields"
-"""Key under which a row holds the fields that the header has no name for."""
+"""Key under which a CSV or TSV row holds the fields for which the header has no name."""
 
 TABLE = "table"
 """In the template of an image's path, `{table}` is the name of the row's table without its ending,
 unless a column has this name."""
 
-OWN = ("sample_id", "split", "image", "origin")
-"""Columns that the suite sets itself."""
-
-EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
-"""The columns that a copy of Winoground must have."""
-
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 
 
-class Table(Strict, frozen=True, kw_only=True):
+class Table(NamedTuple):
     """A table's columns and its rows, in order; CSV and TSV values are text."""
 
     columns: list[str]
@@ -39,32 +65,33 @@ class Table(Strict, frozen=True, kw_only=True):
 
 
 def read_table(path: Path, wanted: Collection[str] | None = None) -> Table:
-    """Read one table; with `wanted`, no rows, and no more than it takes to find these columns.
+    """Read a table by the ending of its name.
 
-    Raises DataError, naming the file, if it cannot be read as a table.
+    With `wanted` no rows are returned, and reading ends as soon as these columns are found. Raises
+    DataError, which names the file, if it is not a table.
     """
     readers = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _lines, ".parquet": _parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: a table's name ends in one of {', '.join(readers)}")
     try:
-        return reader(path, wanted)
+        table = reader(path, wanted)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start + 1})") from None
     except csv.Error as error:
         raise DataError(f"{path}: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or first_line(error)}") from None
+    if not table.columns:
+        raise DataError(f"{path}: the table is empty")
+    return table
 
 
 def _delimited(path: Path, wanted: Collection[str] | None) -> Table:
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, delimiter=delimiter, restkey=TOO_LONG)
-        columns = list(reader.fieldnames or [])
-        if not columns:
-            raise DataError(f"{path}: the table is empty")
-        return Table(columns=columns, rows=list(reader) if wanted is None else [])
+        return Table(list(reader.fieldnames or []), list(reader) if wanted is None else [])
 
 
 def _lines(path: Path, wanted: Collection[str] | None) -> Table:
@@ -85,9 +112,7 @@ def _lines(path: Path, wanted: Collection[str] | None) -> Table:
                 rows.append(row)
             elif columns.keys() >= set(wanted):
                 break
-    if not columns:
-        raise DataError(f"{path}: the table is empty")
-    return Table(columns=list(columns), rows=rows)
+    return Table(list(columns), rows)
 
 
 def _parquet(path: Path, wanted: Collection[str] | None) -> Table:
@@ -96,20 +121,20 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Table:
 
     try:
         if wanted is not None:
-            return Table(columns=list(pq.read_schema(path).names), rows=[])
+            return Table(pq.read_schema(path).names, [])
         table = pq.read_table(path)
-        return Table(columns=list(table.column_names), rows=table.to_pylist())
+        return Table(table.column_names, table.to_pylist())
     except pa.ArrowException as error:
         raise DataError(f"{path}: {first_line(error)}") from None
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for a sentence."""
+    """The first line of an error's message, for use in a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def plain_text(value: Any) -> str:
-    """A value as it is written in a path or a caption: 508 for 508.0, nothing for null.
+    """A value as text in a path or a caption: 508 for 508.0, nothing for null.
 
     Lone surrogates, which JSON allows and UTF-8 does not, become question marks.
     """
@@ -120,19 +145,24 @@ def plain_text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
+def split_named(text: str) -> str | None:
+    """The split that a word in any case names; None if it names none."""
+    return _SPLIT_NAMES.get(text.strip().lower())
+
+
 def names(template: str) -> list[str]:
-    """The columns that the template of an image's path, `cartoons/{contest}.jpg`, asks for."""
+    """The columns in the template of an image's path, such as `cartoons/{contest}.jpg`."""
     return list(dict.fromkeys(_BRACES.findall(template)))
 
 
 def fill(template: str, row: Mapping[str, Any], table: str) -> str:
-    """The template with the row's values instead of the braces; values are never templates."""
+    """The template with the row's values in place of the braces; braces in values stay."""
     values = {TABLE: table, **row}
     return _BRACES.sub(lambda match: plain_text(values.get(match[1])), template)
 
 
 def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
-    """The table files of a folder, by name; adds errors of the settings to `found`."""
+    """The table files of a folder, sorted by name; adds errors in the settings to `found`."""
     root, pattern = Path(settings.path).resolve(), settings.tables
     if "caption" not in settings.columns:
         found.say(f"{key}.columns.caption", "missing, but required")
@@ -157,7 +187,7 @@ def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
 def check_columns(
     found: Findings, key: str, settings: Folder, path: Path, columns: Collection[str]
 ) -> None:
-    """Every column that the settings name must be in the table `path`."""
+    """Add an error to `found` for each column that the settings name and the table `path` lacks."""
     shown = path.relative_to(Path(settings.path).resolve()).as_posix()
     for place, column in _columns_by_key(settings).items():
         if column not in columns:
@@ -166,7 +196,7 @@ def check_columns(
 
 
 def check_folder(found: Findings, key: str, settings: Folder) -> None:
-    """Every table of a folder can be read and has the columns that the settings name."""
+    """Add to `found` the tables that cannot be read and the columns that they lack."""
     wanted = set(_columns_by_key(settings).values())
     for path in find_tables(found, key, settings):
         try:
@@ -176,18 +206,17 @@ def check_folder(found: Findings, key: str, settings: Folder) -> None:
 
 
 def _columns_by_key(settings: Folder) -> dict[str, str]:
-    """The columns of the user's that settings name, by the settings' keys."""
+    """The user's columns that the settings name, by the key that names them."""
     named = {f"columns.{ours}": theirs for ours, theirs in settings.columns.items()}
     named |= {f"image ({{{name}}})": name for name in names(settings.image) if name != TABLE}
     return named | ({} if settings.split is None else {"split": settings.split})
 
 
 def example_tables(path: Path) -> list[Path]:
-    """The table of Winoground that `path` is, or those of the folder: Parquet if it has any."""
+    """The tables of a copy of Winoground: `path` itself, or the folder's *.parquet, or *.jsonl."""
     if path.is_file():
         return [path]
-    endings = ("parquet", "jsonl")
-    return next((found for end in endings if (found := sorted(path.rglob(f"*.{end}")))), [])
+    return sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.jsonl"))
 
 
 def check_examples(found: Findings, key: str, settings: LocalExamples) -> list[Path]:
@@ -218,3 +247,69 @@ def check_example_columns(path: Path) -> None:
             f"{path}: not Winoground's columns: {', '.join(missing)} missing; it has: "
             f"{', '.join(map(str, columns))}"
         )
+
+
+def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table":
+    """Rows as a table: the `own` columns, then SCHEMA's, then others in order of appearance.
+
+    A missing value is null, or an empty list. Text that is a number in every row becomes one.
+    """
+    import pyarrow as pa
+
+    columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in own}
+    others = dict.fromkeys(key for row in rows for key in row if key not in (*SCHEMA, *OWN))
+    for name in (*SCHEMA, *others):
+        values = [row.get(name) for row in rows]
+        match SCHEMA.get(name):
+            case "texts":
+                lists = [_texts(value) for value in values]
+                columns[name] = pa.array(lists, pa.list_(pa.string()))
+            case "text":
+                texts = [None if value is None else plain_text(value) for value in values]
+                columns[name] = pa.array(texts, pa.string())
+            case "number":
+                columns[name] = _numbers(values, pa.int64())
+            case None:
+                columns[name] = _numbers(values, pa.float64())
+    return pa.table(columns)
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    return [plain_text(v) for v in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _numbers(values: list[Any], widest: "pa.DataType") -> "pa.Array":
+    """Values as int64, else as `widest`, else as text; empty text is null."""
+    import pyarrow as pa
+
+    values = [None if isinstance(v, str) and not v.strip() else v for v in values]
+    texts = [None if v is None else plain_text(v) for v in values]
+    for number, kind in ((int, pa.int64()), (float, widest)):
+        try:
+            return pa.array([None if t is None else number(t) for t in texts], kind)
+        except (ValueError, OverflowError, pa.ArrowException):
+            continue
+    return pa.array(texts, pa.string())
+
+
+def write_table(path: Path, table: "pa.Table") -> None:
+    """Write a Parquet file, atomically. Raises OSError on a full disk."""
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()  # Arrow's own writer would raise another error on a full disk
+    pq.write_table(table, stream)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(stream.getvalue())
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a Parquet file. Raises DataError if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None

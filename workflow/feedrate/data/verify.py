@@ -1,6 +1,6 @@
-"""Verification: every image is decoded in a worker process, and stored or left out.
+"""Verification: worker processes decode every image in full, and store it or leave it out.
 
-An image is opened within bounds, decoded in full, and stored as an RGB or greyscale baseline JPEG.
+Images are stored as baseline JPEG files, RGB or greyscale.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile
 
 TIMEOUT_S = 60.0
-"""A good image of the largest size allowed takes about a second."""
+"""Limit for one image; the largest that is allowed takes about a second."""
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
-"""Formats to try (MPO is opened as JPEG); not those that run other programs, such as EPS."""
+"""Formats to try. Pillow opens MPO as JPEG. For EPS and the like it would run other programs."""
 MAX_MEGAPIXELS = 64.0
 MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0
-"""A longer strip would become huge when its short side is scaled to the model's."""
-QUALITY = 95
+"""A longer strip would become huge when its shorter side is scaled to the model's size."""
+JPEG_QUALITY = 95
 
 _ORIENTATION, _UPRIGHT = 0x0112, 1
 _ENDINGS = {
@@ -45,11 +45,12 @@ _SIXTEEN_TO_EIGHT = 1 / 257
 
 
 class BadImage(Exception):
-    """An image that is left out; the message is the reason."""
+    """An image is left out; the message is the reason."""
 
 
 class Picture(NamedTuple):
-    """A usable image. `data` is the JPEG; `changes` lists how the file differed from plain JPEG."""
+    """A usable image. `data` is a JPEG file; `mode` and `format` are those of the original file,
+    and `changes` lists its differences from a plain JPEG file."""
 
     data: bytes
     width: int
@@ -60,7 +61,7 @@ class Picture(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A verified image, as it is stored in prepared/."""
+    """A verified image as stored in prepared/; `format`, `mode` and `changes` as in Picture."""
 
     path: str
     sha256: str
@@ -74,51 +75,38 @@ class Stored(NamedTuple):
     """The file has changed since it was fetched."""
 
 
-class Rejected(NamedTuple):
-    """An image that is left out, and why."""
-
-    reason: str
-
-
 def verify_images(
     root: Path, files: Sequence[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
-) -> dict[str, Stored | Rejected]:
+) -> dict[str, Stored | Lost]:
     """Check every file under `root` and store the good ones under prepared/images/.
 
     The verdicts are by path as fetched. Raises OSError if storing fails, as on a full disk.
     """
     verdicts = run_isolated(partial(_verify, root, prepared), files, workers, timeout_s)
-    return {
-        file.path: Rejected(verdict.reason) if isinstance(verdict, Lost) else verdict
-        for file, verdict in zip(files, verdicts, strict=True)
-    }
+    return dict(zip((file.path for file in files), verdicts, strict=True))
 
 
-def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Rejected:
+def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
     try:
         data = read_regular(root / file.path)
         picture = read_picture(data, file.path)
     except BadImage as reason:
-        return Rejected(str(reason))
+        return Lost(str(reason))
     sha256 = hashlib.sha256(picture.data).hexdigest()
     path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
-    _store(prepared / path, picture.data)
+    # Two workers may store the same picture at once, so its name is given to whole files only.
+    temporary = prepared / f"{path}.{os.getpid()}"
+    temporary.parent.mkdir(parents=True, exist_ok=True)
+    temporary.write_bytes(picture.data)
+    temporary.replace(prepared / path)
     edited = hashlib.sha256(data).hexdigest() != file.sha256
     return Stored(path, sha256, len(picture.data), *picture[1:], edited)
 
 
-def _store(path: Path, data: bytes) -> None:
-    """Write whole files only: two workers may store the same picture at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)
-
-
 def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file of bounded size.
+    """The bytes of a regular file of at most MAX_FILE_BYTES.
 
-    Raises BadImage for anything else; a pipe or a device is not opened, so nothing can block.
+    Raises BadImage for anything else. Pipes and devices are not opened, because they could block.
     """
     try:
         status = path.stat()
@@ -135,10 +123,9 @@ def read_regular(path: Path) -> bytes:
 
 
 def read_picture(data: bytes, name: str) -> Picture:
-    """Decode the bytes of an image file; a good baseline JPEG is kept byte for byte.
+    """Decode the bytes of an image file; a good baseline JPEG file is kept byte for byte.
 
-    Raises BadImage with the reason for whatever cannot become RGB. The header's size is checked
-    before anything is decoded.
+    The header's width and height are checked before anything is decoded. Raises BadImage.
     """
     if not data:
         raise BadImage("empty file (0 bytes)")
@@ -161,7 +148,7 @@ def read_picture(data: bytes, name: str) -> Picture:
 
 
 def _check_size(image: Image.Image) -> None:
-    """Check the header's width and height. Raises BadImage."""
+    """Raise BadImage if the header's width and height are not within the limits."""
     width, height = image.size
     size = f"{width} x {height} px"
     if width * height > MAX_MEGAPIXELS * 1e6:
@@ -200,15 +187,15 @@ def _convert(image: Image.Image, data: bytes, name: str) -> Picture:
         changes.append(f"{_MODES.get(mode, wide)} to RGB")
     rgb = _rgb(turned)
     stream = io.BytesIO()
-    rgb.save(stream, "JPEG", quality=QUALITY)
+    rgb.save(stream, "JPEG", quality=JPEG_QUALITY)
     return Picture(stream.getvalue(), *rgb.size, mode, kind, tuple(changes))
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image rotated as its EXIF data say; the same object if they say nothing or are broken."""
+    """The image rotated as its EXIF data say; the same object without usable EXIF data."""
     try:
         orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
-    except Exception:  # damaged EXIF data are no reason to lose a picture
+    except Exception:  # damaged EXIF data do not make a picture unusable
         return image
     if orientation == _UPRIGHT or orientation not in range(2, 9):
         return image
@@ -216,7 +203,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """RGB with 8 bits: transparency on white, 16 bits scaled and not clipped."""
+    """The image in RGB with 8 bits: transparency on white, 16 bits scaled."""
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
@@ -227,7 +214,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """Integers of 16 bits by their full range; 32 bits and floats by the range that they use."""
+    """Scale to 8 bits: 16 bits from their full range, 32 bits and floats from the range in use."""
     if image.mode.startswith("I;16"):
         image, low, scale = image.convert("I"), 0.0, _SIXTEEN_TO_EIGHT
     else:

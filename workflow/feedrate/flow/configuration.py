@@ -22,8 +22,7 @@ from feedrate.core import paths, variables
 from feedrate.data.tables import check_examples, check_folder
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
-from feedrate.models.build import ModelError
-from feedrate.models.checkpoint import find_checkpoint, local_folder
+from feedrate.models.build import ModelError, find_checkpoint, local_folder
 from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from feedrate.config.spec import RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
-from feedrate.data.checkpoint import PATTERNS
+from feedrate.data.hub import PATTERNS
 from feedrate.jobs.earlier import Digests, still_pruned
 from feedrate.jobs.events import NOT_TRIED
 
@@ -45,8 +45,8 @@ CODE = {
     "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *PLUGINS), MEASURED),
     "tuned": Code(("cli/tune.py", "jobs/drain.py", "jobs/train.py", *PLUGINS), ("cli", *MEASURED)),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
-    "weights": Code(("data/checkpoint.py",), ("data",)),
-    "winoground": Code(("data/fetch_winoground.py",), ("data",)),
+    "weights": Code(("data/hub.py",), ("data",)),
+    "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
     "stored": Code(
         ("jobs/store.py", "models/*.py", "models/builders/*.py"),

@@ -18,9 +18,9 @@ from feedrate.config.spec import Protocol, RunSpec
 from feedrate.config.study import Published, Study
 from feedrate.config.values import Level
 from feedrate.core import paths
-from feedrate.data.store import StoreSpec, store_spec
+from feedrate.data.manifest import StoreSpec, store_spec
 from feedrate.flow.digests import DigestCache, weights_state
-from feedrate.models.checkpoint import is_on_hub, local_folder
+from feedrate.models.build import is_on_hub, local_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

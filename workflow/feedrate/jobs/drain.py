@@ -160,8 +160,7 @@ def _measure(
     """What `ceilings.drain` returns for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
-    from feedrate.loading.distance import distance
-    from feedrate.loading.path import open_path
+    from feedrate.loading.path import distance, open_path
 
     changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
     path = open_path(device, changed.settings.loader)

@@ -10,8 +10,7 @@ import torch
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec
 from feedrate.core.files import digest_file
-from feedrate.data.manifest import MANIFEST, read_manifest
-from feedrate.data.store import store_folder
+from feedrate.data.manifest import MANIFEST, read_manifest, store_folder
 from feedrate.devices.base import Adapter, adapter, check_count, check_model, check_settings
 from feedrate.devices.host import GIB, host_facts
 from feedrate.devices.launch import rank_from_environment, recorded_environment
@@ -19,8 +18,7 @@ from feedrate.devices.placement import Placement, cpus_text
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 from feedrate.loading.dataset import PairDataset, without_chance
-from feedrate.loading.distance import distance
-from feedrate.loading.path import LoadingPath, open_path
+from feedrate.loading.path import LoadingPath, distance, open_path
 from feedrate.models.build import Built
 
 

@@ -38,8 +38,7 @@ from feedrate.jobs.scores import Entry, Split, entry, mean_interval
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize
-from feedrate.models.build import Built, build, heads_of
-from feedrate.models.checkpoint import load_config, load_part
+from feedrate.models.build import Built, build, heads_of, load_config, load_part
 from feedrate.models.layers import cast
 
 CHANCE = {"text_score": 1 / 4, "image_score": 1 / 4, "group_score": 1 / 6}

@@ -1,6 +1,6 @@
 """Writes the store of decoded pictures that `decode: cache` reads.
 
-A store fits one image size and one tokenizer; the model's builder names both. data/store.py
+A store fits one image size and one tokenizer; the model's builder names both. data/manifest.py
 describes it, and loading/decoders/cache.py reads it.
 """
 
@@ -23,8 +23,17 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.core.files import digest_file, replaced_folder, write_json
-from feedrate.data.manifest import CAPTION, MANIFEST, DataError, read_manifest
-from feedrate.data.store import INDEX, PICTURES, PIXELS, StoreIndex, StoreSpec
+from feedrate.data.manifest import (
+    CAPTION,
+    MANIFEST,
+    PICTURES,
+    PIXELS,
+    STORE_INDEX,
+    DataError,
+    StoreIndex,
+    StoreSpec,
+    read_manifest,
+)
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import read_levels
 from feedrate.loading.pixels import crop_centre, resize_to, resized_size
@@ -75,7 +84,7 @@ def write_store(
             size_bytes=_total(pictures),
             files={file.name: digest_file(file) for file in sorted(folder.iterdir())},
         )
-        write_json(folder / INDEX, msgspec.to_builtins(index))
+        write_json(folder / STORE_INDEX, msgspec.to_builtins(index))
     return index
 
 

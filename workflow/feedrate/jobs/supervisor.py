@@ -28,9 +28,8 @@ from feedrate.core import variables
 from feedrate.core.errors import Masker, tell
 from feedrate.core.files import digest_file, digest_value
 from feedrate.core.paths import OUTCOME_NAME, SPEC_NAME
-from feedrate.data.checkpoint import check_fetched
-from feedrate.data.manifest import DataError, check_prepared
-from feedrate.data.store import check_store, store_folder
+from feedrate.data.hub import check_fetched
+from feedrate.data.manifest import DataError, check_prepared, check_store, store_folder
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path, machine_state
 from feedrate.devices.launch import prepare
@@ -39,7 +38,7 @@ from feedrate.jobs.events import Result
 from feedrate.jobs.outcome import MachineFault
 from feedrate.jobs.processes import Interrupted, ProgressLine, StopRequests, run_processes
 from feedrate.jobs.run_lock import Holder, Identity, LostLock, RunLock
-from feedrate.models.checkpoint import fetched_index
+from feedrate.models.build import fetched_index
 
 SCHEMA = 1
 """Version of outcome.json."""

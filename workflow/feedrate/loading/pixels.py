@@ -1,23 +1,119 @@
-"""From a JPEG file to the model's pixels, as the published script does it on the host.
+"""From a JPEG file to the model's pixels, and the random changes on the way.
 
-The script (optimum-habana, run_bridgetower.py) decodes with Pillow, converts to float32 at full
-size, resizes the shorter side with antialiased bicubic, crops the centre and normalises, all with
-torchvision. torch's own functions give the same numbers without torchvision.
+Decoding follows the published script (optimum-habana, run_bridgetower.py): it decodes with Pillow,
+converts to float32 at full size, resizes the shorter side with antialiased bicubic, crops the
+centre and normalises, all with torchvision. torch's own functions give the same numbers without it.
+
+Random crops, flips and colours follow from seed, epoch and row alone. So every decode level changes
+a sample in the same way, with any number of workers and ranks, and after a resume.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
+from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
-from feedrate.loading.augment import Draw, recolour
 
 LEVELS = 255
+
+ASPECTS, TRIES = (3 / 4, 4 / 3), 10
+"""Aspect ratios of a random crop, and tries to fit one in: torchvision's RandomResizedCrop."""
+
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in grey (ITU-R BT.601), as in Pillow and torchvision."""
+
+Statistics = tuple[float, float, float]
+Batch = dict[str, Any]
+"""Tensors by the names of the model's arguments, and `return_loss`."""
+
+
+class Box(NamedTuple):
+    """Part of a picture, px."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def scaled(self, full: tuple[int, int], here: tuple[int, int]) -> "Box":
+        """The same part if the picture has the size `here` instead of `full` (height, width)."""
+        if full == here:
+            return self
+        top, bottom = _scaled(self.top, self.height, full[0], here[0])
+        left, right = _scaled(self.left, self.width, full[1], here[1])
+        return Box(top, left, bottom - top, right - left)
+
+
+def _scaled(start: int, length: int, full: int, here: int) -> tuple[int, int]:
+    """Start and end of an interval at another scale, at least 1 px long."""
+    first = min(round(start * here / full), here - 1)
+    return first, max(first + 1, min(here, round((start + length) * here / full)))
+
+
+class Draw(NamedTuple):
+    """The random changes of one sample in one epoch."""
+
+    seed: tuple[int, ...] = ()
+    min_area: float = 0.0
+    flip: bool = False
+    colour: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Factors of brightness, contrast and saturation."""
+
+    def box(self, height: int, width: int) -> Box | None:
+        """The random crop of a picture of this size; None: crop the centre."""
+        if not self.min_area:
+            return None
+        rng = np.random.default_rng((*self.seed, 1))
+        for _ in range(TRIES):
+            area = height * width * rng.uniform(self.min_area, 1)
+            aspect = math.exp(rng.uniform(math.log(ASPECTS[0]), math.log(ASPECTS[1])))
+            high, wide = round(math.sqrt(area / aspect)), round(math.sqrt(area * aspect))
+            if 0 < high <= height and 0 < wide <= width:
+                top, left = rng.integers((height - high + 1, width - wide + 1))
+                return Box(int(top), int(left), high, wide)
+        side = min(height, width)
+        return Box((height - side) // 2, (width - side) // 2, side, side)
+
+
+NOTHING = Draw()
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """The range of random changes; with all three at 0 there are none."""
+
+    seed: int
+    min_area: float = 0.0
+    flip: bool = False
+    jitter: float = 0.0
+
+    @classmethod
+    def of(cls, loader: LoaderSettings, seed: int) -> "Augmentation":
+        """The augmentation of these settings."""
+        return cls(seed, loader.random_crop, loader.random_flip, loader.colour_jitter)
+
+    def __bool__(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.min_area or self.flip or self.jitter)
+
+    def draw(self, epoch: int, row: int) -> Draw:
+        """The changes of `row` in `epoch`."""
+        if not self:
+            return NOTHING
+        seed = (self.seed, epoch, row)
+        rng = np.random.default_rng((*seed, 0))
+        flip = bool(rng.random() < 0.5) and self.flip
+        brightness, contrast, saturation = 1 + self.jitter * rng.uniform(-1, 1, 3)
+        colour = (float(brightness), float(contrast), float(saturation))
+        return Draw(seed, self.min_area, flip, colour)
 
 
 @contextmanager
@@ -48,20 +144,20 @@ def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
 
 
 def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:
-    """Antialiased bicubic resize of (c, h, w) to [height, width]; uint8 clips what overshoots."""
+    """Antialiased bicubic resize of (c, h, w) to [height, width]; uint8 clips overshoot."""
     return torch.nn.functional.interpolate(
         pixels[None], size=size, mode="bicubic", align_corners=False, antialias=True
     )[0]
 
 
 def resized_size(height: int, width: int, shorter_px: int) -> list[int]:
-    """[height, width] with the shorter side at `shorter_px`, by torchvision's rule of rounding."""
+    """[height, width] with the shorter side at `shorter_px`, rounded as in torchvision."""
     longer_px = shorter_px * max(height, width) // min(height, width)
     return [longer_px, shorter_px] if height > width else [shorter_px, longer_px]
 
 
 def crop_centre(pixels: torch.Tensor, side_px: int) -> torch.Tensor:
-    """The middle `side_px` x `side_px` of (3, h, w), rounded as torchvision's CenterCrop."""
+    """The middle `side_px` x `side_px` of (c, h, w), rounded as torchvision's CenterCrop."""
     height, width = pixels.shape[-2:]
     top, left = round((height - side_px) / 2), round((width - side_px) / 2)
     return pixels[:, top : top + side_px, left : left + side_px]
@@ -85,13 +181,21 @@ def normalise(pixels: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> to
     return (pixels - mean).div_(std)
 
 
-Statistics = tuple[float, float, float]
-Batch = dict[str, Any]
+def recolour(pixels: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Change brightness, then contrast, then saturation of (n, 3, h, w) in 0 to 1, like
+    torchvision's functions of these names on float tensors; `factors` is (n, 3)."""
+    brightness, contrast, saturation = factors.to(pixels).view(-1, 3, 1, 1, 1).unbind(1)
+    luma = torch.tensor(LUMA, dtype=pixels.dtype, device=pixels.device).view(3, 1, 1)
+    pixels = (pixels * brightness).clamp_(0, 1)
+    grey = (pixels * luma).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    pixels = (pixels * contrast + grey * (1 - contrast)).clamp_(0, 1)
+    grey = (pixels * luma).sum(1, keepdim=True)
+    return (pixels * saturation + grey * (1 - saturation)).clamp_(0, 1)
 
 
 class Finish:
-    """The last step to the model's pixels, for all levels and kinds of device: colours are changed
-    as drawn, and uint8 becomes normalised float32.
+    """The last step to the model's pixels, the same for all levels and kinds of device: colours
+    change as drawn, and uint8 becomes normalised float32.
 
     It runs where the batch is: on the device, or in the loader if float32 is transferred.
     """
@@ -103,7 +207,7 @@ class Finish:
         self._shift = -self._mean / self._std
 
     def pixels(self, pixels: torch.Tensor, colour: torch.Tensor | None = None) -> torch.Tensor:
-        """(n, 3, h, w), uint8 or float32 in 0 to 1, to normalised float32; `colour` is (n, 3)."""
+        """Normalise (n, 3, h, w), uint8 or float32 in 0 to 1, to float32; `colour` is (n, 3)."""
         if self._mean.device != pixels.device:
             parts = (self._mean, self._std, self._scale, self._shift)
             self._mean, self._std, self._scale, self._shift = (p.to(pixels.device) for p in parts)

@@ -1,8 +1,8 @@
 """Ends a process whose decoder on a device never returns.
 
-Python cannot interrupt a call into a driver, so a thread watches the clock. What that thread raises
-reaches the process through `threading.excepthook`, which `end_process_on_hang` sets: it reports the
-cause, and the process exits without waiting for any thread.
+Python cannot interrupt a call into a driver, so a thread watches the clock. The error that it
+raises reaches `threading.excepthook`, which `end_process_on_hang` sets: it reports the cause, and
+the process exits without waiting for any thread.
 """
 
 import os
@@ -14,18 +14,18 @@ from time import monotonic
 from typing import Any, TypeVar
 
 LOOKS = 4
-"""How often the clock is read within the time limit; at least once a second."""
+"""Looks at the clock within the time limit; there is at least one a second."""
 
 Item = TypeVar("Item")
 
 
 class HungError(Exception):
-    """Something hangs; the message says what, and how long the process waited for it."""
+    """A decoder hangs; the message names it and the time limit."""
 
 
 def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
     """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
-    `what`. Time in which nobody asks for an item does not count."""
+    `what`. Only time in which the caller waits for an item counts."""
     deadline_s, over = inf, threading.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""A loader's workers: how they start, how many there may be, and their memory."""
+"""A loader's workers: how they start, how many there may be, and memory for their batches."""
 
 import math
 from collections.abc import Callable
@@ -12,39 +12,16 @@ from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
-from feedrate.loading.dataset import PairDataset
-from feedrate.loading.levels import fetch_of
-from feedrate.loading.slots import SharedMemoryError, Slots
-
-
-class WorkerStart:
-    """`worker_init_fn` of the loaders: few threads per worker, and no worker outlives its rank."""
-
-    def __init__(
-        self,
-        then: Callable[[int], None] | None = None,
-        threads: int = 1,
-        slots: Slots | None = None,
-    ) -> None:
-        """`then`, the Trainer's own seeding, is called last. Batches go to `slots`."""
-        self._then, self._threads, self.slots = then, threads, slots
-
-    def __call__(self, worker: int) -> None:
-        """Prepare the worker process."""
-        die_with_parent()
-        # More threads would compete for the rank's cores, and a pool forked after use can hang.
-        torch.set_num_threads(self._threads)
-        info = get_worker_info()
-        if info is not None and isinstance(info.dataset, PairDataset):
-            info.dataset.slots = self.slots
-        if self._then is not None:
-            self._then(worker)
+from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots
+from feedrate.loading.decoders import fetch_of
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
     """Raise UnsupportedError for settings that contradict each other, and for more worker processes
-    than a rank has `cores`, unless `loader.oversubscribe` allows it. A device's decoder has threads
-    that wait for files instead."""
+    than a rank has `cores`, unless `loader.oversubscribe` allows it.
+
+    With `decode: device` the workers are threads that wait for files, so any number is allowed.
+    """
     for fault in loader_faults(settings):
         raise UnsupportedError(fault)
     processes = 0 if settings.decode == "device" else settings.workers
@@ -61,13 +38,38 @@ def worker_threads(settings: LoaderSettings, cores: int) -> int:
     return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
 
 
+class WorkerStart:
+    """`worker_init_fn` of the loaders: few threads per worker, and no worker outlives its rank."""
+
+    def __init__(
+        self,
+        then: Callable[[int], None] | None = None,
+        threads: int = 1,
+        slots: Slots | None = None,
+    ) -> None:
+        """`then`, the Trainer's own seeding, is called last. Batches are written to `slots`."""
+        self._then, self._threads, self.slots = then, threads, slots
+
+    def __call__(self, worker: int) -> None:
+        """Prepare the worker process."""
+        die_with_parent()
+        # More threads would compete for the rank's cores, and a pool forked after use can hang.
+        torch.set_num_threads(self._threads)
+        info = get_worker_info()
+        if info is not None and isinstance(info.dataset, PairDataset):
+            info.dataset.slots = self.slots
+        if self._then is not None:
+            self._then(worker)
+
+
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """Give a loader, the Trainer's or another, our worker start-up and reused memory for batches.
-    The rank uses `held` batches at a time."""
+    """Give a loader, the Trainer's or another, our start of workers and reused memory for batches.
+
+    The rank holds `held` batches at a time. Raises UnsupportedError if memory is too small.
+    """
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
     slots = None
-    batch_sampler = inner.batch_sampler
-    dataset, size = inner.dataset, getattr(batch_sampler, "batch_size", None)
+    dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)
     if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
         slots = make_slots(dataset, size, settings, held)
     if settings.workers:
@@ -81,7 +83,10 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
 
 
 def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
-    """As many slots as there can be batches on their way or in use at a time."""
+    """As many slots as batches can be on their way or in use at a time.
+
+    Raises UnsupportedError if the host lacks the shared memory.
+    """
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
@@ -89,7 +94,7 @@ def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, 
         return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
     except SharedMemoryError as error:
         raise UnsupportedError(
-            f"loader.workers: batches of {workers} workers need {error} of shared memory, which "
-            "/dev/shm has not; give the container more (docker: --shm-size), or use fewer workers "
+            f"loader.workers: batches of {workers} workers need {error} of shared memory, more "
+            "than /dev/shm has; give the container more (docker: --shm-size), or use fewer workers "
             "or a smaller loader.prefetch_factor"
         ) from error

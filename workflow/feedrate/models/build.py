@@ -1,12 +1,15 @@
-"""Building the model of a run, and what a training job needs to know of it.
+"""Building the model of a run: its builder, its checkpoint and its tokenizer.
 
 A model is one file in `models/builders/`: a function `build`, and these constants, which planning
 reads without importing the file. All but SIZES may be missing.
 
 SIZES    the sizes, by name
 OFFERS   optional setting to the values that the model takes: a tuple, or a range as {"from": …,
-         "to": …, "step": …}; of other optional settings it takes the default alone
+         "to": …, "step": …}; of other optional settings it takes the default only
 HEADS    head for inference to the outputs that are its answer; `build` then takes a head's name
+
+Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
+imports this module, so torch and transformers are imported late.
 """
 
 from collections.abc import Callable
@@ -17,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings
 from feedrate.config.spec import model_faults
-from feedrate.core import plugins
+from feedrate.core import paths, plugins
 from feedrate.core.errors import ExpectedError
-from feedrate.data.manifest import CAPTION
+from feedrate.data.manifest import CAPTION, TOKENIZER
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +34,7 @@ class ModelError(ExpectedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A model ready to train, on the CPU, with what its data path needs."""
+    """A model ready to train, on the CPU, with all that its data path needs."""
 
     model: Any
     tokenizer: Any
@@ -44,9 +47,9 @@ class Built:
     """FLOPs of a sample, forward and backward (with a head for inference, forward only); takes
     0.3 s (tiny) to 12 s (10B).
 
-    They depend on the model alone: not on the attention that runs, nor on checkpointing."""
+    They depend on the model only: not on the attention that runs, nor on checkpointing."""
     other_outputs: tuple[str, ...]
-    """Outputs that evaluation does not use: all but the loss and what it scores."""
+    """Outputs that evaluation does not use: all but the loss and those that it scores."""
     layers: "tuple[type[torch.nn.Module], ...]"
     """The transformer's layers: the units of checkpointing and of sharding."""
     column: str = CAPTION
@@ -61,8 +64,8 @@ class Built:
 
     @property
     def attention(self) -> str:
-        """The attention that the model would run now, whatever the settings say."""
-        from feedrate.models.layers import running_attention  # imports torch
+        """The attention that the model would run now, read from its modules."""
+        from feedrate.models.layers import running_attention
 
         return running_attention(self.model)
 
@@ -70,13 +73,13 @@ class Built:
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
     """The model that `settings` name, with random weights or a checkpoint's.
 
-    `prepared` is the dataset's folder, whose tokenizer goes with random weights. Random weights
+    `prepared` is the dataset's folder; models with random weights use its tokenizer. Random weights
     come from torch's generator as it is. Raises ModelError for a name, a size, a setting or a
     checkpoint that does not exist.
     """
     made: Built = _builder(settings).build(settings, loader, prepared)
     if settings.checkpointing:
-        from feedrate.models.layers import checkpoint_layers  # imports torch
+        from feedrate.models.layers import checkpoint_layers
 
         checkpoint_layers(made.model, made.layers)
     return made
@@ -86,7 +89,7 @@ def build_head(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str
 ) -> tuple[Built, tuple[str, ...]]:
     """The model with a head for inference (`inference.head`), and the outputs that answer."""
-    from feedrate.models.flops import forward_flops, one_pair  # imports torch
+    from feedrate.models.flops import forward_flops, one_pair
 
     builder, heads = _builder(settings), heads_of(settings.name)
     if head not in heads:
@@ -105,8 +108,8 @@ def heads_of(model: str) -> dict[str, tuple[str, ...]]:
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """The same for callers that need only sizes and tokenizer: random weights take no memory, since
-    they are on torch's meta device."""
+    """The same model for callers that need only sizes and the tokenizer: random weights are on
+    torch's meta device, where they take no memory."""
     import torch
 
     with nullcontext() if settings.checkpoint else torch.device("meta"):
@@ -118,3 +121,141 @@ def _builder(settings: ModelSettings) -> Any:
     for fault in model_faults(settings):
         raise ModelError(fault)
     return plugins.load(BUILDERS, settings.name)
+
+
+# Checkpoints
+
+
+def is_on_hub(name: str) -> bool:
+    """Whether a checkpoint is on the hub: its name does not begin with `.`, `/` or `~`, and there
+    is no such folder."""
+    return name[:1] not in (".", "/", "~") and not Path(name).is_dir()
+
+
+def local_folder(settings: ModelSettings) -> Path | None:
+    """The folder that `model.checkpoint` names; None if it is on the hub, or null."""
+    name = settings.checkpoint
+    return Path(name).expanduser() if name and not is_on_hub(name) else None
+
+
+def fetched_index(settings: ModelSettings) -> Path | None:
+    """fetched.json of a hub checkpoint that the workflow has fetched, else None."""
+    name = settings.checkpoint
+    if not name or not is_on_hub(name):
+        return None
+    key = paths.checkpoint_key(name, settings.revision)
+    fetched = Path(paths.CHECKPOINT.format(checkpoint=key))
+    return fetched if fetched.is_file() else None
+
+
+def find_checkpoint(settings: ModelSettings) -> str:
+    """The folder of `model.checkpoint`, or its hub name if the workflow has not fetched it.
+
+    Raises ModelError for a folder without weights.
+    """
+    name, fetched = settings.checkpoint or "", fetched_index(settings)
+    if is_on_hub(name) and fetched is None:
+        return name
+    folder = fetched.parent if fetched else Path(name).expanduser()
+    if not folder.is_dir():
+        raise ModelError(f"model.checkpoint: {name}: no such folder")
+    if not any(folder.glob("*.safetensors")):
+        others = ", ".join(file.name for file in sorted(folder.glob("*.bin")))
+        found = f"only {others}, which is a pickle" if others else "no weights"
+        raise ModelError(
+            f"model.checkpoint: {name}: no *.safetensors file there ({found}); "
+            "only safetensors are read"
+        )
+    if not (folder / "config.json").is_file():  # transformers 5 would use its defaults instead
+        raise ModelError(f"model.checkpoint: {name}: no config.json there")
+    return str(folder)
+
+
+def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
+    """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model).
+
+    Raises ModelError if a part is missing or broken, or if the hub cannot be reached.
+    """
+    from safetensors import SafetensorError
+
+    name = find_checkpoint(settings)
+    try:
+        return kind.from_pretrained(name, revision=settings.revision or "main", **options)
+    except (OSError, ValueError, RuntimeError, TypeError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0]
+        if Path(name).is_dir():
+            raise ModelError(f"model.checkpoint: {settings.checkpoint}: {reason}") from error
+        raise ModelError(
+            f"model.checkpoint: {name} (revision {settings.revision or 'main'}) cannot be loaded "
+            f"from the hub: {reason}; without a network give a folder, or null for random weights"
+        ) from error
+
+
+def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) -> Any:
+    """The checkpoint's model with its weights converted to fp32. Raises ModelError."""
+    return load_part(kind, settings, config=config, use_safetensors=True, **options).float()
+
+
+def load_config(kind: Any, settings: ModelSettings) -> Any:
+    """The checkpoint's configuration, of the class `kind`.
+
+    Raises ModelError for a checkpoint of another model: the library would load the weights that
+    have the same names and leave the others random, with only a warning.
+    """
+    config = load_part(kind, settings)
+    revision = settings.revision or "main"
+    values, _ = kind.get_config_dict(find_checkpoint(settings), revision=revision)
+    found = values.get("model_type", kind.model_type)
+    if found != kind.model_type:
+        raise ModelError(
+            f"model.checkpoint: {settings.checkpoint}: it is of the model {found}, and model.name "
+            f"is {settings.name}"
+        )
+    return config
+
+
+# Tokenizers
+
+
+def load_tokenizer(settings: ModelSettings) -> Any:
+    """The checkpoint's tokenizer, of its own class if this version of transformers has it.
+
+    Raises ModelError if there is none.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        tokenizer = load_part(AutoTokenizer, settings, trust_remote_code=False)
+    except ModelError:  # transformers 5 saves class names that 4.55 does not know
+        tokenizer = load_part(PreTrainedTokenizerFast, settings)
+    # Without the files, transformers 5 makes a tokenizer that has only the special tokens.
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise ModelError(f"model.checkpoint: {settings.checkpoint}: no tokenizer there")
+    return tokenizer
+
+
+def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
+    """The tokenizer of the prepared data, for a model with room for `vocabulary` tokens.
+
+    Raises ModelError if it is missing, too large, or cannot pad.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    folder = prepared / TOKENIZER
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(f"{folder}: no tokenizer there; prepare the data again")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(folder))
+    if len(tokenizer) > vocabulary:
+        raise ModelError(
+            f"the prepared tokenizer has {len(tokenizer)} tokens, model.size {size} takes at most "
+            f"{vocabulary}"
+        )
+    if tokenizer.pad_token_id is None:
+        raise ModelError("the prepared tokenizer has no padding token")
+    return tokenizer
+
+
+def check_length(max_tokens: int, longest: int) -> None:
+    """Raise ModelError if captions may be longer than the model has positions."""
+    if max_tokens > longest:
+        raise ModelError(f"loader.max_tokens: {max_tokens} is more than the model's {longest}")

@@ -1,4 +1,4 @@
-"""The FLOPs of one sample, counted without computing anything, and the memory of the states."""
+"""The FLOPs of one sample, counted without computing, and the memory of weights and states."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from feedrate.devices.host import GIB
 
 
 class _NoValues(TorchFunctionMode):
-    """Answers "no" if code asks a tensor without values for its truth ("is nothing masked?")."""
+    """Treats tensors without values as false, for code that asks if, say, anything is masked."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -27,8 +27,8 @@ def flops_per_sample(
 ) -> float:
     """FLOPs of forward and backward of a batch of one, 2 per multiply-add (FlopCounterMode).
 
-    Both are made on the meta device, which takes no memory and computes nothing. What depends on
-    the batch size (the contrastive logits) is below 1e-8 of the whole.
+    Both are made on the meta device, which takes no memory and computes nothing. The part that
+    depends on the batch size (the contrastive logits) is below 1e-8 of the whole.
     """
     with torch.device("meta"), _NoValues():
         model = make_model().train()
@@ -54,33 +54,40 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
     return float(counter.get_total_flops())
 
 
-def one_pair(side_px: int, max_tokens: int) -> dict[str, torch.Tensor]:
-    """An image and a full text, as `make_sample` of a model of both."""
+def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
+    """`flops_per_sample` of a model of images and texts."""
+    return flops_per_sample(
+        make_model, lambda: one_pair(side_px, max_tokens) | {"return_loss": True}
+    )
+
+
+def one_pair(side_px: int, max_tokens: int) -> dict[str, Any]:
+    """A batch of one image and one full text."""
     image, text = torch.empty(1, 3, side_px, side_px), torch.ones(1, max_tokens, dtype=torch.long)
     return {"pixel_values": image, "input_ids": text, "attention_mask": text}
 
 
 STATES = 2
-"""Adam keeps two numbers per parameter."""
+"""States that Adam keeps per parameter."""
 OF_THE_WEIGHTS = (
     *("adamw_torch", "adamw_torch_loop", "adamw_torch_foreach", "adamw_torch_fused"),
     "adamw_apex_fused",
 )
 """Variants of Adam whose states have the precision of the weights."""
 STATE_BYTES = {"adamw_torch_8bit": 1, "adamw_8bit": 1, "adamw_bnb_8bit": 1, "adamw_torch_4bit": 0.5}
-"""Variants of Adam by the bytes of each state."""
+"""Bytes of each state in other variants of Adam."""
 
 
 class DoesNotFitError(MemoryError):
-    """The model's own numbers need more memory than the device has, whatever the batch size."""
+    """Weights, gradients and states need more memory than the device has, at any batch size."""
 
 
 def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
-    """Weights, gradients and optimizer states of one of `count` devices, GiB, without activations;
-    with `cpu_offload` they are in the host's memory. The model may be on the meta device.
+    """Weights, gradients and optimizer states of one of `count` devices, GiB, without activations.
 
-    A lower bound: buffers of the exchange, cached half-precision weights, fragments, the whole
-    layers that sharding gathers, and the states of unknown optimizers are not included.
+    With `cpu_offload` they are in the host's memory. The model may be on the meta device. This is a
+    lower bound without buffers of the exchange, cached half-precision weights, fragmentation, the
+    whole layers that sharding gathers, and the states of unknown optimizers.
     """
     weight = 2 if train.precision.endswith("_full") else 4
     known = weight if train.optimizer in OF_THE_WEIGHTS else 0

@@ -1,4 +1,4 @@
-"""Changes to any model: fused attention, checkpointing, half and 8-bit precision, no exchanges."""
+"""Changes to any model: fused attention, checkpointing, half and 8-bit precision, no exchange."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ Kinds = tuple[type[Module], ...]
 def use_sdpa(model: Module, kinds: Kinds) -> None:
     """Replace the attention of the modules of `kinds` by torch's fused one.
 
-    For modules with linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
-    transformers only runs eagerly. Scores, masks and dropout mean the same; the attention
+    The modules have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
+    transformers runs only eagerly. Scores, masks and dropout stay the same; the attention
     probabilities are not returned.
     """
     for module in model.modules():
@@ -29,8 +29,8 @@ def use_sdpa(model: Module, kinds: Kinds) -> None:
 def running_attention(model: Module) -> str:
     """How the attention modules run: `eager`, `sdpa`, `flash`, or several, joined by `+`.
 
-    Read from the modules: from a fused replacement, or else from the name in the configuration that
-    they read in every pass (our own are called `feedrate_…_sdpa`).
+    A module is replaced by a fused one, or reads the name of its attention from its configuration
+    in every pass (our own names are like `feedrate_…_sdpa`).
     """
     found = set()
     for module in model.modules():
@@ -70,8 +70,8 @@ def _sdpa(
 def checkpoint_layers(model: Module, kinds: Kinds) -> None:
     """Keep only the inputs of the layers of `kinds`; the backward pass computes the rest again.
 
-    This works alike for all models, including those for which the library does not support it
-    (BridgeTower). The random state is restored, so that the numbers stay the same.
+    This works for all models, including those for which the library lacks it (BridgeTower). The
+    random state is restored, so the numbers stay the same.
     """
     for module in model.modules():
         if isinstance(module, kinds):
@@ -79,14 +79,16 @@ def checkpoint_layers(model: Module, kinds: Kinds) -> None:
 
 
 def count_checkpointed(model: Module) -> int:
-    """The number of modules that `checkpoint_layers` has changed."""
+    """Number of modules that `checkpoint_layers` has changed."""
     forwards = (vars(module).get("forward") for module in model.modules())
     return sum(isinstance(f, partial) and f.func is _checkpointed for f in forwards)
 
 
 def give_shapes(model: Module) -> list[str]:
-    """Give parameters without a dimension the shape (1,), which can be sharded; returns the names.
-    One is the scale of a contrastive loss, which multiplies logits alike in both shapes."""
+    """Give parameters without a dimension the shape (1,), which can be sharded; return their names.
+
+    One is the scale of a contrastive loss, which multiplies the logits in the same way.
+    """
     named = [name for name, value in model.named_parameters() if value.ndim == 0]
     for name in named:
         owner, _, attribute = name.rpartition(".")
@@ -111,22 +113,22 @@ def stop_exchanges(model: Module) -> None:
 
 
 def cast(model: Module, train: TrainSettings) -> Module:
-    """The model with weights, and so gradients and states, in the precision that `_full` asks."""
+    """The model with weights (so also gradients and states) in the half precision of `*_full`."""
     halves = {"bf16_full": torch.bfloat16, "fp16_full": torch.float16}
     return model.to(halves[train.precision]) if train.precision in halves else model
 
 
 MULTIPLE = 16
-"""The fp8 kernels take matrices whose sides are multiples of this."""
+"""The fp8 kernels accept matrices whose sides are multiples of this."""
 
 
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
-    """Let the linear parts of `layers` multiply in float8 by torchao, in place; counts them.
+    """Let the linear parts of `layers` multiply in float8 by torchao; return their number.
 
-    Parts outside the layers (embeddings, heads) keep their precision, as is usual. Weights,
-    gradients and states stay as they are: inputs, weights and gradients are scaled by their largest
-    value and cast at each multiplication. `options` are those of torchao's Float8LinearConfig.
-    Raises ValueError if no part has a size that the kernels take.
+    Inputs, weights and gradients are scaled by their largest value and cast at each multiplication;
+    as stored, they keep their precision. So do parts outside the layers (embeddings, heads).
+    `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a size
+    that the kernels accept.
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
@@ -158,7 +160,7 @@ class PixelStatistics(NamedTuple):
 CLIP = PixelStatistics(
     mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)
 )
-"""Of CLIP; the image processors of BridgeTower and FLAVA use the same."""
+"""For CLIP, BridgeTower and FLAVA: the library's image processors for them use these values."""
 
 IMAGENET = PixelStatistics(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-"""Of ImageNet-1K, for image classification."""
+"""For image classification on ImageNet-1K."""

@@ -24,7 +24,7 @@ from feedrate.config.workflow import (
     WorkflowConfig,
 )
 from feedrate.core import paths, plugins
-from feedrate.models.checkpoint import is_on_hub
+from feedrate.models.build import is_on_hub
 
 T = TypeVar("T")
 Part = Literal["table", "figure"]

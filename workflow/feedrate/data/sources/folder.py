@@ -1,4 +1,4 @@
-"""Images and captions of the user's own: nothing is copied, each file is listed by its digest."""
+"""A user's own images and captions: nothing is copied; each file is listed with its checksum."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,17 +6,24 @@ from typing import Any
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Folder
-from feedrate.data.image_files import ListedFiles, Unusable
+from feedrate.data.fetch import ListedFiles, Unusable
 from feedrate.data.manifest import Fetched, LeftOut
-from feedrate.data.rows import split_named
-from feedrate.data.tables import TOO_LONG, check_columns, fill, find_tables, plain_text, read_table
+from feedrate.data.tables import (
+    TOO_LONG,
+    check_columns,
+    fill,
+    find_tables,
+    plain_text,
+    read_table,
+    split_named,
+)
 
 
 def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
     """List the rows and images of a folder.
 
-    Raises ConfigError for a wrong path or column and DataError for a table that cannot be read;
-    a missing image, or one outside the folder, only leaves its rows out.
+    A missing image, or one outside the folder, only leaves its rows out. Raises ConfigError for a
+    wrong path or column, and DataError for a table that cannot be read.
     """
     root, key, found = Path(settings.path).resolve(), f"datasets.{name}", Findings("")
     tables = find_tables(found, key, settings)
@@ -43,7 +50,7 @@ def fetch(name: str, settings: Folder, _raw: Path) -> Fetched:
 
 
 def _mapped(settings: Folder, row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row in our columns, its image aside. Raises Unusable."""
+    """One row in our columns, without its image. Raises Unusable."""
     if TOO_LONG in row:
         raise Unusable("more fields than the header has")
     mapped = {ours: row.get(theirs) for ours, theirs in settings.columns.items()}

@@ -1,4 +1,5 @@
-"""The generated dataset: drawn pictures with rows as in newyorker_caption_contest, `matching`."""
+"""The generated dataset: drawn pictures, and rows like those of jmhessel/newyorker_caption_contest
+in its configuration `matching`."""
 
 import os
 from collections.abc import Iterator
@@ -11,31 +12,26 @@ from feedrate.core.files import digest_text
 from feedrate.data.drawing import Scene, describe, draw_files, invent
 from feedrate.data.manifest import Fetched
 
-LABELS = "ABCDE"
+_LABELS = "ABCDE"
 _ROWS_PER_CONTEST = (1, 2, 2, 3)
-_STRANGERS = 1_000_000
-"""The wrong choices are quips on scenes from this contest number on, which no split has."""
+_WRONG_CHOICES = 1_000_000
+"""Wrong choices describe scenes from this contest number on, which are in no split."""
 
 
 def fetch(_name: str, settings: Generated, raw: Path) -> Fetched:
     """Draw the picture of each contest into raw/images."""
-    rows = list(_rows(settings))
     (raw / "images").mkdir()
+    rows = list(_rows(settings))
     scenes = {
-        image_path(contest): invent(settings.seed, contest, settings.grey_share)
-        for contest in sorted({row["contest_number"] for row in rows})
+        row["image"]: invent(settings.seed, row["contest_number"], settings.grey_share)
+        for row in rows
     }
     files = draw_files(scenes, settings.seed, raw, len(os.sched_getaffinity(0)))
     return Fetched(rows=rows, files=files, left_out=[])
 
 
-def image_path(contest: int) -> str:
-    """The path of a contest's picture under raw/."""
-    return f"images/{contest:05d}.jpg"
-
-
 def _rows(settings: Generated) -> Iterator[dict[str, Any]]:
-    """All rows: one to three of each contest, all in one split."""
+    """All rows. Each contest has one to three, all in one split."""
     rng = Random(f"{settings.seed}/rows")
     contest = 1
     for split in ("train", "validation", "test"):
@@ -55,14 +51,13 @@ def _row(settings: Generated, scene: Scene, number: int) -> dict[str, Any]:
     rng = Random(f"{key}/words")
     said = describe(scene, rng)
     choices = _choices(settings, scene, said["quip"], rng)
-    label = LABELS[choices.index(said["quip"])]
-    offered = " ".join(f"{a}: {choice}" for a, choice in zip(LABELS, choices, strict=True))
+    label = _LABELS[choices.index(said["quip"])]
+    offered = " ".join(f"{a}: {choice}" for a, choice in zip(_LABELS, choices, strict=True))
     shown = [name.capitalize() for name in (scene.thing, scene.figure, scene.companion) if name]
     place, description, uncanny = scene.place.name, said["description"], said["uncanny"]
     return {
-        "image": image_path(scene.contest),
+        "image": f"images/{scene.contest:05d}.jpg",
         "origin": f"contest {scene.contest}, row {number}",
-        # The quip, as in the choices, and the description.
         "caption": f"{said['quip']} {description}",
         "contest_number": scene.contest,
         "image_location": place,
@@ -80,12 +75,12 @@ def _row(settings: Generated, scene: Scene, number: int) -> dict[str, Any]:
 
 
 def _choices(settings: Generated, scene: Scene, quip: str, rng: Random) -> list[str]:
-    """Five different captions in random order: `quip`, and four on scenes with another thing."""
+    """Five distinct captions in random order: `quip`, and four of scenes with other things."""
     choices = [quip]
-    while len(choices) < len(LABELS):
-        other = _STRANGERS + rng.randrange(_STRANGERS)
-        stranger = invent(settings.seed, other, settings.grey_share)
-        wrong = describe(stranger, rng)["quip"]
-        if stranger.thing != scene.thing and wrong not in choices:
+    while len(choices) < len(_LABELS):
+        contest = _WRONG_CHOICES + rng.randrange(_WRONG_CHOICES)
+        other = invent(settings.seed, contest, settings.grey_share)
+        wrong = describe(other, rng)["quip"]
+        if other.thing != scene.thing and wrong not in choices:
             choices.append(wrong)
     return rng.sample(choices, len(choices))

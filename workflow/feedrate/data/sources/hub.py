@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub at one revision; its encoded images become files."""
+"""A dataset of the Hugging Face hub at one revision; its encoded images are written to files."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,10 +7,9 @@ from typing import Any
 from feedrate.config.errors import ConfigError
 from feedrate.config.workflow import Hub
 from feedrate.data import hub
-from feedrate.data.image_files import EmbeddedImages, ListedFiles
+from feedrate.data.fetch import EmbeddedImages, ListedFiles
 from feedrate.data.manifest import DataError, Fetched, LeftOut
-from feedrate.data.rows import SCHEMA, split_named
-from feedrate.data.tables import OWN, first_line
+from feedrate.data.tables import OWN, SCHEMA, first_line, split_named
 
 _IMAGE = "image"
 _NO_IMAGE = "no image, one that is too large, or a file that is not in the dataset's own folder"
@@ -23,7 +22,7 @@ _ADVICE = (
 def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
     """Load a dataset by revision and write its images, undecoded, into raw/images.
 
-    `settings.name` may be a local folder in the hub's layout. No code of the dataset runs. Raises
+    `settings.name` may be a local folder in the hub's layout. No code of the dataset is run. Raises
     DataError if the hub cannot be reached or refuses, and ConfigError for a wrong column.
     """
     path, commit = _find(settings)
@@ -49,9 +48,9 @@ def fetch(name: str, settings: Hub, raw: Path) -> Fetched:
 
 
 def _find(settings: Hub) -> tuple[str, str | None]:
-    """The repository or local folder to load, and its commit; None for the user's own folder.
+    """The repository or local folder to load, and its commit; None for a user's own folder.
 
-    If the hub cannot be reached, the folder is its cache's copy of exactly this revision.
+    If the hub cannot be reached, it is the copy of exactly this revision in the hub's cache.
     """
     import huggingface_hub
 
@@ -76,8 +75,8 @@ def _find(settings: Hub) -> tuple[str, str | None]:
 
 
 def _own_folder(settings: Hub) -> Path:
-    """The folder of the files that the dataset's tables may name: the user's, or the dataset's part
-    of the hub's cache."""
+    """The folder with the files that the tables may name: the user's, or the dataset's part of the
+    hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -102,7 +101,7 @@ def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
 
 
 def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]:
-    """Our columns to theirs: the schema's by their own names, then as the settings map them."""
+    """Our columns to theirs: the schema's columns keep their names unless the settings map them."""
     key = f"datasets.{name}.columns"
     if "caption" not in settings.columns:
         raise ConfigError(f"{key}.caption: missing, but required")

@@ -1,1 +1,99 @@
-"""The decoders: one file each that turns JPEG files into pixels (see `loading/levels.py`)."""
+"""The decoders, one file each that turns JPEG files into pixels, and the levels they implement.
+
+A decoder declares these constants, which are read without importing the file; all but LEVEL may be
+missing.
+
+LEVEL      the level of `loader.decode` that it implements
+KINDS      the device kinds that decode by it; missing: the host decodes, for any kind
+ORDER      its place among the decoders of the same level and kind, the lowest first; missing: last
+TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
+FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
+
+A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
+on a device defines `open_path(device, loader)`. It raises UnsupportedError if something is missing;
+then the next decoder of the same level and kind is tried, and a line in the job's log says so.
+No other level is ever taken.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from feedrate.config.settings import Decode, LoaderSettings
+from feedrate.config.spec import Kind
+from feedrate.core import plugins
+from feedrate.core.errors import tell
+from feedrate.devices.base import UnsupportedError
+
+if TYPE_CHECKING:
+    from feedrate.loading.decoders.cache import Store
+
+DECODERS = "feedrate.loading.decoders"
+
+Opened = TypeVar("Opened")
+
+
+class Source(NamedTuple):
+    """The rows that a decoder on the host reads."""
+
+    paths: list[Path]
+    side_px: int
+    """Side of the square that it returns."""
+    scaled: bool
+    """`loader.scaled_decode`."""
+    store: "Store | None"
+
+
+def decoders(level: Decode, kind: Kind | None = None) -> list[str]:
+    """The decoders of a level for a device kind, the first choice first; None: on the host."""
+    kinds, order = plugins.declared(DECODERS, "KINDS"), plugins.declared(DECODERS, "ORDER")
+    found = [
+        name
+        for name, implemented in plugins.declared(DECODERS, "LEVEL").items()
+        if implemented == level and (kind in kinds[name] if name in kinds else kind is None)
+    ]
+    return sorted(found, key=lambda name: (order.get(name, math.inf), name))
+
+
+def first(names: list[str], open_one: Callable[[ModuleType], Opened]) -> Opened:
+    """The result of `open_one` for the first decoder that has all it needs.
+
+    Prints which decoders were skipped, and why. Raises UnsupportedError if all of them were.
+    """
+    reasons = []
+    for name in names:
+        try:
+            opened = open_one(plugins.load(DECODERS, name))
+        except UnsupportedError as error:
+            reasons.append(str(error))
+        except ImportError as error:
+            reasons.append(f"the decoder {name} cannot be imported: {error}")
+        else:
+            for reason in reasons:
+                tell("feedrate.loading", f"{reason}; {name} decodes instead")
+            return opened
+    raise UnsupportedError(" | ".join(reasons))
+
+
+def transfer_of(loader: LoaderSettings) -> str:
+    """The type that is sent to the device, uint8 or float32. Raises UnsupportedError."""
+    allowed = _declared(loader.decode, "TRANSFERS", ("uint8", "float32"))
+    if loader.transfer not in (None, *allowed):
+        raise UnsupportedError(
+            f"loader.transfer: {loader.transfer}: decode: {loader.decode} makes "
+            f"{' or '.join(allowed)}; use host or cache"
+        )
+    return loader.transfer or str(allowed[0])
+
+
+def fetch_of(loader: LoaderSettings) -> str:
+    """Whether loaders make a "sample" or a "batch": as set, or by default."""
+    return loader.fetch or str(_declared(loader.decode, "FETCH", "batch"))
+
+
+def _declared(level: Decode, constant: str, default: Any) -> Any:
+    names = plugins.declared(DECODERS, "LEVEL")
+    values = plugins.declared(DECODERS, constant)
+    return next((values[n] for n, one in names.items() if one == level and n in values), default)

@@ -30,20 +30,19 @@ from feedrate.loading.decoders.gaudi import Feed, Read
 from feedrate.loading.pixels import LEVELS, Statistics
 
 MODE = "legacy"
-"""A reader in Python with device operators, as in optimum-habana's examples."""
-CENTRE = 0.5
+"""A reader in Python with operators on the device, as in optimum-habana's examples."""
 
 _numbers = itertools.count()
 
 
 class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
-    """Gives a feed's batches to the pipeline, which makes the object and calls it in a thread."""
+    """Gives a feed's batches to the pipeline, which makes this object and calls it in a thread."""
 
     feed: Feed
     """Set on a subclass for each pipeline: a reader may get a copy of its parameters."""
 
     def __init__(self, params: Any, fw_params: Any = None) -> None:
-        """Ignore the pipeline's own parameters: the feed knows them."""
+        """Take the pipeline's parameters and ignore them, because the feed has them."""
 
     def __iter__(self) -> "Reader":
         """An epoch begins."""
@@ -59,7 +58,7 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
         return len(self.feed)
 
     def gen_output_info(self) -> list[Any]:
-        """Types and shapes of what `__next__` gives; see `Read`."""
+        """Types and shapes of the outputs of `__next__`; see `Read`."""
         files = np.array([self.feed.batch_size], dtype=np.uint32)
         tokens = np.array([self.feed.max_tokens, self.feed.batch_size], dtype=np.uint32)
         floats = np.array([4, self.feed.batch_size], dtype=np.uint32)
@@ -77,10 +76,10 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Read, decode, crop, resize and normalise; tokens pass through.
+    """Reads, decodes, crops, resizes and normalises; tokens pass through.
 
-    `mean` and `std` are the statistics of the pixels; `ready_batches` are prepared ahead by
-    `threads` of the host.
+    `mean` and `std` are the statistics of the pixels. `threads` of the host prepare `ready_batches`
+    ahead.
     """
 
     def __init__(
@@ -104,8 +103,8 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
         self._crops = feed.crops
         outputs = 3 + feed.changes + feed.crops
         self._read = fn.MediaExtReaderOp(impl=reader, num_outputs=outputs, priv_params={})
-        # The crop that the reader gives, or the largest square in the middle, directly at the
-        # model's size: the same picture as the host's, which resizes before it crops the centre.
+        # The reader's crop, or the largest square in the middle, is resized to the model's size.
+        # The host resizes before it crops the centre, which gives the same picture.
         crop_type = randomCropType.NO_RANDOM_CROP if feed.crops else randomCropType.CENTER_CROP
         self._decode = fn.ImageDecoder(
             device="hpu",
@@ -114,16 +113,15 @@ class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
             resize=[image_px, image_px],
             resampling_mode=ftype.BICUBIC,
         )
-        scaled_std = np.array(std, dtype=np.float32) * LEVELS
         self._mean = _constant(np.array(mean, dtype=np.float32) * LEVELS)
-        self._inverse_std = _constant(1 / scaled_std)
-        centre = {f"crop_pos_{axis}": CENTRE for axis in "xy"}
+        self._inverse_std = _constant(1 / (np.array(std, dtype=np.float32) * LEVELS))
         sides = {"crop_w": image_px, "crop_h": image_px, "crop_d": 0}
+        centre = {"crop_pos_x": 0.5, "crop_pos_y": 0.5}
         self._normalise = fn.CropMirrorNorm(**sides, **centre, dtype=dtype.FLOAT32)
 
     def definegraph(self) -> tuple[Any, ...]:
         """Pixels (batch, 3, image_px, image_px) float32; tokens and mask (batch, max_tokens); with
-        an augmentation, flips and colours (batch, 4) as they were read."""
+        an augmentation, flips and colours (batch, 4) as in `Read`."""
         files, *passed_on = self._read()
         images = self._decode(files, *([passed_on.pop()] if self._crops else []))
         pixels = self._normalise(images, self._mean(), self._inverse_std())
@@ -137,6 +135,6 @@ def _constant(values: np.ndarray) -> Any:
 def start_pipeline(*args: Any, **kwargs: Any) -> Any:
     """A running ImageTextPipe: each `iter` of it is an epoch of the tensors of `definegraph`.
 
-    Raises what the vendor's library raises.
+    Raises the errors of the vendor's library.
     """
     return HPUGenericPytorchIterator(mediapipe=ImageTextPipe(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Pictures that preprocessing decoded once, read from the store that `data/store.py` describes."""
+"""Pictures decoded once, read from a store (`data/manifest.py` describes its files)."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from feedrate.data.manifest import DataError
-from feedrate.data.store import PICTURES, PIXELS, index_of
-from feedrate.loading.augment import Draw
-from feedrate.loading.levels import Source
-from feedrate.loading.pixels import crop_centre, cut, resize_to, resized_size
+from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
+from feedrate.loading.decoders import Source
+from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
 
 LEVEL = "cache"
 
@@ -27,10 +25,10 @@ class Store:
     """One split of a store, memory-mapped: workers and ranks share the pages."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        """Raise DataError if the store was made from other data, or if its files do not have the
-        index's size (`check_store` checks their digests, once a job)."""
+        """Raise DataError if the store was made from other data or its files have not the size in
+        its index. (`check_store` compares their checksums, once in each job.)"""
         self._pixels_path = folder / PIXELS
-        index = index_of(folder)
+        index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)
         self._map()
         if self._pixels.numel() != index.size_bytes or len(self._pictures) != index.pictures:
@@ -56,12 +54,12 @@ class Store:
         return resize_to(cut(picture, *part), [side_px, side_px])
 
     def _map(self) -> None:
-        # Copy-on-write, because torch warns about arrays that are read-only; nobody writes.
+        # Nothing is written, but torch warns about read-only arrays, so the mode is copy-on-write.
         mapped = np.load(self._pixels_path, mmap_mode="c", allow_pickle=False)
         self._pixels = torch.from_numpy(mapped)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For workers that are not forked, which map the file themselves."""
+        """The state without the mapped file: workers that are not forked map it themselves."""
         return {name: value for name, value in self.__dict__.items() if name != "_pixels"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Decoding on Gaudi: the media pipeline reads files, and its batches become the Trainer's.
 
-Prepared images are baseline JPEG files, greyscale or RGB, as the pipeline needs them.
-`_gaudi_pipe.py` imports the vendor's software, once a run decodes.
+Prepared images are baseline JPEG files, greyscale or RGB, as the pipeline requires.
+`_gaudi_pipe.py` imports the vendor's software when a run decodes.
 """
 
 import operator
@@ -18,10 +18,9 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import Adapter, UnsupportedError
-from feedrate.loading.augment import Box, Draw
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import Batch, DevicePath
-from feedrate.loading.pixels import Finish, Statistics, decoding
+from feedrate.loading.path import DevicePath
+from feedrate.loading.pixels import Batch, Box, Draw, Finish, Statistics, decoding
 
 LEVEL = "device"
 KINDS = ("hpu",)
@@ -34,11 +33,10 @@ UNCHANGED: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
 """The only generation without media decoders."""
 ENDLESS = 2**30
-"""Length of an order that has no end."""
-MIN_CROP_PX = 48
-"""Smallest sides of a crop that the decoder takes, as in the vendor's own ResNet pipeline; the
-second if one side shrinks and the other grows, which needs two stages."""
-MIN_CROP_TWO_STAGES_PX = 76
+"""Length of an order without an end."""
+MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX = 48, 76
+"""Smallest sides of a crop that the decoder accepts, as in the vendor's ResNet pipeline; the second
+if one side shrinks and the other grows, which takes two stages."""
 
 Floats = NDArray[np.float32]
 Read = tuple[list[str], NDArray[np.uint32], NDArray[np.uint32], *tuple[Floats, ...]]
@@ -47,101 +45,8 @@ augmentation, flip (0 or 1) and factors of brightness, contrast and saturation, 
 random crops, left, top, width and height of each as shares of the picture's, (batch, 4)."""
 
 
-class Feed:
-    """The epoch's batches for the pipeline, each of the full size."""
-
-    def __init__(self, dataset: PairDataset, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self.max_tokens = dataset.input_ids.shape[1]
-        self.changes = bool(dataset.augmentation)
-        """Whether a batch has flips and colours."""
-        self.crops = bool(dataset.augmentation.min_area)
-        """Whether it has the crop of each picture; otherwise the centre is cropped."""
-        self._dataset = dataset
-        self._sizes = np.zeros((len(dataset), 2), dtype=np.int32)
-        self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
-        self._attention_mask = dataset.attention_mask.numpy().astype(np.uint32)
-        self.begin([])
-
-    def begin(self, order: Iterable[list[int]]) -> deque[int]:
-        """Read `order` from now on. The answer receives each batch's true size when it is read,
-        perhaps in another thread, and ahead of its use."""
-        self._order, self._true = order, deque[int]()
-        return self._true
-
-    def __len__(self) -> int:
-        """Batches of the epoch."""
-        return operator.length_hint(self._order, ENDLESS)
-
-    def __iter__(self) -> Iterator[Read]:
-        """The epoch's batches; a smaller one is filled with its last sample."""
-        return self._read(self._order, self._true)
-
-    def paths(self) -> set[str]:
-        """All images of the dataset."""
-        return {str(path) for path in self._dataset.paths}
-
-    def _read(self, order: Iterable[list[int]], true: deque[int]) -> Iterator[Read]:
-        data = self._dataset
-        for numbers in order:
-            filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
-            rows, draws = data.rows_and_draws(filled)
-            more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
-            more += [_floats(map(self._part, rows, draws))] if self.crops else []
-            true.append(len(numbers))
-            paths = [str(data.paths[row]) for row in rows]
-            yield paths, self._input_ids[rows], self._attention_mask[rows], *more
-
-    def _part(self, row: int, draw: Draw) -> tuple[float, float, float, float]:
-        """The crop of a row's picture, as its draw says."""
-        height, width = self._size(row)
-        box = draw.box(height, width)
-        assert box is not None
-        return share(box, (height, width), self._dataset.image_px)
-
-    def _size(self, row: int) -> tuple[int, int]:
-        """Height and width of a row's picture, px, read from its file once. Raises DataError."""
-        if not self._sizes[row].any():
-            path = self._dataset.paths[row]
-            with decoding(path), Image.open(path) as image:
-                self._sizes[row] = image.height, image.width
-        height, width = self._sizes[row].tolist()
-        return height, width
-
-
-def _floats(values: Iterable[Iterable[float]]) -> Floats:
-    return np.array([tuple(row) for row in values], dtype=np.float32)
-
-
-def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:
-    """Left, top, width and height of a box as shares of its picture (height, width) `full`.
-
-    A crop that is too small for the decoder to resize to `side_px` grows around its middle.
-    """
-    high, wide = (max(side, MIN_CROP_PX) for side in (box.height, box.width))
-    if min(high, wide) < side_px < max(high, wide):
-        high, wide = (max(side, MIN_CROP_TWO_STAGES_PX) for side in (high, wide))
-    top, height = _shares(*_grown(box.top, box.height, high, full[0]), full[0])
-    left, width = _shares(*_grown(box.left, box.width, wide, full[1]), full[1])
-    return left, top, width, height
-
-
-def _grown(start: int, length: int, wanted: int, full: int) -> tuple[int, int]:
-    """Start and length of an interval made `wanted` long, within 0 to `full`."""
-    length, grown = min(wanted, full), min(wanted, full) - length
-    return max(0, min(start - grown // 2, full - length)), length
-
-
-def _shares(start: int, length: int, full: int) -> tuple[float, float]:
-    """Start and length as shares whose sum in float32 is at most 1."""
-    first, long = np.float32(start / full), np.float32(length / full)
-    while first + long > 1:
-        long = np.nextafter(long, np.float32(0))
-    return float(first), float(long)
-
-
 class MediaError(Exception):
-    """The media pipeline did not do what it was asked."""
+    """The media pipeline gave too many batches, or too few."""
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
@@ -189,17 +94,17 @@ class MediaDecoder:
         Raises UnsupportedError if the pipeline does not start, and MediaError if it ends before it
         has given all that it read.
         """
-        true = self._feed.begin(order)
+        true_sizes = self._feed.begin(order)
         # A pipeline may ask for the length only once, so another length needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
             self._pipeline = None  # release the old one first
             self._pipeline, self._count = self._start(), len(self._feed)
         for given in self._pipeline:
-            if not true:
+            if not true_sizes:
                 raise MediaError("the media pipeline gave a batch that it was not asked for")
-            yield self._own(true.popleft(), *given)
-        if true:
-            raise MediaError(f"the media pipeline ended with {len(true)} batches outstanding")
+            yield self._own(true_sizes.popleft(), *given)
+        if true_sizes:
+            raise MediaError(f"the media pipeline ended with {len(true_sizes)} batches outstanding")
 
     def _start(self) -> Any:
         data = self._dataset
@@ -224,14 +129,18 @@ class MediaDecoder:
         attention_mask: torch.Tensor,
         changes: torch.Tensor | None = None,
     ) -> Batch:
-        """A batch in its own memory, in the types of the host's batches.
+        """A batch in its own memory, in the types of the host's batches; `changes` as in `Read`.
 
         The pipeline may reuse its buffers, and the Trainer requests the next batch before it uses
         this one. So the copies (50 MB at batch 48 and 294 px) are submitted to the device now.
         """
         own = pixels[:rows].clone()
+        if changes is not None:
+            flipped = changes[:rows, 0].view(-1, 1, 1, 1) > 0
+            colour = changes[:rows, 1:] if self._dataset.augmentation.jitter else None
+            own = self._finish.pixels(torch.where(flipped, own.flip(-1), own), colour)
         batch = {
-            "pixel_values": own if changes is None else self._changed(own, changes[:rows]),
+            "pixel_values": own,
             "input_ids": input_ids[:rows].to(torch.int64, copy=True),
             "attention_mask": attention_mask[:rows].to(torch.int64, copy=True),
             "return_loss": True,
@@ -239,9 +148,89 @@ class MediaDecoder:
         self._device.end_of_step()
         return batch
 
-    def _changed(self, pixels: torch.Tensor, changes: torch.Tensor) -> torch.Tensor:
-        """Pixels (n, 3, h, w) in 0 to 1, flipped, recoloured as `Read` says, and normalised."""
-        flipped = changes[:, 0].view(-1, 1, 1, 1) > 0
-        pixels = torch.where(flipped, pixels.flip(-1), pixels)
-        colour = changes[:, 1:] if self._dataset.augmentation.jitter else None
-        return self._finish.pixels(pixels, colour)
+
+class Feed:
+    """The epoch's batches for the pipeline, each of the full size."""
+
+    def __init__(self, dataset: PairDataset, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.max_tokens = dataset.input_ids.shape[1]
+        self.changes = bool(dataset.augmentation)
+        """Whether a batch has flips and colours."""
+        self.crops = bool(dataset.augmentation.min_area)
+        """Whether it has the crop of each picture; otherwise the centre is cropped."""
+        self._dataset = dataset
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._input_ids = dataset.input_ids.numpy().astype(np.uint32)
+        self._attention_mask = dataset.attention_mask.numpy().astype(np.uint32)
+        self.begin([])
+
+    def begin(self, order: Iterable[list[int]]) -> deque[int]:
+        """Read `order` from now on.
+
+        Returns the true sizes of the batches. Each is added when its batch is read, perhaps in
+        another thread, and ahead of its use.
+        """
+        self._order, self._true_sizes = order, deque[int]()
+        return self._true_sizes
+
+    def __len__(self) -> int:
+        """Batches of the epoch."""
+        return operator.length_hint(self._order, ENDLESS)
+
+    def __iter__(self) -> Iterator[Read]:
+        """The epoch's batches; a smaller one is filled with its last sample."""
+        return self._read(self._order, self._true_sizes)
+
+    def paths(self) -> set[str]:
+        """All images of the dataset."""
+        return {str(path) for path in self._dataset.paths}
+
+    def _read(self, order: Iterable[list[int]], true_sizes: deque[int]) -> Iterator[Read]:
+        data = self._dataset
+        for numbers in order:
+            filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
+            rows, draws = data.rows_and_draws(filled)
+            more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
+            more += [_floats(map(self._part, rows, draws))] if self.crops else []
+            true_sizes.append(len(numbers))
+            paths = [str(data.paths[row]) for row in rows]
+            yield paths, self._input_ids[rows], self._attention_mask[rows], *more
+
+    def _part(self, row: int, draw: Draw) -> tuple[float, float, float, float]:
+        """The crop of a row's picture, whose size is read from its file once. Raises DataError."""
+        if row not in self._sizes:
+            path = self._dataset.paths[row]
+            with decoding(path), Image.open(path) as image:
+                self._sizes[row] = image.height, image.width
+        box = draw.box(*self._sizes[row])
+        assert box is not None
+        return share(box, self._sizes[row], self._dataset.image_px)
+
+
+def _floats(values: Iterable[Iterable[float]]) -> Floats:
+    return np.array([tuple(row) for row in values], dtype=np.float32)
+
+
+def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:
+    """Left, top, width and height of a box as shares of its picture (height, width) `full`.
+
+    A crop that is too small for the decoder to resize to `side_px` grows around its middle.
+    """
+    high, wide = (max(side, MIN_CROP_PX) for side in (box.height, box.width))
+    if min(high, wide) < side_px < max(high, wide):
+        high, wide = (max(side, MIN_CROP_TWO_STAGES_PX) for side in (high, wide))
+    top, height = _grown(box.top, box.height, high, full[0])
+    left, width = _grown(box.left, box.width, wide, full[1])
+    return left, top, width, height
+
+
+def _grown(start: int, length: int, wanted: int, full: int) -> tuple[float, float]:
+    """Start and length of an interval made `wanted` long, as shares of `full` whose sum in float32
+    is at most 1."""
+    grown = min(wanted, full)
+    start = max(0, min(start - (grown - length) // 2, full - grown))
+    first, long = np.float32(start / full), np.float32(grown / full)
+    while first + long > 1:
+        long = np.nextafter(long, np.float32(0))
+    return float(first), float(long)

@@ -1,8 +1,8 @@
-"""Fast decoding on the host: uint8 all the way.
+"""Fast decoding on the host, in uint8 throughout.
 
-libjpeg-turbo decodes (by simplejpeg, which contains it), one channel if the file has one; torch
-resizes in uint8 with antialiased bicubic weights, as Pillow does but for rounding (mean absolute
-difference 0.003 of 255). Pillow decodes what libjpeg-turbo does not take, to the same pixels.
+simplejpeg decodes with libjpeg-turbo, which it contains; a file with one channel gives one channel.
+torch resizes in uint8 with antialiased bicubic weights, like Pillow except for rounding (mean
+absolute difference 0.003 of 255). Pillow decodes other files, to the same pixels.
 """
 
 from pathlib import Path
@@ -12,9 +12,16 @@ import simplejpeg
 import torch
 from PIL import Image
 
-from feedrate.loading.augment import NOTHING, Draw
-from feedrate.loading.levels import Source
-from feedrate.loading.pixels import crop_centre, cut, decoding, resize_to, resized_size
+from feedrate.loading.decoders import Source
+from feedrate.loading.pixels import (
+    NOTHING,
+    Draw,
+    crop_centre,
+    cut,
+    decoding,
+    resize_to,
+    resized_size,
+)
 
 LEVEL = "host"
 
@@ -22,7 +29,7 @@ Size = tuple[int, int]
 """Height and width, px."""
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
-"""Colour space of a JPEG file to the one it is decoded to; Pillow decodes CMYK and YCCK."""
+"""Decoded colour space by that of the file; Pillow decodes CMYK and YCCK."""
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
@@ -33,8 +40,8 @@ def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
 def read_pixels(path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool) -> torch.Tensor:
     """The picture's crop: uint8, shape (1 or 3, side_px, side_px).
 
-    `scaled`: the decoder may shrink by a power of two first. Raises DataError naming a file that
-    cannot be decoded.
+    `scaled`: the decoder may shrink by a power of two first. Raises DataError, which names the
+    file, if it cannot be decoded.
     """
     levels, size = read_levels(path, side_px if scaled else None, draw)
     box = draw.box(*size)
@@ -47,9 +54,9 @@ def read_pixels(path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool)
 def read_levels(
     path: Path, shrink_to_px: int | None = None, draw: Draw = NOTHING
 ) -> tuple[torch.Tensor, Size]:
-    """A whole picture: uint8 of shape (1 or 3, h, w), and the picture's size in the file.
+    """A whole picture: uint8 of shape (1 or 3, h, w), and its size in the file.
 
-    With `shrink_to_px` the decoder halves it as long as the part that is needed stays that large.
+    With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
     """
     with decoding(path):
         data = path.read_bytes()
@@ -69,7 +76,7 @@ def read_levels(
 
 
 def _halvings(shorter_px: int, wanted_px: int) -> int:
-    """1, 2, 4 or 8: the other scales of libjpeg-turbo are slower than a full decode."""
+    """The scale: 1, 2, 4 or 8. Others of libjpeg-turbo are slower than a full decode."""
     return max((n for n in (1, 2, 4, 8) if shorter_px // n >= wanted_px), default=1)
 
 

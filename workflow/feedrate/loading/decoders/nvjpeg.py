@@ -1,7 +1,7 @@
 """Decoding on NVIDIA GPUs: encoded bytes go to the GPU, which decodes, resizes and normalises.
 
-torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JPEG engines if there
-are any (A100 and later). All this runs on its own stream, at the same time as the training step.
+torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JPEG engines if it has
+any (A100 and later). All this runs on its own stream, at the same time as the training step.
 """
 
 import itertools
@@ -19,8 +19,8 @@ from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import Batch, DevicePath
-from feedrate.loading.pixels import LEVELS, Finish, crop
+from feedrate.loading.path import DevicePath
+from feedrate.loading.pixels import LEVELS, Batch, Finish, crop
 
 LEVEL = "device"
 KINDS = ("cuda",)
@@ -56,7 +56,7 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
 
 
 class SideStream:
-    """A stream next to that of the training step; on the CPU, which has none, no effect."""
+    """A stream beside that of the training step; without effect on the CPU, which has none."""
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -66,7 +66,7 @@ class SideStream:
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
     def mark(self) -> Any:
-        """The end of the work given to this stream so far."""
+        """An event at the end of the work submitted to this stream so far."""
         return self._stream.record_event() if self._stream else None
 
     def hand_over(self, tensors: Iterable[torch.Tensor], mark: Any) -> None:
@@ -76,11 +76,11 @@ class SideStream:
         current = torch.cuda.current_stream(self._stream.device)
         current.wait_event(mark)
         for tensor in tensors:
-            tensor.record_stream(current)  # so that their memory is not reused too early
+            tensor.record_stream(current)  # its memory is not reused too early
 
 
 class GpuDecoder:
-    """Threads read files; one more decodes batches, `READY_BATCHES` ahead."""
+    """Threads read files, and one more thread decodes batches, `READY_BATCHES` ahead."""
 
     def __init__(
         self, device: torch.device, dataset: PairDataset, decode_all: DecodeAll, threads: int
@@ -93,7 +93,7 @@ class GpuDecoder:
         self._stream = SideStream(device)
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch of batches on the device. Raises DataError naming a file it cannot use."""
+        """One epoch of batches on the device. Raises DataError, which names an unusable file."""
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode")
         waiting: deque[Future[tuple[Batch, Any]]] = deque()
@@ -144,9 +144,9 @@ class GpuDecoder:
             return batch, self._stream.mark()
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """All files at once; if that fails one by one, to name the one at fault.
+        """Decode all files at once; if that fails, one by one, to name the file at fault.
 
-        After an error of the device itself, everything fails, so no file is at fault.
+        An error of the device itself is raised as it is: no file is at fault.
         """
         try:
             return self._decode_all(encoded)

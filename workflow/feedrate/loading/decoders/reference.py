@@ -2,9 +2,8 @@
 
 import torch
 
-from feedrate.loading.augment import Draw
-from feedrate.loading.levels import Source
-from feedrate.loading.pixels import crop, decode
+from feedrate.loading.decoders import Source
+from feedrate.loading.pixels import Draw, crop, decode
 
 LEVEL = "reference"
 TRANSFERS = ("float32",)

@@ -1,7 +1,6 @@
 """BridgeTower with its image-text contrastive head, from the library's own classes."""
 
 from pathlib import Path
-from typing import Any
 
 from transformers.models.bridgetower import modeling_bridgetower
 from transformers.models.bridgetower.configuration_bridgetower import BridgeTowerConfig
@@ -11,54 +10,28 @@ from transformers.models.bridgetower.modeling_bridgetower import (
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built
-from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
-from feedrate.models.flops import flops_per_sample, one_pair
+from feedrate.models.build import (
+    Built,
+    check_length,
+    load_config,
+    load_model,
+    load_tokenizer,
+    prepared_tokenizer,
+)
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
-from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds"), "matching": ("logits",)}
-SIZES: dict[str, dict[str, Any]] = {
-    # For CPUs: about 20 ms a sample and step on two cores at 128 tokens, 3.5 M parameters.
-    "tiny": {
-        "hidden_size": 128,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 2,
-        "contrastive_hidden_size": 128,
-        "text_config": {
-            "vocab_size": 4096,
-            "hidden_size": 128,
-            "intermediate_size": 512,
-            "num_attention_heads": 2,
-            "num_hidden_layers": 4,
-        },
-        "vision_config": {
-            "hidden_size": 128,
-            "num_hidden_layers": 4,
-            "patch_size": 16,
-            "image_size": 128,
-        },
-    },
+SIZES = {
+    # Cross-modal layers: hidden size (of all), heads, layers, size of the contrastive head. Text:
+    # layers, vocabulary. Image: layers, patch and side in px.
+    # "tiny" is for CPUs: 3.5 M parameters, about 20 ms a sample and step on 2 cores at 128 tokens.
+    "tiny": {"cross": (128, 2, 2, 128), "text": (4, 4096), "image": (4, 16, 128)},
     # BridgeTower/bridgetower-base: the library's defaults.
-    "base": {"text_config": {}, "vision_config": {}},
+    "base": {"cross": (768, 12, 6, 512), "text": (12, 50265), "image": (12, 16, 288)},
     # BridgeTower/bridgetower-large-itm-mlm-itc: RoBERTa-large, ViT-L/14 at 294 px.
-    "large": {
-        "hidden_size": 1024,
-        "num_attention_heads": 16,
-        "text_config": {
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_attention_heads": 16,
-            "num_hidden_layers": 24,
-        },
-        "vision_config": {
-            "hidden_size": 1024,
-            "num_hidden_layers": 24,
-            "patch_size": 14,
-            "image_size": 294,
-        },
-    },
+    "large": {"cross": (1024, 16, 6, 512), "text": (24, 50265), "image": (24, 14, 294)},
 }
 
 ATTENTION = tuple(
@@ -66,7 +39,7 @@ ATTENTION = tuple(
     for name in ("BridgeTowerSelfAttention", "BridgeTowerCrossAttention")
     if hasattr(modeling_bridgetower, name)  # transformers 4 has one class for both
 )
-"""Attention of the text and cross-modal layers; the image tower's is torch's own, fused already."""
+"""Attention of the text and cross-modal layers; the image tower uses torch's own fused one."""
 
 LAYERS = (
     modeling_bridgetower.BridgeTowerResidualAttention,
@@ -83,13 +56,13 @@ CLASSES = {
 """The library's class for each head."""
 
 CONTRASTIVE = {"contrastive_hidden_size": 512, "logit_scale_init_value": 2.6592}
-"""What the contrastive head needs beyond BridgeTowerConfig's defaults (large-itm-mlm-itc)."""
+"""Settings of the contrastive head that BridgeTowerConfig lacks (from large-itm-mlm-itc)."""
 
 
 def build(
     settings: ModelSettings, loader: LoaderSettings, prepared: Path, head: str = "contrastive"
 ) -> Built:
-    """BridgeTower with a head, as `models/build.py` says."""
+    """Build BridgeTower with a head; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size
@@ -108,7 +81,7 @@ def build(
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
     check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)
-    # The text tower's own pooler has no part in the loss: without a gradient it would make
+    # The text tower's own pooler has no part in the loss. Without a gradient it would make
     # DistributedDataParallel search the graph for unused parameters at every step.
     model.bridgetower.text_model.pooler.requires_grad_(False)
     if settings.attention == "sdpa":
@@ -126,13 +99,28 @@ def build(
 
 def make_config(size: str) -> BridgeTowerConfig:
     """The configuration of a size."""
-    return BridgeTowerConfig(**{**CONTRASTIVE, **SIZES[size]})
+    hidden, heads, layers, contrastive = SIZES[size]["cross"]
+    text_layers, vocabulary = SIZES[size]["text"]
+    image_layers, patch_px, side_px = SIZES[size]["image"]
+    text = {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_attention_heads": heads,
+        "num_hidden_layers": text_layers,
+    }
+    image = {"hidden_size": hidden, "num_hidden_layers": image_layers}
+    return BridgeTowerConfig(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_hidden_layers=layers,
+        text_config=text,
+        vision_config={**image, "patch_size": patch_px, "image_size": side_px},
+        **{**CONTRASTIVE, "contrastive_hidden_size": contrastive},
+    )
 
 
 def count_flops(config: BridgeTowerConfig, max_tokens: int) -> float:
     """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
-    side = config.vision_config.image_size
-    return flops_per_sample(
-        lambda: BridgeTowerForContrastiveLearning(config),
-        lambda: one_pair(side, max_tokens) | {"return_loss": True},
-    )
+    side_px = config.vision_config.image_size
+    return pair_flops(lambda: BridgeTowerForContrastiveLearning(config), side_px, max_tokens)

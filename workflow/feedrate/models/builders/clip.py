@@ -9,11 +9,16 @@ from transformers.models.clip.configuration_clip import CLIPConfig
 from transformers.models.clip.modeling_clip import CLIPEncoderLayer, CLIPModel
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built
-from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
-from feedrate.models.flops import flops_per_sample, one_pair
+from feedrate.models.build import (
+    Built,
+    check_length,
+    load_config,
+    load_model,
+    load_tokenizer,
+    prepared_tokenizer,
+)
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP
-from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
 HEADS = {"contrastive": ("text_embeds", "image_embeds")}
@@ -29,14 +34,14 @@ SIZES = {
 
 OTHER_OUTPUTS = ("logits_per_image", "logits_per_text", "text_model_output", "vision_model_output")
 LEGACY_END = 2
-"""A configuration with this end token means: pool at the highest id (the library's old rule)."""
+"""With this end token in its configuration, the library pools at the highest id, its old rule."""
 
 
 class Clip(CLIPModel):
-    """CLIP for any tokenizer: its text tower pools at the end token, found by its id."""
+    """CLIP for any tokenizer: its text tower pools at the end token, which it finds by its id."""
 
     end_token_id: int | None = None
-    """The tokenizer's end token, where the configuration names another."""
+    """The tokenizer's end token, if the configuration names another."""
 
     def forward(
         self,
@@ -63,7 +68,7 @@ def build(
     prepared: Path,
     head: str = "contrastive",  # noqa: ARG001  # there is no other
 ) -> Built:
-    """CLIP, as `models/build.py` says."""
+    """Build CLIP; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         # The last id is CLIP's end token: the prepared tokenizer must leave it free.
@@ -91,7 +96,7 @@ def build(
 
 
 def make_config(size: str) -> CLIPConfig:
-    """The configuration of a size; its end token is the last id, as in CLIP's vocabulary."""
+    """The configuration of a size. Its end token is the last id, as in CLIP's vocabulary."""
     hidden, heads, layers, vocabulary = SIZES[size]["text"]
     text = {**_tower(hidden, heads, layers), "vocab_size": vocabulary}
     text |= {"bos_token_id": vocabulary - 2, "eos_token_id": vocabulary - 1}
@@ -111,10 +116,10 @@ def _tower(hidden: int, heads: int, layers: int) -> dict[str, int]:
 
 def count_flops(config: CLIPConfig, max_tokens: int) -> float:
     """FLOPs of one sample of `max_tokens` tokens, forward and backward."""
-    side = config.vision_config.image_size
     # A copy: the model that runs reads its attention from the configuration at every call.
     plain = deepcopy(config)
-    return flops_per_sample(
+    return pair_flops(
         lambda: Clip._from_config(plain, attn_implementation="eager"),
-        lambda: one_pair(side, max_tokens) | {"return_loss": True},
+        config.vision_config.image_size,
+        max_tokens,
     )

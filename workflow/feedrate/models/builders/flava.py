@@ -15,11 +15,17 @@ from transformers.models.flava.modeling_flava import (
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_config, load_model, load_tokenizer
-from feedrate.models.flops import flops_per_sample, one_pair
+from feedrate.models.build import (
+    Built,
+    ModelError,
+    check_length,
+    load_config,
+    load_model,
+    load_tokenizer,
+    prepared_tokenizer,
+)
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
-from feedrate.models.tokenizers import check_length, prepared_tokenizer
 
 OFFERS = {"attention": ("eager", "sdpa")}
 SIZES = {
@@ -38,24 +44,22 @@ TINY: dict[str, dict[str, int]] = {
     "text_config": {"vocab_size": 4096},
     "image_codebook_config": {"hidden_size": 16, "vocab_size": 512},
 }
-"""What else is smaller in the size "tiny"."""
-
-# FLAVA hides words, patches and sometimes the right text from itself. It does so on the batch's
-# device, with torch's generator there.
+"""Other values that are smaller in the size "tiny"."""
 
 IGNORED = -100
-"""Label of a place that takes no part in a loss."""
+"""Label of a token that takes no part in a loss."""
 WORD_SHARE = 0.15
-"""BERT's; of these 80% become the mask token, 10% another token, 10% stay."""
+"""Share of the words that are hidden, as in BERT: 80% of these become the mask token, 10% another
+token, and 10% stay."""
 PATCH_SHARE = 75 / 196
-"""BEiT's 75 patches of 14 x 14; here any patches, not blocks of neighbours."""
+"""Share of the patches that are hidden, as in BEiT (75 of 14 x 14); here they form no blocks."""
 MISMATCH_SHARE = 0.1
-"""Pairs whose text is another row's (TorchMultimodal's `itm_probability`)."""
+"""Share of pairs with the text of another row (TorchMultimodal's `itm_probability`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """Masks for one tokenizer."""
+    """Hides words, patches and matching texts of a batch, on its device, with torch's generator."""
 
     mask_id: int
     special_ids: tuple[int, ...]
@@ -64,16 +68,16 @@ class Masking:
 
     @staticmethod
     def patch_count(patches: int) -> int:
-        """Patches that are hidden of an image's."""
+        """Number of an image's patches that are hidden."""
         return max(1, round(PATCH_SHARE * patches))
 
     @staticmethod
     def token_count(tokens: int) -> int:
-        """Words that are hidden of a text of `tokens`; at least one, for a loss needs one."""
+        """Words that are hidden in a text of `tokens`; at least one, because a loss needs one."""
         return max(1, round(WORD_SHARE * tokens))
 
     def mismatch(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Texts and masks (batch, tokens), some of them the next row's; and 1 where they match."""
+        """Texts and masks (batch, tokens), some replaced by the next row's; and 1 for a match."""
         rows = len(input_ids)
         device = input_ids.device
         strangers = torch.rand(rows, device=device) < self.mismatch_share
@@ -82,12 +86,12 @@ class Masking:
         return input_ids[take], attention_mask[take], (~strangers).long()
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (batch, tokens) with some hidden; and the labels: these, else IGNORED."""
+        """Tokens (batch, tokens) with some hidden; and labels: the hidden tokens, else IGNORED."""
         real = attention_mask.bool()
         order = torch.rand(input_ids.shape, device=input_ids.device)
         for special in self.special_ids:
             order = order.masked_fill(input_ids == special, 1.0)
-        # Places in the order of their draw, those that must stay last: the first ones are hidden.
+        # Places are sorted by their draw, those that must stay last. The first ones are hidden.
         place = order.masked_fill(~real, 2.0).argsort(dim=1).argsort(dim=1)
         wanted = (real.sum(dim=1, keepdim=True) * WORD_SHARE).round().clamp(min=1)
         hidden = place < wanted
@@ -98,14 +102,15 @@ class Masking:
         return shown.masked_fill(hidden & (draw < 0.8), self.mask_id), labels
 
     def mask_patches(self, rows: int, patches: int, like: Tensor) -> Tensor:
-        """True (rows, patches) at as many hidden patches of each row, on the device of `like`."""
+        """True (rows, patches) at the hidden patches, equally many in each row, on the device of
+        `like`."""
         draw = torch.rand(rows, patches, device=like.device)
         place = draw.argsort(dim=1).argsort(dim=1)
         return place < self.patch_count(patches)
 
 
 class ContrastiveHead(FlavaGlobalContrastiveHead):
-    """Compares the pairs of all ranks; of this rank alone where `exchanges` is off."""
+    """Compares the pairs of all ranks, or only of this rank if `exchanges` is off."""
 
     exchanges = True
 
@@ -122,9 +127,9 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 
 
 class Flava(FlavaForPreTraining):
-    """FLAVA on image-text pairs: masks its inputs itself, so that its batches are as any model's.
+    """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
 
-    What pairs do not need (the heads and poolers of single modalities) is frozen: a parameter
+    Parts that pairs do not use (heads and poolers of single modalities) are frozen: a parameter
     without a gradient would make DistributedDataParallel search for it at every step.
     """
 
@@ -146,8 +151,9 @@ class Flava(FlavaForPreTraining):
     ) -> dict[str, Tensor]:
         """The loss of images (batch, 3, px, px) and tokens (batch, max_tokens).
 
-        In evaluation also `text_embeds` and `image_embeds` (batch, hidden), normalised, and the
-        pairs stay as they are; in training some get a stranger's text, which the model must tell.
+        In training some images get the text of another row, and the model learns to tell which.
+        Evaluation leaves the pairs as they are, and adds `text_embeds` and `image_embeds`
+        (batch, hidden), normalised.
         """
         pixel_values = pixel_values.to(self.image_codebook.dtype)
         matched = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
@@ -170,9 +176,10 @@ class Flava(FlavaForPreTraining):
         return {"loss": output.loss, **self.embeddings(output)}
 
     def settle(self) -> None:
-        """Freeze the codebook and what pairs do not need, and know the pixels' statistics.
+        """Freeze the codebook and the parts that pairs do not use; set the pixels' statistics.
 
-        The library's loading of weights undoes both: it makes the model on the meta device first.
+        Call it again after the library has loaded weights: it makes the model on the meta device
+        first, which undoes both.
         """
         for name, values in CLIP._asdict().items():
             value = torch.tensor(values).view(3, 1, 1)
@@ -186,15 +193,15 @@ class Flava(FlavaForPreTraining):
             unused.requires_grad_(False)
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        """The words' embeddings; the library leaves it open, and sharding asks for it."""
+        """The embeddings of words, for sharding; the library does not define this for FLAVA."""
         words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings
         return words
 
     def draw_tokens(self) -> None:
-        """Draw what the library starts at zero: its own tokens, and positions.
+        """Draw special tokens and positions at random, which the library initialises with zeros.
 
-        Layer norm divides a token of zeros by its epsilon: gradients of 1e4 would leave the rest
-        nothing of the clipped norm.
+        Layer norm divides a token of zeros by its epsilon. Its gradients of 1e4 would take almost
+        all of the clipped norm.
         """
         for name, parameter in self.named_parameters():
             if name.endswith(
@@ -203,7 +210,7 @@ class Flava(FlavaForPreTraining):
                 torch.nn.init.trunc_normal_(parameter, std=self.config.initializer_range)
 
     def visual_words(self, pixel_values: Tensor) -> Tensor:
-        """What the frozen codebook sees in each patch (batch, patches), at half the resolution."""
+        """The frozen codebook's word for each patch (batch, patches), at half the resolution."""
         with torch.no_grad():
             pixels = pixel_values * self.pixel_std + self.pixel_mean
             smaller = torch.nn.functional.avg_pool2d(pixels, 2)
@@ -222,7 +229,7 @@ class Flava(FlavaForPreTraining):
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """FLAVA, as `models/build.py` says."""
+    """Build FLAVA; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
         vocabulary = config.text_config.vocab_size
@@ -268,7 +275,7 @@ def make_config(size: str) -> FlavaConfig:
 
 
 class _CountedFlava(Flava):
-    """The same work on the meta device, where nobody knows which places are masked."""
+    """The same work on the meta device, where the masked places have no values."""
 
     def forward(
         self,
@@ -304,12 +311,8 @@ class _CountedFlava(Flava):
 
 
 def count_flops(config: FlavaConfig, max_tokens: int) -> float:
-    """FLOPs of one pair of `max_tokens` tokens, forward and backward, the codebook's included.
+    """FLOPs of one pair of `max_tokens` tokens, forward and backward, with the codebook.
 
-    Taken for a full text: one that is padded has fewer words to guess, below 0.3% of the whole.
+    The text is full. A padded one has fewer hidden words, which is below 0.3% of the whole.
     """
-    side = config.image_config.image_size
-    return flops_per_sample(
-        lambda: _CountedFlava(config),
-        lambda: one_pair(side, max_tokens),
-    )
+    return pair_flops(lambda: _CountedFlava(config), config.image_config.image_size, max_tokens)

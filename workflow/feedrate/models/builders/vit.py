@@ -1,10 +1,11 @@
 """Vision transformers for classification at 16 px patches, from the library's own layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -15,11 +16,11 @@ from transformers.models.vit.configuration_vit import ViTConfig
 from transformers.models.vit.modeling_vit import ViTForImageClassification, ViTLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.models.build import Built, ModelError
-from feedrate.models.checkpoint import load_config, load_model
+from feedrate.core.files import write_json
+from feedrate.data.manifest import SAMPLES
+from feedrate.models.build import Built, ModelError, load_config, load_model
 from feedrate.models.flops import flops_per_sample
 from feedrate.models.layers import IMAGENET
-from feedrate.models.tokenizers import UNKNOWN, ClassTokenizer
 
 OFFERS = {
     "attention": ("eager", "sdpa", "flash"),
@@ -39,7 +40,50 @@ SIZES = {
 PATCH_PX = 16
 IMAGE_PX = 224
 CLASSES = 1000
-"""Of ImageNet-1K, so that parameters and work are the published models' whatever the data."""
+"""As in ImageNet-1K, so that parameters and FLOPs are those of the published models."""
+UNKNOWN = -100
+"""The class of a value that the training split lacks; cross-entropy ignores it."""
+
+
+class ClassTokenizer:
+    """A classifier's vocabulary: one token per row, the number of its class."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """`names`: the classes, each once, in the order of their numbers."""
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    @classmethod
+    def of_column(cls, prepared: Path, column: str, outputs: int) -> "ClassTokenizer":
+        """The distinct values of a column in the training split, sorted.
+
+        Raises ModelError if the column is missing or empty, or has more values than the model has
+        `outputs`.
+        """
+        path = prepared / SAMPLES
+        known = pq.read_schema(path).names
+        if column not in known:
+            raise ModelError(f"loader.label: {path} has no column {column!r}; it has {known}")
+        training = [("split", "=", "train")]
+        values = pq.read_table(path, columns=[column], filters=training)[column].to_pylist()
+        distinct = sorted({value for value in values if value is not None})
+        if not distinct:
+            raise ModelError(f"loader.label: the column {column!r} is empty in {path}")
+        if len(distinct) > outputs:
+            raise ModelError(
+                f"loader.label: the column {column!r} has {len(distinct)} values, the model has "
+                f"{outputs} classes"
+            )
+        return cls([str(value) for value in distinct])
+
+    def __call__(self, texts: Sequence[str], **_: Any) -> dict[str, Tensor]:
+        """input_ids (rows, 1): the class of each text; attention_mask (rows, 1): ones."""
+        numbers = torch.tensor([[self._numbers.get(text, UNKNOWN)] for text in texts])
+        return {"input_ids": numbers, "attention_mask": torch.ones_like(numbers)}
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the names as `classes.json`."""
+        write_json(Path(folder) / "classes.json", self.names)
 
 
 class PatchTokens(nn.Module):
@@ -59,7 +103,7 @@ class PatchTokens(nn.Module):
 
 
 class Vit(ViTForImageClassification):
-    """A classifier of images, whose rows' only token is their class."""
+    """A classifier of images; the only token of a row is its class."""
 
     def __init__(self, config: ViTConfig, head: str = "token", layout: str = "batch_first") -> None:
         """`head` and `layout`: see ModelSettings."""
@@ -86,14 +130,14 @@ class Vit(ViTForImageClassification):
         loss = None
         if return_loss and input_ids is not None:
             classes = input_ids[:, 0]
-            # Not the mean of the library: of no known class at all it would be NaN.
+            # The library's mean would be NaN for a batch without a known class.
             known = (classes != UNKNOWN).sum().clamp(min=1)
             loss = cross_entropy(logits.float(), classes, reduction="sum") / known
         return ImageClassifierOutput(loss=loss, logits=logits)
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """ViT, as `models/build.py` says."""
+    """Build ViT; see `models/build.py`."""
     switches = {"head": settings.head, "layout": settings.layout}
     if settings.checkpoint is None:
         config = make_config(settings.size, settings.image_px or IMAGE_PX)
@@ -139,12 +183,8 @@ def count_flops(config: ViTConfig, head: str = "token") -> float:
     # A copy: the model that runs reads its attention from the configuration at every call.
     plain = deepcopy(config)
     plain._attn_implementation = "eager"
-
-    def make_model() -> Vit:
-        return Vit(plain, head)
-
     return flops_per_sample(
-        make_model,
+        lambda: Vit(plain, head),
         lambda: {
             "pixel_values": torch.empty(1, 3, side, side),
             "input_ids": torch.zeros(1, 1, dtype=torch.long),
@@ -170,7 +210,7 @@ def _eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The flash kernel or an error: torch would otherwise take another one without a word."""
+    """The flash kernel or an error: torch would otherwise use another kernel silently."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return scaled_dot_product_attention(query, key, value)
 
@@ -197,9 +237,9 @@ def batch_first(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
 def batch_second(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
     """The same between layers that keep (tokens, batch, hidden).
 
-    There the library's (tokens, heads, batch, dim) is a view of what the projections wrote, in
-    which batch and heads lie side by side: they merge into one dimension of a batched matrix
-    multiply without the copies that the batch-first layout needs.
+    There the library's (tokens, heads, batch, dim) is a view of the projections' output, in which
+    batch and heads are adjacent. They merge into one dimension of a batched matrix multiply without
+    the copies that the batch-first layout needs.
     """
 
     def forward(
