@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import pytest
 
@@ -103,9 +104,63 @@ def test_every_kind_of_job_has_its_code():
             assert list(digests.PACKAGE.glob(program)), f"{name}: {program}"
 
 
-def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
+def seen_by(code, *programs, tmp_path):
     cache = DigestCache(tmp_path / "cache.json")
-    source_digest(cache, CODE["measured"])
-    seen = {os.path.relpath(p, digests.PACKAGE) for p in cache._known}
-    assert {"jobs/meter.py", "devices/kinds/cpu.py", "models/builders/bridgetower.py"} <= seen
+    source_digest(cache, code._replace(programs=code.programs + programs))
+    return {os.path.relpath(path, digests.PACKAGE) for path in cache._known}
+
+
+def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
+    seen = seen_by(CODE["measured"], tmp_path=tmp_path)
+    assert {"jobs/meter.py", "loading/dataset.py", "devices/launch.py"} <= seen
     assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}
+
+
+PLUGIN = ("devices/kinds/", "devices/launchers/", "models/builders/", "loading/decoders/")
+
+
+@pytest.mark.parametrize("code", ["measured", "inferred"])
+@pytest.mark.parametrize(
+    ("run", "own"),
+    [
+        (
+            ("cpu", "single", "vit", "host"),
+            {
+                *("devices/kinds/cpu.py", "devices/launchers/single.py", "models/builders/vit.py"),
+                *("loading/decoders/host.py", "loading/decoders/reference.py"),
+            },
+        ),
+        (
+            ("hpu", "mpirun", "bridgetower", "device"),
+            {
+                *("devices/kinds/hpu.py", "devices/kinds/_habana.py"),
+                *("devices/launchers/mpirun.py", "models/builders/bridgetower.py"),
+                *("loading/decoders/gaudi.py", "loading/decoders/_gaudi_pipe.py"),
+                "loading/decoders/reference.py",
+            },
+        ),
+    ],
+)
+def test_a_runs_code_holds_its_own_plugins_only(tmp_path, code, run, own):
+    seen = seen_by(CODE[code], *digests.plugins_of(*run), tmp_path=tmp_path)
+    found = {file for file in seen if file.startswith(PLUGIN) and not file.endswith("__init__.py")}
+    imported_by_all = {"loading/decoders/cache.py"}  # the dataset's type of a store
+    assert found - imported_by_all == own
+
+
+def test_an_edit_of_one_kind_repeats_the_runs_of_this_kind_only(tmp_path, monkeypatch):
+    copy = tmp_path / "feedrate"
+    shutil.copytree(digests.PACKAGE, copy)
+    monkeypatch.setattr(digests, "PACKAGE", copy)
+
+    def digest(run):
+        code = CODE["measured"]
+        code = code._replace(programs=code.programs + digests.plugins_of(*run))
+        return source_digest(DigestCache(tmp_path / "cache.json"), code)
+
+    cpu, gpu = ("cpu", "single", "vit", "host"), ("cuda", "torchrun", "vit", "host")
+    before = digest(cpu), digest(gpu)
+    with (copy / "devices/kinds/cuda.py").open("a") as file:
+        file.write("ADDED = 1\n")
+    assert digest(cpu) == before[0]
+    assert digest(gpu) != before[1]

@@ -9,21 +9,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedrate.config.spec import RunSpec
+from feedrate.config.settings import Decode
+from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.jobs.earlier import Digests, still_pruned
 from feedrate.jobs.events import NOT_TRIED
+from feedrate.loading.decoders import decoders
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
 
+SHARED = ("devices/*.py", "models/*.py")
+"""The code around device kinds, launchers and models; `plugins_of` adds a run's own."""
 PLUGINS = (
-    *("devices/*.py", "devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
-    *("models/*.py", "models/builders/*.py"),
+    *("devices/kinds/*.py", "devices/launchers/*.py", "loading/decoders/*.py"),
+    "models/builders/*.py",
 )
-"""The code of all device kinds, launchers, decoders and models: a job imports its own by name."""
+"""All device kinds, launchers, decoders and models, for jobs that try several."""
 MEASURED = ("jobs", "devices", "models", "loading")
 """The rooms of the measured work."""
 
@@ -40,18 +44,17 @@ class Code(NamedTuple):
 CODE = {
     # The measured work only. Modules that plan, start or watch a job do not count, and a job's
     # settings are in its spec: neither is a reason to train again.
-    "measured": Code(("jobs/worker.py", "jobs/train.py", *PLUGINS), MEASURED),
-    "inferred": Code(("jobs/worker.py", "jobs/infer.py", *PLUGINS), MEASURED),
-    "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *PLUGINS), MEASURED),
-    "tuned": Code(("cli/tune.py", "jobs/drain.py", "jobs/train.py", *PLUGINS), ("cli", *MEASURED)),
+    "measured": Code(("jobs/worker.py", "jobs/train.py", *SHARED), MEASURED),
+    "inferred": Code(("jobs/worker.py", "jobs/infer.py", *SHARED), MEASURED),
+    "scored": Code(("jobs/score.py", "jobs/worker.py", "jobs/score_model.py", *SHARED), MEASURED),
+    "tuned": Code(
+        ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
+    ),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),
     "prepared": Code(("data/prepare.py",), ("data",)),
-    "stored": Code(
-        ("jobs/store.py", "models/*.py", "models/builders/*.py"),
-        ("jobs", "models", "loading", "data"),
-    ),
+    "stored": Code(("jobs/store.py", "models/*.py"), ("jobs", "models", "loading", "data")),
     "predicted": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
@@ -64,6 +67,24 @@ CODE = {
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }
+
+
+@cache
+def plugins_of(kind: Kind, launcher: str, model: str, level: Decode) -> tuple[str, ...]:
+    """The files of the plug-ins that a run imports by name: its device kind, launcher, model and
+    decoders. The reference decoder is one of them: every run compares its pixels with it."""
+    names = {*decoders(level), *decoders(level, kind), *decoders("reference")}
+    return (
+        f"devices/kinds/{kind}.py",
+        f"devices/launchers/{launcher}.py",
+        builder(model),
+        *(f"loading/decoders/{name}.py" for name in sorted(names)),
+    )
+
+
+def builder(model: str) -> str:
+    """The file of a model's plug-in."""
+    return f"models/builders/{model}.py"
 
 
 class DigestCache:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import Device
+from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec
@@ -121,14 +121,15 @@ class PlanView:
         """A run's spec and code, its weights, and its attempt; its data are an input."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         code = "inferred" if spec.task == "inference" else "measured"
-        params = self._params(_as_text(spec), code)
+        params = self._params(_as_text(spec), code, *_plugins(spec, spec.launcher))
         attempt = self._attempts.of_run(spec, params["source"])
         return params | self.inputs.weights(spec.settings.model) | {"attempt": attempt}
 
     def storing(self, key: str) -> Params:
         """The settings of a store of decoded pictures, and its weights."""
         spec = self.inputs.store(key)
-        return self._params(msgspec.to_builtins(spec), "stored") | self.inputs.weights(spec.model)
+        params = self._params(msgspec.to_builtins(spec), "stored", digests.builder(spec.model.name))
+        return params | self.inputs.weights(spec.model)
 
     def tuning(self, device: str) -> Params:
         """The run of a device that loader settings are recommended for, and the time of the call:
@@ -171,7 +172,7 @@ class PlanView:
         inputs."""
         spec = self.plan.runs[study, device, cell, int(repeat)]
         return {
-            **self._params(_as_text(spec), "scored"),
+            **self._params(_as_text(spec), "scored", *_plugins(spec, default_launcher("process"))),
             "model": of_run(paths.MODEL, spec),
             "attempt": self._attempts.next(of_run(paths.QUALITY, spec)),
         }
@@ -285,6 +286,11 @@ class PlanView:
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
         return str(path)
+
+
+def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
+    settings = spec.settings
+    return digests.plugins_of(spec.kind, launcher, settings.model.name, settings.loader.decode)
 
 
 def _as_text(spec: RunSpec) -> str:
