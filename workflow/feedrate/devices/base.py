@@ -1,7 +1,8 @@
 """The interface of a device kind, and the checks of a job against its device.
 
 A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and these constants, which planning
-reads without importing the file. All but ENVIRONMENT and OFFERS may be missing.
+reads without importing the file. All but ENVIRONMENT may be missing; a
+kind whose `cards` finds accelerators needs NOUNS too.
 
 ENVIRONMENT          file in `envs/` with the software of its jobs, without `.yaml`
 OFFERS               setting to its allowed values, for settings that not every kind has

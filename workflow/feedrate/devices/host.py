@@ -29,7 +29,7 @@ GIB = 2**30
 
 PACKAGES = (
     "feedrate", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy",
-    "pillow", "pyarrow", "tensorboard", "msgspec", "torchao", "torchvision",
+    "pillow", "pyarrow", "tensorboard", "msgspec", "torchao", "torchvision", "simplejpeg",
 )  # fmt: skip
 """Packages whose version may change a measurement on any kind of device."""
 
@@ -226,7 +226,7 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
     ((kind, cards),) = found.items()
     if faults := [card.fault for card in cards if card.fault]:
         return Machine(host=name, remark=f"the {nouns[kind]} of {name} are {faults[0]}")
-    variable = plugins.declared(KINDS, "VISIBLE")[kind]
+    variable = plugins.declared(KINDS, "VISIBLE").get(kind, "")
     wanted = environment.get(variable)
     if wanted is not None:
         cards = adapter_class(kind).visible(cards, wanted)
@@ -245,7 +245,7 @@ def _nothing(name: str) -> str:
         if kernel_text(device / "class")[:4] in ("0x03", "0x12")
     }
     nouns = plugins.declared(KINDS, "NOUNS")
-    if idle := [one for kind, (one, _) in nouns.items() if vendors[kind] in present]:
+    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in present]:
         return f"{name} has {' and '.join(idle)}, but no driver of it answers"
     return f"no accelerator was found on {name}"
 

@@ -171,7 +171,7 @@ def missing_capabilities(study: StudyContext, device: str, levels: dict[str, Lev
 
 
 def unsupported_note(study: StudyContext, device: str) -> str:
-    """`Not supported on CPU: decode = device (needs device_decode)`; empty where nothing is."""
+    """`Not supported on CPU: decode = device (needs decode_device)`; empty where nothing is."""
     if device not in study.devices:
         return ""
     missing: dict[tuple[str, str], list[str]] = {}

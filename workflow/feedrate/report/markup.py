@@ -9,7 +9,7 @@ from feedrate.config.errors import ConfigError
 from feedrate.report import text
 from feedrate.report.params import PageSettings, StudyContext
 from feedrate.report.rows import CellRow, Inputs, QualityRow, Score, score_text
-from feedrate.results.schema import VALUES
+from feedrate.results.schema import VALUES, Value
 
 STYLE = """
 .feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
@@ -267,9 +267,19 @@ SPEED: dict[str, Field] = {
 MEMORY: dict[str, Field] = {
     "Peak memory (GiB)": lambda cell: text.number(cell.peak_memory_gib, 3),
 }
-MFU: dict[str, Field] = {VALUES["mfu"].extra: lambda cell: text.share(cell.mfu)}
+
+
+def _measured(value: Value) -> Field:
+    """How a table of cells shows a value that the schema gives a heading (`extra`)."""
+    if value.unit == "share":
+        return lambda cell: text.share(getattr(cell, value.column))
+    return lambda cell: text.number(getattr(cell, value.column), 3)
+
+
+EXTRA = {value.extra: _measured(value) for value in VALUES.values() if value.extra}
+MFU: dict[str, Field] = {VALUES["mfu"].extra: EXTRA.pop(VALUES["mfu"].extra)}
 COSTS: dict[str, Field] = {
-    VALUES["energy_j_per_sample"].extra: lambda cell: text.number(cell.energy_j_per_sample, 3),
+    **EXTRA,
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),
 }
 

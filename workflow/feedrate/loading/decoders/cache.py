@@ -12,6 +12,7 @@ from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
 
 LEVEL = "cache"
+ORDER = 1
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:

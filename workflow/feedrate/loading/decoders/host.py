@@ -24,6 +24,7 @@ from feedrate.loading.pixels import (
 )
 
 LEVEL = "host"
+ORDER = 1
 
 Size = tuple[int, int]
 """Height and width, px."""

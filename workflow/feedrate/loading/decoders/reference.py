@@ -6,6 +6,7 @@ from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import Draw, crop, decode
 
 LEVEL = "reference"
+ORDER = 1
 TRANSFERS = ("float32",)
 FETCH = "sample"
 
