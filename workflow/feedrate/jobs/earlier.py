@@ -127,7 +127,7 @@ class Digests(NamedTuple):
 
 
 class _Smaller(NamedTuple):
-    """A cell that needs less memory, with the settings in which it may differ."""
+    """A cell that needs less memory, with the settings that may differ."""
 
     cell: str
     levels: dict[str, Level]

@@ -107,7 +107,7 @@ def _open_driver(text: str) -> int | None:
 
 
 class ProgressLine:
-    """Prints on stderr how far the job is, every `PROGRESS_EVERY_S`; when quiet, nothing."""
+    """Prints the job's progress on stderr every `PROGRESS_EVERY_S`; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
         self._spec = spec
