@@ -1,4 +1,4 @@
-"""Plug-ins: modules found by their files; their constants are read without importing them.
+"""Plug-ins: modules found by their file names; constants are read without importing them.
 
 A plug-in is one file in the package of its kind (`report/figures/`, `models/builders/`, …). It
 declares facts by module-level constants in capitals. Those that are Python literals are read

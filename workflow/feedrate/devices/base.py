@@ -215,7 +215,7 @@ class Adapter(ABC):
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
         """A context that runs operations in the half precision of `train.precision`. It changes
-        nothing if that asks for no half precision, or for half-precision weights."""
+        nothing without half precision, or with half-precision weights."""
         import torch
 
         halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}

@@ -92,9 +92,10 @@ def drain(
 ) -> dict[str, Any]:
     """Move batches to the device for `seconds` and drop them; returns the keys of a `ceiling`.
 
-    The clock starts when every worker has delivered a batch. By then each has more batches ready,
-    which would count as made in no time; so only whole rounds are counted. `startup_s` is the time
-    until the clock starts, `cpu_s` the CPU time of this process and its workers after that.
+    The clock starts when every worker has delivered a batch: by then each has more batches ready,
+    which would count as made in no time. Whole rounds are counted for the same reason. `startup_s`
+    is the time until the clock starts. `cpu_s` is the CPU time of this process and its workers
+    while the clock runs.
     """
     round_size = path.round_size
     order = EndlessBatches(len(dataset), batch_size, seed)

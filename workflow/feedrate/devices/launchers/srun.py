@@ -1,7 +1,7 @@
 """Several nodes of a Slurm job: srun starts the job `node` on each, which starts torchrun.
 
-The first node hosts the ranks' meeting point. `run_node` tells torchrun whether it is this node: by
-itself, torchrun compares host names, and finds none if a node's name resolves to its loopback
+The first node hosts the ranks' meeting point. `run_node` tells torchrun whether it runs there:
+by itself, torchrun compares host names, and finds no host if a node's name resolves to its loopback
 address (Debian).
 """
 
