@@ -1,1 +1,1 @@
-"""The project's own speed, as ratios taken side by side in one run: `make bench`."""
+"""The project's own speed, as ratios of timings from one session: `make bench`."""

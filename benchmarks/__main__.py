@@ -7,7 +7,7 @@ from itertools import chain
 from benchmarks import full_run, loading, meter, overhead, planning, slurm_latency
 from benchmarks.figure import Figure, keep, show
 
-# A process started here begins with this one's memory as its peak: what loads torch comes last.
+# A process started here starts with this one's memory as its peak: torch comes last.
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "planning": planning.measure,
     "overhead": overhead.measure,
@@ -19,7 +19,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
 
 
 def main(names: list[str]) -> int:
-    """Print a table, write benchmarks/latest.json; exit code 1 where a goal is not met."""
+    """Print a table, write benchmarks/latest.json; exit code 1 if a goal is not met."""
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
@@ -27,7 +27,7 @@ def main(names: list[str]) -> int:
     figures: list[Figure] = []
     for figure in show(chain.from_iterable(BENCHMARKS[name]() for name in names or BENCHMARKS)):
         figures.append(figure)
-        keep(figures)  # after each: a run that is broken off keeps what it measured
+        keep(figures)  # after each, so that an interrupted run keeps its figures
     return 0 if all(figure.holds for figure in figures) else 1
 
 

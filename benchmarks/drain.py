@@ -1,6 +1,7 @@
-"""`python -m benchmarks.drain PREPARED ROUNDS`: drain the loaders of all levels, interleaved.
+"""`python -m benchmarks.drain PREPARED ROUNDS`: drain the loaders of all decode
+paths, interleaved.
 
-Prints one JSON object a line: `what` was measured, and its numbers.
+Prints one JSON object a line: the name of a measurement (`what`), and its numbers.
 """
 
 import gc
@@ -30,7 +31,7 @@ from feedrate.loading.path import HostPath, distance
 from feedrate.loading.pixels import crop_centre, resized_size
 
 BATCH, PX, TOKENS = 48, 294, 128
-"""Of the published study."""
+"""Values of the published study."""
 LEVELS: dict[str, tuple[dict[str, Any], int]] = {
     "reference": ({"decode": "reference"}, 5),
     "host": ({"decode": "host"}, 12),
@@ -42,7 +43,7 @@ WORKERS = (0, 1, 2)
 
 
 class Order:
-    """So many batches of random rows."""
+    """A given number of batches of random rows."""
 
     batch_size = BATCH
 
@@ -55,8 +56,8 @@ class Order:
 
 
 def main(prepared: Path, rounds: int) -> None:
-    """All measurements, in rounds."""
-    torch.set_num_threads(1)  # the process is to be compared with a worker, which has one
+    """Take all measurements, in rounds."""
+    torch.set_num_threads(1)  # as in a worker, which this process is compared with
     datasets = {level: open_level(prepared, settings) for level, (settings, _) in LEVELS.items()}
     show("pixels", **compare_pixels(datasets))
     for round_ in range(rounds):
@@ -74,7 +75,7 @@ def show(what: str, **numbers: Any) -> None:
 
 
 def open_level(prepared: Path, values: dict[str, Any]) -> PairDataset:
-    """The training split at a level; the store is made where it needs one."""
+    """The training split on a decode path; its store is made if it needs one."""
     settings = Settings(
         model=ModelSettings(name="bridgetower", size="large"),
         loader=LoaderSettings(**values, max_tokens=TOKENS),
@@ -127,8 +128,8 @@ def used_s() -> float:
 
 
 def compare_pixels(datasets: dict[str, PairDataset]) -> dict[str, float]:
-    """Mean absolute differences, of 255: to Pillow in uint8 with the same geometry, and each
-    level's to the reference."""
+    """Mean absolute differences, of 255: of `host` to Pillow in uint8 with the same geometry, and
+    of each decode path to the reference."""
     off = []
     for path in datasets["host"].paths[:48]:
         with Image.open(path) as opened:
@@ -148,7 +149,7 @@ def compare_pixels(datasets: dict[str, PairDataset]) -> dict[str, float]:
 
 
 def limits(dataset: PairDataset) -> dict[str, float]:
-    """What no loader beats on one core: decoding alone in full and scaled, and copying."""
+    """Limits of any loader on one core: only decoding, in full and scaled, and only copying."""
     files = [path.read_bytes() for path in dataset.paths[:96]]
     sizes = [simplejpeg.decode_jpeg_header(data) for data in files]
 

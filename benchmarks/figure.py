@@ -12,7 +12,7 @@ LATEST = Path(__file__).parent / "latest.json"
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value beside its goal (`at_most`: smaller is better)."""
+    """A measured value and its goal (`at_most`: smaller is better)."""
 
     name: str
     value: float
@@ -28,7 +28,7 @@ class Figure:
 
 
 def show(figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Print each figure as it comes, and hand it on."""
+    """Print each figure as it comes, and yield it."""
     print(f"{'benchmark':58} {'value':>9} {'goal':>9}  unit      holds")
     for figure in figures:
         sign = "<=" if figure.at_most else ">="

@@ -1,4 +1,4 @@
-"""The loaders: every level against the reference, the limits of the machine, and a real step."""
+"""The loaders: decode paths against the reference, the machine's limits, and a real step."""
 
 import json
 import os
@@ -18,9 +18,9 @@ ROUNDS = 5
 WORKERS = (0, 1, 2)
 EQUAL_WITHIN_ROUNDING = 0.02
 PER_CPU = {"host": 3.0, "host scaled": 4.0}
-"""Goals in samples per CPU second against the reference."""
+"""Goals in samples per CPU second relative to the reference."""
 CACHE = {0: 100.0, 1: 20.0, 2: 20.0}
-"""Goals in samples per second against the reference, by workers."""
+"""Goals in samples per second relative to the reference, by workers."""
 
 
 def measure() -> Iterator[Figure]:
@@ -46,7 +46,7 @@ Drains = dict[tuple[str, int], list[dict[str, float]]]
 
 
 def measurements(prepared: Path) -> tuple[Drains, list[dict[str, float]], dict[str, float]]:
-    """What `benchmarks.drain` says: drains by level and workers, limits by round, pixels."""
+    """The output of `benchmarks.drain`: drains by path and workers, limits by round, pixels."""
     command = [sys.executable, "-m", "benchmarks.drain", str(prepared), str(ROUNDS)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     said = subprocess.run(
@@ -80,7 +80,7 @@ def middle(drains: Drains, level: str, workers: int, name: str) -> float:
 
 
 def ratios(drains: Drains) -> Iterator[Figure]:
-    """Each level's speed against the reference's."""
+    """Speed of each decode path relative to the reference."""
     for level, goal in PER_CPU.items():
         for workers in WORKERS:
             rate = middle(drains, level, workers, "per_cpu_s")
@@ -107,7 +107,7 @@ def ratios(drains: Drains) -> Iterator[Figure]:
 
 
 def shares_of_limits(drains: Drains, limits: list[dict[str, float]]) -> Iterator[Figure]:
-    """How near a level in process comes to what one core can do; told, without a goal."""
+    """Share of one core's limit that a path without workers reaches; reported without a goal."""
     for level, limit, what in (
         ("host", "full", "libjpeg-turbo's full decode"),
         ("host scaled", "scaled", "libjpeg-turbo's scaled decode"),
@@ -135,7 +135,7 @@ def beside_the_reference(drains: Drains) -> Iterator[Figure]:
 
 
 def input_share(folder: Path, prepared: Path) -> Figure:
-    """Waiting for data in a job of the default study, at the best setting: the cache in process."""
+    """Data wait in a job of the default study at the best setting: the cache without workers."""
     from feedrate.config.spec import RunSpec
     from feedrate.config.values import convert
     from feedrate.data.manifest import STORE_INDEX, store_folder
@@ -159,7 +159,7 @@ def input_share(folder: Path, prepared: Path) -> Figure:
 
 
 def make_store(out: Path, prepared: Path, folder: Path, settings: Any) -> None:
-    """Make the store by its rule's command."""
+    """Make the store with its rule's command."""
     import msgspec
 
     from feedrate.data.manifest import store_spec

@@ -1,4 +1,4 @@
-"""What the meter costs: its calls, as a share of a step of the default study."""
+"""The cost of the meter: its calls as a share of a step of the default study."""
 
 import json
 import statistics
@@ -20,8 +20,8 @@ GOAL = 0.5
 def measure() -> Iterator[Figure]:
     """Time of all calls of one step (events written to disk) over a step's, in the same run.
 
-    The difference of a job with and without the meter is too small to show in the noise of whole
-    jobs, so the calls are timed themselves.
+    The difference between jobs with and without the meter is smaller than the noise of whole jobs,
+    so the calls themselves are timed.
     """
     with tempfile.TemporaryDirectory() as name:
         step_s = median_step_s(Path(name))

@@ -1,4 +1,4 @@
-"""A training job under the suite against the same Trainer settings run bare."""
+"""A training job under the suite, compared with a bare run of the same Trainer settings."""
 
 import json
 import statistics
@@ -17,7 +17,7 @@ GOAL_S = 3.0
 
 
 def measure() -> Iterator[Figure]:
-    """Seconds that a job takes beyond 2% more than the bare one: median of interleaved pairs."""
+    """Seconds that a job takes beyond 1.02 times the bare one: median of interleaved pairs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepared = prepare_default(folder)

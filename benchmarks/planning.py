@@ -1,7 +1,7 @@
-"""Planning and a nothing-to-do call against a bare Snakefile with as many jobs.
+"""Planning and a nothing-to-do call against a bare Snakefile with the same number of jobs.
 
-Its training rule has what such a rule needs: a log, a benchmark file, a thread count and one param.
-Without a param, Snakemake would compare none, and would not load pandas to do so.
+Its training rule has the usual parts: a log, a benchmark file, a thread count and one param.
+Without a param, Snakemake would not compare params, and would not load pandas for that.
 """
 
 import json
@@ -21,7 +21,7 @@ SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 SIZES = (100, 1_000, 10_000)
 PAIRS = {100: 5, 1_000: 3, 10_000: 1}
 GOAL = 1.2
-MEMORY = Path("/dev/shm")  # in memory, because planning is timed and not the disk
+MEMORY = Path("/dev/shm")  # in memory: planning is timed, not the disk
 
 TOUCH = """
 import snakemake.executors.touch as touch

@@ -1,4 +1,4 @@
-"""Timing whole processes, interleaved, by the operating system's own accounting."""
+"""Timing of whole processes, interleaved, with the operating system's own accounting."""
 
 import os
 import statistics
@@ -19,7 +19,7 @@ class Usage:
 
 
 def run(command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> Usage:
-    """Run a command to its end. Raises RuntimeError with its output where it fails."""
+    """Run a command to its end. Raises RuntimeError with its output if it fails."""
     log = folder / ".benchmark.log"
     with log.open("w+") as output:
         start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Twenty short jobs on a real Slurm with our profile's settings, against Slurm itself and none.
+"""Twenty short jobs on a real Slurm with our profile's settings, against plain and no Slurm.
 
-The cluster is the tests' own, of virtual nodes on this machine, started where it does not run.
-Every job of Snakemake's on Slurm starts Snakemake twice anew, and here all of them share this
-machine's cores: so the time until Slurm had done all the work is told beside the whole.
+The cluster is the tests' own: virtual nodes on this machine. It is started if it is not running.
+Every Snakemake job on Slurm starts Snakemake twice, and here all jobs share this machine's cores.
+The time until Slurm had done all the work is therefore reported next to the total.
 """
 
 import statistics
@@ -33,7 +33,7 @@ rule short:
     shell: "touch {{output}}"
 """
 ONE_PROJECT_ONLY = ("configfile", "set-resources", "logger")
-"""Keys of the profile that mean this project's rules, config and display."""
+"""Keys of the profile that refer to this project's rules, config and display."""
 
 GOAL_PLAIN = 3.0
 """Snakemake's own start takes longer than Slurm needs for all of the jobs."""
@@ -43,8 +43,8 @@ LONGEST_S = 300.0
 
 
 def measure() -> Iterator[Figure]:
-    """Ratios of interleaved rounds. Short rules run beside the driver, as the profile has it; the
-    same as jobs of Slurm, over the time at which Slurm itself had done their work."""
+    """Ratios of interleaved rounds: of short rules on the driver's host, as in the profile; and of
+    the same rules as Slurm jobs, over the time until Slurm itself had done their work."""
     try:
         install()
     except NoSlurmHere as reason:
@@ -88,7 +88,7 @@ def _round(folder: Path) -> tuple[float, float, float, float, float]:
 
 
 def _plain(folder: Path) -> float:
-    """The same jobs by sbatch alone, until the last one has made its file."""
+    """Seconds of the same jobs by plain sbatch, until the last one has made its file."""
     (folder / "out").mkdir(parents=True)
     start_s = time.perf_counter()
     for number in range(JOBS):
@@ -122,7 +122,7 @@ def _snakemake(folder: Path, profile: str, *, here: bool) -> tuple[float, float]
 
 @contextmanager
 def _cluster(folder: Path) -> Iterator[None]:
-    """The tests' cluster; one that runs already is left running."""
+    """The tests' cluster; a cluster that already runs is left running."""
     found = Cluster.running()
     cluster = found or Cluster(folder)
     cluster.start()

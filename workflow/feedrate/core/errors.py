@@ -53,7 +53,7 @@ class Masker:
 
 
 def fail(program: str, why: object, exit_code: int = 1) -> int:
-    """Print on stderr why `program` fails, a sentence or an exception; return the exit code."""
+    """Print on stderr why `program` fails (a sentence or an exception); return the exit code."""
     tell(program, explain_os_error(why) if isinstance(why, OSError) else why)
     return exit_code
 

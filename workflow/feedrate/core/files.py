@@ -46,7 +46,8 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """The only JSON text of a value: keys sorted, no white space. ValueError for NaN, infinity."""
+    """The canonical JSON text of a value: sorted keys, no white space. Raises ValueError for NaN
+    and infinity."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -1,4 +1,4 @@
-"""Plug-ins: modules that are found by their files, and whose constants are read without import.
+"""Plug-ins: modules found by their file names; constants are read without importing them.
 
 A plug-in is one file in the package of its kind (`report/figures/`, `models/builders/`, …). It
 declares facts by module-level constants in capitals. Those that are Python literals are read

@@ -30,7 +30,7 @@ def supervisor() -> str:
 def die_with_supervisor() -> None:
     """Call `die_with_parent`, and exit at once if the supervisor is dead already.
 
-    On another host than the supervisor's, the launcher is the parent, and counts in its place.
+    On other hosts the parent is the launcher, which takes the supervisor's place.
     """
     die_with_parent()
     pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
@@ -50,7 +50,7 @@ def descendants() -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether a process has not ended; a zombie has."""
+    """Whether a process has not ended. A zombie has ended."""
     try:
         return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
@@ -81,7 +81,7 @@ def listed_descendants(root: psutil.Process) -> list[psutil.Process]:
 
 
 def cpu_time_s(root: int | None = None) -> float:
-    """CPU seconds that `root` (this process) and all living processes below it have taken."""
+    """CPU seconds that `root` (default: this process) and its living descendants have used."""
     process, total_s = psutil.Process(root), 0.0
     for one in (process, *listed_descendants(process)):
         with suppress(psutil.NoSuchProcess):

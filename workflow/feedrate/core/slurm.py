@@ -1,4 +1,4 @@
-"""The Slurm client: jobs as Slurm's own commands report them; none where no Slurm answers."""
+"""The Slurm client: jobs as Slurm's own commands report them; none if Slurm does not answer."""
 
 import os
 import re
@@ -12,10 +12,10 @@ from feedrate.core.errors import ExpectedError
 
 JOB_ID = "SLURM_JOB_ID"
 PREFIX = "feedrate"
-"""`slurm-jobname-prefix` of the profiles, by which the suite's jobs are recognised."""
+"""`slurm-jobname-prefix` of the profiles; it identifies the suite's jobs."""
 
 ANSWER_S = 30.0
-"""A controller that has not answered by then counts as absent."""
+"""A controller that has not answered after this time counts as absent."""
 
 OVER = frozenset(
     {
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = "OUT_OF_MEMORY"
 KILLED_FOR_MEMORY = re.compile(
     r"slurmstepd\S*: error: .*(exceeded (job )?memory limit|oom.?kill event)", re.IGNORECASE
 )
-"""Slurm's line in a job's log where it, or the kernel, kills a step for lack of memory."""
+"""Slurm's line in a job's log when Slurm, or the kernel, kills a step for lack of memory."""
 
 _NAME = re.compile(rf"{PREFIX}_[0-9a-f-]{{36}}")
 _LOG = re.compile(r"^\s*StdOut=(.+)$", re.M)
@@ -38,9 +38,9 @@ _TIME = re.compile(r"(?:([0-9]+)-)?(?:([0-9]+):)?([0-9]+):([0-9]+)")
 _FIELDS = ("%i", "%T", "%r", "%N", "%l", "%M", "%m", "%j", "%k", "%Z")
 _SEPARATOR = "\x1f"
 _AT_ONCE = 500
-"""Most job numbers in one command line."""
+"""Maximum number of job numbers in one command line."""
 _OPENING = re.compile(r"^s[a-z]+: (error: )?")
-"""How Slurm's commands begin a line of an error message: with their name."""
+"""Slurm's commands begin each line of an error message with their name."""
 
 
 class SlurmError(ExpectedError):
@@ -57,13 +57,13 @@ class Job:
 
     id: str
     state: str
-    """Slurm's name for it in full: RUNNING, TIMEOUT, …"""
+    """Slurm's full name for it: RUNNING, TIMEOUT, …"""
     reason: str = ""
     nodes: str = ""
     limit_min: float | None = None
     ran_min: float | None = None
     memory: str = ""
-    """Its request for each node, as Slurm writes it: 64G."""
+    """The memory requested on each node, as Slurm writes it: 64G."""
     name: str = ""
     rule: str = ""
     """The rule and wildcards that Snakemake gave as its comment."""
@@ -77,11 +77,11 @@ class Job:
 
 
 def find(job_id: str) -> Job | None:
-    """A job by its number, ended or not; None where Slurm has forgotten it or does not answer.
+    """A job by its number, ended or not; None if Slurm has forgotten it or does not answer.
 
-    Without accounting Slurm forgets a job `MinJobAge` after its end (300 s where a site sets none).
-    Where only a step was killed for lack of memory, Slurm may call the job FAILED: this function
-    then calls it OUT_OF_MEMORY.
+    Without accounting, Slurm forgets a job `MinJobAge` after its end (default: 300 s). If only a
+    step was killed for lack of memory, Slurm may call the job FAILED; this function then calls it
+    OUT_OF_MEMORY.
     """
     if not job_id:
         return None
@@ -93,7 +93,7 @@ def find(job_id: str) -> Job | None:
 
 
 def own_jobs(folder: Path | str = ".") -> list[Job]:
-    """This user's jobs for the project in `folder` that wait or run, of whichever driver."""
+    """This user's waiting and running jobs for the project in `folder`, from any driver."""
     here = os.path.realpath(folder)
     return [
         job
@@ -103,7 +103,7 @@ def own_jobs(folder: Path | str = ".") -> list[Job]:
 
 
 def cancel(jobs: Iterable[Job]) -> None:
-    """End these jobs. Raises SlurmError where Slurm refuses."""
+    """End these jobs. Raises SlurmError if Slurm refuses."""
     numbers = [job.id for job in jobs]
     for start in range(0, len(numbers), _AT_ONCE):
         try:
@@ -161,7 +161,7 @@ def _job(row: Sequence[str]) -> Job:
 
 
 def _from_accounting(job_id: str) -> Job | None:
-    """A job from the accounting, where a site has one."""
+    """A job from the accounting, if the site has one."""
     fields = ("--format", "State,NodeList,Timelimit,Elapsed,ReqMem")
     try:
         answer = ask(
@@ -184,7 +184,7 @@ def _from_accounting(job_id: str) -> Job | None:
 
 
 def _end_of_log(job_id: str) -> str:
-    """The last lines of a job's log; empty where it cannot be read."""
+    """The last lines of a job's log; empty if it cannot be read."""
     try:
         log = _LOG.search(ask("scontrol", "show", "job", job_id))
         return end_of_file(Path(log[1])) if log else ""

@@ -1,4 +1,4 @@
 """Datasets before training: fetch, verify, prepare, store.
 
-Does not know how a training job loads them, nor models.
+Knows neither models nor how a training job loads the data.
 """

@@ -105,8 +105,8 @@ def invent(seed: int, contest: int, grey_share: float) -> Scene:
 def _deal(seed: str, contest: int, values: Iterable[Value]) -> Value:
     """The value of a contest, dealt like a card: every n contests have each of n values once.
 
-    If values were drawn independently, one could be more common in a split than in its wrong
-    captions, and a model that prefers its word would beat chance without seeing a picture.
+    If values were drawn independently, a value could be more common in a split than in the wrong
+    captions. A model that prefers its word would then beat chance without seeing a picture.
     """
     deck = list(values)
     deal, card = divmod(contest, len(deck))

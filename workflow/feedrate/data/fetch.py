@@ -86,7 +86,7 @@ def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows of each image: those with the smallest rank; without ranks, the first.
+    """At most `limit` rows per image: those with the smallest rank or, without ranks, the first.
 
     The order of the rows stays. A rank that is not a number comes last.
     """
@@ -132,7 +132,7 @@ class ListedFiles:
         return None
 
     def lost(self) -> list[LeftOut]:
-        """The files that could not be used, with the number of rows that each costs."""
+        """The unusable files, with the number of rows lost by each."""
         return [
             LeftOut(path=named, reason=str(self._seen[named]), rows=rows)
             for named, rows in self._lost.items()

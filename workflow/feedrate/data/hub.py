@@ -14,7 +14,7 @@ from feedrate.data.manifest import DataError, check_file
 from feedrate.data.tables import first_line
 
 TIMEOUT_S = 20.0
-"""Limit for the hub's first answer."""
+"""Time limit for the hub's first answer."""
 
 PATTERNS = ("*.safetensors", "*.json", "*.txt", "*.model")
 """Files of a checkpoint: weights, configuration and tokenizers; never a pickle."""
@@ -95,7 +95,7 @@ def download(
 
 
 def unavailable(what: str, revision: str, error: Exception, advice: str) -> DataError:
-    """Why `what` cannot be fetched; `advice` is what else to do if the hub cannot be reached."""
+    """The error for `what` that cannot be fetched; `advice` says what to do without the hub."""
     return DataError(
         refusal(what, revision, error)
         or f"{what} at {revision}: the hub cannot be reached ({first_line(error)}) and the local "

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MEMORY_BYTES = 2 * 2**30
-"""Address space that a worker may use beyond what it has after its imports."""
+"""Address space that a worker may use in addition to that of its imports."""
 
 _POLL_S = 60.0
 

@@ -1,8 +1,8 @@
 """The files that describe a dataset's folders: what was fetched, prepared and stored.
 
 raw/index.json lists what was fetched, prepared/manifest.json what jobs train on, and
-store/<key>/index.json a store: pictures decoded and resized once, captions tokenised once, for the
-level `cache`. Each is written last, so its presence means that its folder is complete.
+store/<key>/index.json a store for `decode: cache`: pictures decoded and resized once, and captions
+tokenised once. Each is written last, so its presence means that its folder is complete.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class RawFile(Strict, frozen=True, kw_only=True):
 
 
 class LeftOut(Strict, frozen=True, kw_only=True):
-    """Something that did not become a sample, and why."""
+    """Something that did not become a sample, and the reason."""
 
     path: Annotated[str, about("The image, or the table and row.")]
     reason: str
@@ -112,7 +112,7 @@ class Manifest(Strict, kw_only=True):
 
 
 class StoreSpec(Strict, kw_only=True):
-    """All that a store depends on except its data; another store is made when this changes."""
+    """Everything that a store depends on, except its data. A change here makes another store."""
 
     schema: int = STORE_SCHEMA
     model: Annotated[ModelSettings, about("Determines the size of images and the tokenizer.")]

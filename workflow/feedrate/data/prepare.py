@@ -41,7 +41,7 @@ _SHOWN = 20
 _Verdicts = Mapping[str, Stored | Lost]
 
 VOCABULARY = 4096
-"""Most tokens that the tokenizer learns."""
+"""Maximum number of tokens that the tokenizer learns."""
 SPECIAL = {
     "bos_token": "<s>",
     "pad_token": "<pad>",

@@ -46,8 +46,8 @@ TOO_LONG = "\0further fields"
 """Key under which a CSV or TSV row holds the fields for which the header has no name."""
 
 TABLE = "table"
-"""In the template of an image's path, `{table}` is the name of the row's table without its ending,
-unless a column has this name."""
+"""In the template of an image's path, `{table}` is the name of the row's table without its
+extension, unless a column has this name."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _SPLIT_NAMES = {
@@ -65,7 +65,7 @@ class Table(NamedTuple):
 
 
 def read_table(path: Path, wanted: Collection[str] | None = None) -> Table:
-    """Read a table by the ending of its name.
+    """Read a table; the extension of its name gives the format.
 
     With `wanted` no rows are returned, and reading ends as soon as these columns are found. Raises
     DataError, which names the file, if it is not a table.

@@ -19,13 +19,13 @@ from feedrate.data.isolate import Lost, run_isolated
 from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile
 
 TIMEOUT_S = 60.0
-"""Limit for one image; the largest that is allowed takes about a second."""
+"""Time limit for one image; the largest image allowed takes about a second."""
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
 """Formats to try. Pillow opens MPO as JPEG. For EPS and the like it would run other programs."""
 MAX_MEGAPIXELS = 64.0
 MIN_SIDE_PX = 16
 MAX_ASPECT = 20.0
-"""A longer strip would become huge when its shorter side is scaled to the model's size."""
+"""A longer strip would become huge once its shorter side is scaled to the model's size."""
 JPEG_QUALITY = 95
 
 _ORIENTATION, _UPRIGHT = 0x0112, 1

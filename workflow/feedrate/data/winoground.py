@@ -40,7 +40,7 @@ _IMAGES = ("image_0", "image_1")
 _TEXTS = ("caption_0", "caption_1", "tag", "secondary_tag", "collapsed_tag")
 
 _FIRST_CONTEST = 2_000_000
-"""Drawn examples have the scenes from this contest number on, which no dataset has."""
+"""Drawn examples use the scenes from this contest number on, which no dataset uses."""
 _SIDES = (
     "the {a} is on the left and the {b} is on the right",
     "on the left there is the {a} and on the right there is the {b}",
@@ -152,7 +152,7 @@ class Pair(NamedTuple):
 def invent_pair(seed: int, number: int) -> Pair:
     """Drawn example `number` (from 0): two scenes that differ only in positions.
 
-    In even examples the figure and the thing exchange sides; in odd ones two figures do.
+    In even examples the figure and the thing swap sides; in odd ones two figures do.
     """
     rng = Random(f"{seed}/{number}/pair")
     found = invent(seed, _FIRST_CONTEST + number, 0.5)
@@ -224,7 +224,7 @@ def _of_tables(tables: list[Path], raw: Path) -> Fetched:
 def _image(value: Any, images: EmbeddedImages, listed: ListedFiles, where: str) -> str:
     """Write the image that a cell contains, or whose file it names; return its path under raw/.
 
-    The hub's names of files lack `images/` and `.png`. Raises DataError if there is no such image.
+    The hub's file names lack `images/` and `.png`. Raises DataError if there is no such image.
     """
     if isinstance(value, dict) and value.get("bytes") is None:
         value = value.get("path")
@@ -268,7 +268,7 @@ def _examples(
 
 
 def _number(value: Any) -> int | None:
-    """A whole number, also one written as text; None for anything else."""
+    """A whole number, even if written as text; None for anything else."""
     try:
         return int(plain_text(value))
     except ValueError:

@@ -7,8 +7,8 @@ kind whose `cards` finds accelerators needs NOUNS too.
 ENVIRONMENT          file in `envs/` with the software of its jobs, without `.yaml`
 OFFERS               setting to its allowed values, for settings that not every kind has
 INSTEAD              setting that OFFERS restricts to the kind's own setting that replaces it
-NEEDS                (setting, value, needed setting, its needed value): one needs the other
-NOUNS                one accelerator and several, in error messages
+NEEDS                (setting, value, needed setting, its needed value): the first needs the second
+NOUNS                accelerator in singular and plural, for error messages
 PCI_VENDOR           vendor id of its accelerators, to report hardware that lacks a driver
 VISIBLE              environment variable that lists the accelerators a process may use
 CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
@@ -47,7 +47,7 @@ BF16_AUTOCAST = ("bf16", "fp8")
 
 
 class DeviceError(ExpectedError):
-    """The machine lacks the device or software that the job needs; nothing else replaces it."""
+    """The machine lacks the device or software that the job needs; there is no substitute."""
 
 
 class UnsupportedError(Exception):
@@ -62,7 +62,7 @@ class Card(NamedTuple):
     address: str = ""
     """On the PCI bus, as the kernel writes it."""
     fault: str = ""
-    """Why jobs cannot use it, as in "split into MIG instances"."""
+    """Why jobs cannot use it, such as "split into MIG instances"."""
 
 
 class Memory(NamedTuple):
@@ -159,7 +159,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait for all work given to the device."""
+        """Wait for all work submitted to the device."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -175,7 +175,7 @@ class Adapter(ABC):
 
     def allocator_retries(self) -> int | None:
         """How often the allocator freed its cache and tried again since `reset_peak`; None if it
-        does not count this. Near its memory limit a device loses time by retries before it fails.
+        does not count this. Near its memory limit, a device loses time to retries before it fails.
         """
         return None
 
@@ -215,8 +215,8 @@ class Adapter(ABC):
         model.zero_grad()
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
-        """A context that runs operations in the half precision that `train.precision` asks for; one
-        that changes nothing if it asks for none, or for half-precision weights."""
+        """A context that runs operations in the half precision of `train.precision`. It changes
+        nothing without half precision, or with half-precision weights."""
         import torch
 
         halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
@@ -266,7 +266,7 @@ def adapter(kind: Kind, local_rank: int = 0, local_ranks: int = 1) -> Adapter:
 
 
 def refusals(spec: RunSpec) -> Iterator[str]:
-    """A sentence for each setting that the spec's kind of device does not have, and for each that
+    """A sentence for each setting that the spec's kind of device lacks, and for each that
     contradicts another."""
     instead = plugins.declared(KINDS, "INSTEAD").get(spec.kind, {})
     for setting, allowed in plugins.declared(KINDS, "OFFERS").get(spec.kind, {}).items():
@@ -293,7 +293,7 @@ def check_settings(spec: RunSpec) -> None:
 
 
 def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
-    """Raise DeviceError if the launcher started another number of processes than the job needs."""
+    """Raise DeviceError if the launcher started more or fewer processes than the job needs."""
     asked = (spec.count, spec.count // spec.nodes)
     if (world_size, local_ranks) != asked:
         raise DeviceError(

@@ -1,4 +1,4 @@
-"""The host: what it grants to this job, its accelerators, and the lock by which jobs take turns."""
+"""The host: the job's share of it, its accelerators, and the lock that makes jobs take turns."""
 
 import contextlib
 import csv
@@ -37,7 +37,7 @@ WORKERS = (("feedrate", "worker"), ("feedrate", "drain"))
 """Neighbouring words in the command line of each process that trains, scores or drains loaders."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
-"""Flags of processors that multiply in bf16 directly: by tiles, or by vectors."""
+"""Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 TOOL_S = 60.0
@@ -121,7 +121,7 @@ def cpu_mhz() -> float | None:
 
 
 def bf16_instructions() -> list[str]:
-    """Those of `BF16_INSTRUCTIONS` that the processor has; without any it computes bf16 in fp32."""
+    """The processor's flags among `BF16_INSTRUCTIONS`; without any it computes bf16 in fp32."""
     lines = kernel_text(PROC / "cpuinfo").splitlines()
     flags = next((line for line in lines if line.startswith("flags")), "").split()
     return [name for name in BF16_INSTRUCTIONS if name in flags]
@@ -140,7 +140,7 @@ def oom_kills() -> int:
 
 
 def machine_state() -> dict[str, Any]:
-    """The machine's state before a run starts, as far as it may disturb the run."""
+    """The part of the machine's state before a run that may disturb the run."""
     load = os.getloadavg()
     return {
         "load_1min": round(load[0], 2),
@@ -199,8 +199,8 @@ def _quota(folder: Path) -> float:
 
 
 def machine() -> Machine:
-    """The accelerators of this machine. The main process looks for them once, and tells its jobs by
-    an environment variable."""
+    """The accelerators of this machine. The main process looks for them once, and passes them to
+    its jobs in an environment variable."""
     known = os.environ.get(variables.DETECTED)
     if known is None:
         known = msgspec.json.encode(look()).decode()
@@ -212,7 +212,7 @@ def look(environment: Mapping[str, str] = os.environ) -> Machine:
     """Find the accelerators that a process with this environment can use.
 
     Each kind asks its driver's tool, and reads the kernel's files if the tool is absent. In a
-    container or a job, only those that are open to its processes count.
+    container or a job, only accelerators that are open to its processes count.
     """
     name = platform.node()
     found = {kind: adapter_class(kind).cards() for kind in plugins.names(KINDS)}
@@ -265,9 +265,9 @@ def host_lock(
 ) -> Iterator[int]:
     """Hold the lock, because two jobs that measure at once would disturb each other.
 
-    If another job holds it, say so once by `tell` and wait; `check` is called at every attempt and
-    may raise an error to give up. Yields the file descriptor: processes that inherit it hold the
-    lock too, until the last of them ends.
+    If another job holds it, say so once with `tell` and wait; `check` is called at every attempt,
+    and may raise an error to give up. Yields the file descriptor: processes that inherit it hold
+    the lock too, until the last of them ends.
     """
     # O_NOFOLLOW: the folder is shared with other users.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -8,15 +8,15 @@ MAX_NODES        the most nodes that it can start them on
 DEFAULT_FOR      the jobs it starts if their device names no launcher: `process` (one process that
                  needs no process group), `processes` (of one node) or `nodes` (several)
 RANK_VARIABLES   where a process finds rank, world size, local rank and local world size
-SETS             variables that it sets for its processes, which a job started inside another must
-                 not inherit; names, or prefixes with a `*`
+SETS             variables that it sets for its processes; a job started inside another must not
+                 inherit them. Names, or prefixes with a `*`
 HIDES            variables that must not reach the launcher itself
 PROGRAM          the program that must be installed
 MISSING          what to do if PROGRAM is missing, for the error message
 
 The software wraps a command, from outside in: a login bash that loads the modules, the container,
-the command. Modules and images may set variables of their own, so the variables that a job needs
-are set again inside them, from copies. No value appears in the list of processes.
+the command. Modules and images may set variables of their own. The variables that a job needs are
+therefore set again inside them, from copies. No value appears in the list of processes.
 """
 
 import os
@@ -46,7 +46,7 @@ SOURCES = Path(__file__).resolve().parents[2]
 """The folder that holds the package, which need not be installed where processes run."""
 
 INSTALLED = SOURCES.name in ("site-packages", "dist-packages")
-"""Whether that folder also holds other packages, which processes must not import from there."""
+"""Whether that folder also holds other packages, which processes must not import."""
 
 PROBE_S = 1800
 """Time limit of the test run, s; an image may have to be fetched first."""
@@ -72,7 +72,7 @@ class Launch(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """A command in two parts, between which the device's modules and container go."""
+    """A command in two parts; the device's modules and container go between them."""
 
     outside: list[str]
     inside: list[str]
@@ -91,7 +91,7 @@ def prepare(
 
 
 def launch_command(spec: RunSpec, module: Sequence[str], folders: Iterable[Path] = ()) -> list[str]:
-    """The command of `prepare`. Raises DeviceError if this is no Slurm job of the nodes needed."""
+    """The command of `prepare`. Raises DeviceError if this is not a Slurm job with those nodes."""
     launcher = plugins.load(LAUNCHERS, spec.launcher)
     parts: Parts = launcher.command(spec, interpreter(spec.software), list(module))
     return [*parts.outside, *wrap(spec, parts.inside, folders)]
@@ -122,7 +122,7 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
 
 
 def recorded_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables, with their values, on which a job's speed depends."""
+    """The variables that affect a job's speed, with their values."""
     of_kinds = plugins.declared(KINDS, "RECORDED_VARIABLES").values()
     prefixes = (*RECORDED_PREFIXES, *(prefix for prefixes in of_kinds for prefix in prefixes))
     return {
@@ -155,7 +155,7 @@ def interpreter(software: Software) -> str:
 def software_environment(
     software: Software, needed: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """`environment` with the variables `needed` by a job; those of `software` override all."""
+    """`environment` with the variables `needed` by a job; those of `software` take precedence."""
     ours = {**needed, **software.environment}
     made = {**environment, **ours}
     if software.modules or software.container:
@@ -228,7 +228,7 @@ def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str])
 
 
 def _reason(software: Software, code: int, said: str) -> str:
-    """Why a test run failed that ended with `code` and the last line `said`."""
+    """Why a test run failed, from its exit code and the last line that it `said`."""
     load = f"`module load {' '.join(software.modules)}`"
     reasons = {
         _NO_MODULES: "software.modules: a login bash has no command `module` here",

@@ -1,6 +1,6 @@
 """Binds each rank of a job to its own share of the cores granted on its host.
 
-Processes that move between cores disturb each other's caches and read memory of another socket.
+Processes that move between cores disturb each other's caches, and read another socket's memory.
 Open MPI binds its ranks itself; under the other launchers a rank narrows its own affinity before
 any library starts threads. Data-loader workers inherit it.
 
@@ -64,7 +64,7 @@ class Placement(NamedTuple):
     granted: int
     """Cores that the whole job was granted on this host."""
     cpus: Sequence[int]
-    """Logical CPUs that this rank keeps to."""
+    """Logical CPUs that this rank is bound to."""
 
     def cores_of_rank(self, local_ranks: int) -> int:
         """Cores that this rank may use: its CPUs, or its part of a smaller quota."""
@@ -74,8 +74,8 @@ class Placement(NamedTuple):
 def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     """Bind this process to its share of the cores, and limit OMP_NUM_THREADS to their number.
 
-    Call it before torch is imported. A rank with fewer cores than the launcher's process was bound
-    by its launcher, and keeps its cores.
+    Call it before torch is imported. A rank with fewer cores than the launcher's process has been
+    bound by the launcher, and keeps its cores.
     """
     granted = os.sched_getaffinity(os.getppid())
     mine = os.sched_getaffinity(0)
@@ -96,7 +96,7 @@ def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[
     """The logical CPUs of each local rank; `wanted` is the NUMA node of each rank's device.
 
     Shares are disjoint, cover all `cpus` and differ by at most one CPU. The CPUs of a node go
-    evenly to the ranks whose devices are on that node; those left fill the other shares. Siblings
+    evenly to the ranks whose devices are on that node; the rest fill the other shares. Siblings
     of a core stay together if the counts allow it. With fewer CPUs than ranks, ranks share CPUs.
     """
     ordered = sorted(cpus)
@@ -121,7 +121,7 @@ def plan_shares(cpus: Sequence[Cpu], wanted: Sequence[int | None]) -> list[list[
 
 
 def _parts(cpus: Sequence[Cpu], count: int) -> list[list[Cpu]]:
-    """`cpus` cut into `count` runs whose lengths differ by at most one, the longer ones first."""
+    """`cpus` cut into `count` parts whose lengths differ by at most one, the longer ones first."""
     size, longer = divmod(len(cpus), count) if count else (0, 0)
     ends = [rank * size + min(rank, longer) for rank in range(count + 1)]
     return [list(cpus[start:end]) for start, end in itertools.pairwise(ends)]

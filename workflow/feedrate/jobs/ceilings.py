@@ -1,5 +1,5 @@
-"""The ceilings of a run, measured in the same job after training: the rate of the loader without a
-model, of the model without a loader, and of the exchange of gradients between ranks."""
+"""The ceilings of a run, measured in the same job after training: loader-only, model-only and
+all-reduce throughput."""
 
 from collections.abc import Iterator
 from time import perf_counter
@@ -22,7 +22,7 @@ from feedrate.models.layers import stop_exchanges
 WARMUP_STEPS = 2
 """Steps of `model_alone` before its clock starts."""
 MOST_ROUNDS = 50
-"""The most exchanges of all gradients that are timed."""
+"""Maximum number of timed exchanges of all gradients."""
 
 
 class EndlessBatches:
@@ -48,13 +48,13 @@ def measure_ceilings(
     All ranks take part at the same time.
     """
     measures: dict[str, Any] = {"loader": loader_alone}
-    # Sharded ranks cannot compute apart: they would have to stay in step.
+    # Sharded ranks cannot compute separately: they would have to stay in step.
     if spec.settings.train.strategy != "fsdp":
         measures["model"] = model_alone
         if trainer.args.world_size > 1:
             measures["exchange"] = exchange_alone
     for kind, measure in measures.items():
-        # Ranks that begin together share the host as in training.
+        # Ranks that begin together share the host as they do in training.
         trainer.accelerator.wait_for_everyone()
         try:
             ceiling = measure(spec, adapter, trainer, dataset)
@@ -93,8 +93,9 @@ def drain(
     """Move batches to the device for `seconds` and drop them; returns the keys of a `ceiling`.
 
     The clock starts when every worker has delivered a batch: by then each has more batches ready,
-    which would count as made in no time. For the same reason whole rounds are counted. `startup_s`
-    is the time until then, `cpu_s` the CPU time of this process and its workers inside the clock.
+    which would count as made in no time. Whole rounds are counted for the same reason. `startup_s`
+    is the time until the clock starts. `cpu_s` is the CPU time of this process and its workers
+    while the clock runs.
     """
     round_size = path.round_size
     order = EndlessBatches(len(dataset), batch_size, seed)
@@ -107,7 +108,7 @@ def drain(
     samples, wall_s = 0, 0.0
     while wall_s < seconds:
         samples += sum(batch_length(next(batches)) for _ in range(round_size))
-        adapter.synchronize()  # the copies of the counted batches count to their end
+        adapter.synchronize()  # counted batches must also have been copied
         wall_s = perf_counter() - start_s
     return {
         "samples": samples,
@@ -137,7 +138,7 @@ def model_alone(
     while not steps or perf_counter() - start_s < spec.protocol.ceiling_s:
         _optimizer_step(train, adapter, trainer, batch)
         steps += 1
-    adapter.synchronize()  # a device may be steps behind: its work counts to its end
+    adapter.synchronize()  # the device may be steps behind; its work counts too
     wall_s = perf_counter() - start_s
     return {
         "samples": steps * train.batch_size * train.gradient_accumulation,
@@ -152,8 +153,8 @@ def exchange_alone(
     trainer: Any,
     dataset: PairDataset,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """All-reduce as many numbers as a step's gradients, in parts as the strategy does, for about
-    `ceiling_s`; nothing is computed. `samples` are those of as many steps.
+    """All-reduce tensors of the size of a step's gradients, in the strategy's parts, for about
+    `ceiling_s`; nothing is computed. `samples` are those of the same number of steps.
 
     All ranks take the same memory and make the same number of rounds, so that none is left waiting.
     """

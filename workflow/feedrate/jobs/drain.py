@@ -22,7 +22,7 @@ from feedrate.loading.watchdog import end_process_on_hang
 
 DRAIN_S = 2.0
 POLL_S = 0.01
-"""How often a rank looks for the others."""
+"""Interval at which a rank looks for the others."""
 WORKERS = (0, 1, 2, 4, 8)
 
 Meet = Callable[..., list[str]]
@@ -51,7 +51,7 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A decode path that does not work here, or not with so many workers."""
+    """A decode path that does not work here, or not with this number of workers."""
 
     decode: Decode
     why: str
@@ -92,7 +92,7 @@ def drain_loaders(run: Path, data: Path) -> None:
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
-    """Wait until all ranks have come to `point`, so that they continue together; the words of all.
+    """Wait until all ranks have reached `point`, so that they go on together; return their words.
 
     The launcher ends the ranks if one never comes.
     """
@@ -104,7 +104,7 @@ def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") 
 
 
 def candidates(cores: int) -> Iterator[Candidate]:
-    """Levels and workers to try on so many cores of a rank: no more workers than cores."""
+    """Decode paths and numbers of workers to try; a rank has `cores`, and no more workers."""
     workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
     yield from (Candidate("host", n) for n in workers)
@@ -120,7 +120,7 @@ def drains(
 
     All ranks try the same loaders at the same time: those for the rank with the fewest cores.
     """
-    # torch starts its threads when it is imported: not before the process is bound.
+    # Importing torch starts its threads, so the process must be bound before.
     from feedrate.devices.base import adapter
     from feedrate.models.build import build_bare
 
@@ -137,7 +137,7 @@ def drains(
             measured = _measure(
                 spec, prepared, built, device, one, with_pixels=level not in psnr_db
             )
-        except Exception as error:  # a level that fails must not end the others
+        except Exception as error:  # a decode path that fails must not end the others
             refused.add(level)
             yield Refused(one.decode, classify(error).message, one.scaled, one.workers)
         else:
@@ -157,7 +157,7 @@ def drains(
 def _measure(
     spec: RunSpec, prepared: Path, built: Any, device: Any, one: Candidate, *, with_pixels: bool
 ) -> dict[str, Any]:
-    """What `ceilings.drain` returns for a loader; `with_pixels` adds `psnr_db`."""
+    """The result of `ceilings.drain` for a loader; `with_pixels` adds `psnr_db`."""
     from feedrate.jobs.ceilings import drain
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import distance, open_path

@@ -1,9 +1,9 @@
-"""Results that earlier jobs make certain, so that nothing is trained.
+"""Results that earlier jobs decide, so that nothing is trained.
 
-Earlier tries of a run decide if Slurm ended them for lack of memory or time. A cell that ran out
-of memory decides for cells that need more: the levels of the factors in a study's `ladder` rise in
-memory. Jobs get the ladder in an environment variable, outside the spec, so that another level
-reruns nothing. An outcome counts only if it was made with today's settings, code and data.
+Earlier tries of a run decide its result if Slurm ended them for lack of memory or time. A cell that
+ran out of memory decides for cells that need more: in a study's `ladder`, later levels need more
+memory. Jobs get the ladder in an environment variable, outside the spec, so that a new level reruns
+nothing. An outcome counts only if it was made with the current settings, code and data.
 """
 
 import contextlib
@@ -29,24 +29,24 @@ from feedrate.jobs.run_lock import Holder, LockEntry
 
 TIMEOUT = "TIMEOUT"
 NEAR_MIN = 1.0
-"""A job that is stopped so shortly before its limit is stopped for it: a site may warn ahead."""
+"""A job that is stopped this shortly before its limit ran into it: a site may signal early."""
 
 Parts = dict[str, dict[str, Any]]
 """Settings by part and key, as plain values."""
 Ladder = dict[str, list[tuple[Level, Parts]]]
-"""By factor its levels in order, each with all settings in which they differ."""
+"""For each factor its levels in order, each with all settings in which the levels differ."""
 
 
 def result_of_earlier_tries(
     run: Path, earlier: Iterable[LockEntry], me: Holder, since: str
 ) -> Result | None:
-    """The result that the earlier tries make certain; None if another try may do better.
+    """The result that the earlier tries decide; None if another try may do better.
 
     Most jobs that Slurm ends deserve another try: after a lost node, a preemption, or a time limit
     that is longer in the next try. Too little memory is a result, and so is the longest limit.
 
-    `earlier` are the locks of `run` before that of `me`, newest first. Those count that belong to
-    the driver which began at `since`, to the same identity and to another Slurm job.
+    `earlier` are the locks of `run` before that of `me`, newest first. A lock counts if it belongs
+    to the driver that began at `since`, to the same identity and to another Slurm job.
     """
     tries = {
         entry.holder.job: entry
@@ -75,7 +75,7 @@ def result_of_earlier_tries(
 
 
 def _slurm_end(number: str, entry: LockEntry) -> slurm.Job:
-    """How a try ended: by the reason that it left in its lock, else by Slurm's records."""
+    """How a try ended, from the reason that it left in its lock, else from Slurm's records."""
     with contextlib.suppress(ValueError):
         state, limit = entry.reason
         return slurm.Job(id=number, state=state, limit_min=float(limit))
@@ -120,14 +120,14 @@ def describe_stop(reason: str) -> str:
 
 
 class Digests(NamedTuple):
-    """Digests of a run's input besides its spec: the measured code and the data."""
+    """Digests of a run's input other than its spec: the measured code and the data."""
 
     source: str
     data: str
 
 
 class _Smaller(NamedTuple):
-    """A cell that needs less memory, with the settings in which it may differ."""
+    """A cell that needs less memory, with the settings that may differ."""
 
     cell: str
     levels: dict[str, Level]
@@ -135,7 +135,7 @@ class _Smaller(NamedTuple):
 
 
 def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
-    """By study and device, of the studies that have a ladder."""
+    """The ladders by study and device, for studies that have one."""
     return {
         name: {device: _ladder(project, name, device) for device in project.config.devices}
         for name, study in project.studies.items()
@@ -166,14 +166,14 @@ def _ladder(project: Project, name: str, device: str) -> Ladder:
 
 
 def not_tried(cell: str) -> str:
-    """The cause of a cell that `cell` shows to be too large."""
+    """The cause for a cell that is too large because the smaller `cell` was."""
     return f"{NOT_TRIED}{cell} ran out of memory, and this asks for no less."
 
 
 def pruned_by(
     spec: RunSpec, digests: Digests, run: Path, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The cell that ran out of memory and shows that this one would too; None if there is none.
+    """The cell that ran out of memory, so that this one would too; None if there is none.
 
     `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
     of the ladder, and needs no more in any of them.
@@ -215,7 +215,7 @@ def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Smaller
 
 
 def _ran_out(smaller: _Smaller, spec: RunSpec, digests: Digests, run: Path) -> bool:
-    """Whether a run of the cell was tried and ran out of memory, and none trained."""
+    """Whether a run of the cell was tried and ran out of memory, and no run of it trained."""
     outcomes = list(_outcomes(run.parent.parent / smaller.cell))
     if not any(outcome.get("status") == "out_of_memory" for _, outcome in outcomes):
         return False

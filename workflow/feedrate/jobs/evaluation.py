@@ -1,7 +1,7 @@
-"""The evaluation of a split by the Trainer's model: recall of embeddings, or accuracy of classes.
+"""Evaluation of a split with the Trainer's model: recall of embeddings, or accuracy of classes.
 
-An answer that ties with the right one counts as wrong, and so does one that is not a number: a
-model that gives everything the same score knows nothing.
+A tie with the right answer counts as wrong, and so does a score that is not a number: a model that
+gives everything the same score knows nothing.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ Hits = NDArray[np.bool_]
 SPLITS = {"validation": "eval", "test": "predict"}
 """The splits that are evaluated, and the prefix of their metrics."""
 _ROWS = 1024
-"""Queries ranked at once, which bounds the memory for their scores."""
+"""Number of queries ranked at once; it bounds the memory for their scores."""
 
 
 def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
@@ -73,7 +73,7 @@ def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Number
         scores = queries[some] @ targets.T
         right = of_query[some, None] == of_target[None, :]
         best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        # Not "at least": a score that is not a number is below nothing, and counts against it.
+        # Not "at least": a score that is not a number compares as false, and counts against it.
         found[some] = (~right & ~(scores < best)).sum(axis=1)
     return found
 
@@ -93,7 +93,7 @@ def choice_hits(scores: Floats, labels: Numbers) -> Hits:
 def known_classes(logits: Floats, classes: Numbers) -> Hits:
     """Whether a row's class (n,) has the largest of its logits (n, classes).
 
-    Rows are left out whose class was not trained on (< 0).
+    Rows whose class was not trained on (< 0) are left out.
     """
     known = classes >= 0
     return choice_hits(logits[known], classes[known])

@@ -1,7 +1,7 @@
 """The events of a run: one JSON object a line, one file a rank.
 
-Each rank writes its events as they happen. They are read as a whole once the run has ended
-(`read_run_events`), or as far as they are written while it is running (`EventTail`).
+Each rank writes its events as they happen. `read_run_events` reads all of them once the run has
+ended; `EventTail` reads those written so far while it is running.
 docs/architecture.md lists the events and their keys.
 """
 
@@ -18,7 +18,7 @@ from feedrate.core.paths import events_name
 
 Status = Literal["ok", "out_of_memory", "failed"]
 NOT_TRIED = "Not tried: "
-"""The beginning of the cause of a pruned cell, whose outcome prunes no other."""
+"""The cause of a pruned cell begins with this. Its outcome prunes no other cell."""
 
 
 class Result(NamedTuple):
@@ -29,7 +29,7 @@ class Result(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """The part that all events share. Readers ignore keys that are not declared here.
+    """The keys that all events share. Readers ignore keys that are not declared here.
 
     Defaults stand for unknown values, so that files of earlier versions can be read.
     """
@@ -72,7 +72,7 @@ class Model(Event, frozen=True, kw_only=True, tag="model"):
 
 
 class Data(Event, frozen=True, kw_only=True, tag="data"):
-    """The dataset is open; `decode` is the decoding level that is used."""
+    """The dataset is open; `decode` is the decode path that is used."""
 
     digest: str | None = None
     samples: int | None = None
@@ -187,7 +187,7 @@ _KINDS = {str(kind.__struct_config__.tag): kind for kind in Event.__subclasses__
 
 
 class EventLog:
-    """Appends one rank's events; the kernel has each when `write` returns."""
+    """Appends one rank's events; each has reached the kernel when `write` returns."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.rank = rank
@@ -220,7 +220,7 @@ def decode(line: str | bytes) -> Event | None:
 
 
 class RankEvents(msgspec.Struct, kw_only=True):
-    """The events of one rank by kind; the last one of a kind that comes once."""
+    """The events of one rank by kind; the last event of a kind that occurs once."""
 
     start: Start | None = None
     model: Model | None = None

@@ -36,14 +36,14 @@ Request = dict[str, torch.Tensor]
 """pixel_values (batch, 3, px, px), input_ids and attention_mask (batch, max_tokens), on the
 device."""
 Requests = Callable[[], Request]
-"""Returns the next request; the time that this takes is part of a pass's time."""
+"""Returns the next request; the time of this call is part of a pass's time."""
 
 READY = 4
 """Requests that are prepared beforehand and taken in turn, if preprocessing is not timed."""
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Environment variable: the folder where torch.compile keeps its work."""
 HEADERS = ("_HEADER_DIR", "_HEADER_LOCK_DIR")
-"""Names in torch's inductor: the places outside that folder where it keeps compiled C++ headers."""
+"""Names in torch's inductor of the other places where it keeps compiled C++ headers."""
 
 
 def run_job(
@@ -56,8 +56,8 @@ def run_job(
 ) -> None:
     """Time forward passes as `spec` says; events go to `log`, and nothing is kept in `run`.
 
-    Raises ConfigError, DataError, DeviceError, ModelError or UnsupportedError for what cannot be
-    done.
+    Raises ConfigError, DataError, DeviceError, ModelError or UnsupportedError for an impossible
+    request.
     """
     for fault in inference_faults(spec):
         raise UnsupportedError(fault)
@@ -108,7 +108,7 @@ def make_requests(
     if spec.settings.inference.preprocessing == "in":
         return prepare
     ready = [prepare() for _ in range(READY)]
-    device.synchronize()  # their preparation is no part of a pass
+    device.synchronize()  # their preparation is not part of a pass
 
     def take() -> Request:
         ready.append(ready.pop(0))
@@ -165,7 +165,7 @@ def time_passes(
     """
     protocol, train = spec.protocol, spec.settings.train
     inside: list[events.Step] = []
-    device.synchronize()  # work given to the device before is no part of the first pass
+    device.synchronize()  # earlier work of the device is not part of the first pass
     device.reset_peak()
     origin_s = opened_s = perf_counter()
     for number in range(1, protocol.steps + 1):

@@ -1,4 +1,4 @@
-"""The steps with which every job begins: open the device and the data, and report both."""
+"""The first steps of every job: open the device and the data, and report both."""
 
 import os
 import resource
@@ -119,8 +119,8 @@ def write_data(
 ) -> None:
     """Write the `data` event.
 
-    `decode` is the level of `path`, which makes all loaders of the run. Rank 0 measures how far its
-    pixels are from the reference's.
+    `decode` is the decode path of `path`, which makes all loaders of the run. Rank 0 measures the
+    difference between its pixels and the reference's.
     """
     pixels = distance(dataset, path) if log.rank == 0 else None
     log.write(

@@ -78,7 +78,7 @@ class Meter:
         """The loop begins; an earlier process has done `steps_done` of its steps."""
         self._opens_after = steps_done + self._warmup_steps
         self._energy = WindowEnergy(self._adapter.energy_counter())
-        # Work that the device was given before must not count as the first step's.
+        # Earlier work of the device must not count as the first step's.
         self._adapter.synchronize()
         self._adapter.reset_peak()
         self._origin_s = self._step_start_s = perf_counter()
@@ -104,8 +104,8 @@ class Meter:
         """Optimizer step `step` (counted from 1) has ended."""
         opens, closes = step == self._opens_after, step == self._last_step
         if opens or closes:
-            # The window's ends: the device may be steps behind the host. All work given to it
-            # inside the window counts, and none given before. In between, nothing waits for it.
+            # At the window's ends, because the device may be steps behind the host: only work
+            # submitted inside the window counts. In between, nothing waits for the device.
             self._adapter.synchronize()
         if opens:
             self._energy.start(perf_counter())
@@ -124,7 +124,7 @@ class Meter:
         self._clear_step()
 
     def end_epoch(self) -> None:
-        """The rows are used up: until batches come again, the loop waits for its loader.
+        """The rows are used up; the loop waits for its loader until batches come again.
 
         This is where workers that do not outlive an epoch are stopped and started again.
         """
@@ -133,7 +133,7 @@ class Meter:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave the time in this block out of the step and the window: it is not training."""
-        # Work given before belongs to the steps, and work given inside belongs to the pause.
+        # Earlier work belongs to the steps; work submitted inside belongs to the pause.
         self._adapter.synchronize()
         start_s = perf_counter()
         if self._window_s is not None:

@@ -1,9 +1,9 @@
-"""The outcome of a run: status and cause, and the run's folder in which it is written.
+"""The outcome of a run (status and cause), and the run's folder that it is written to.
 
 An attempt works in `attempt-<token>/`. When its job has ended, its files move up one by one, and
 outcome.json is written last. `.finished.json` and `.finished.log` are second names of the outcome
-and the log: Snakemake removes the first ones when it starts the same job again, and that job adopts
-the result.
+and the log. When Snakemake starts the same job again, it removes the original names, and that job
+adopts the result.
 """
 
 import contextlib
@@ -216,7 +216,7 @@ def publish(attempt: Path, outcome: dict[str, Any], token: str) -> None:
 
 
 def publish_without_results(run: Path, spec: object, outcome: dict[str, Any], token: str) -> None:
-    """Leave an outcome without events and weights; a log and checkpoints to resume from stay."""
+    """Write an outcome without events and weights; the log and checkpoints to resume from stay."""
     for stale in [*run.glob(ANY_EVENTS), run / OUTCOME_NAME]:
         stale.unlink(missing_ok=True)
     trainer = run / TRAINER_NAME
@@ -244,8 +244,8 @@ def commit(run: Path, outcome: dict[str, Any], token: str, names: list[str]) -> 
 def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
     """Restore the outcome of a finished job of this run, and return it; None if there is none.
 
-    It must be the result of a job in `seen`, which this job saw at work, or newer than this driver,
-    or not yet in a record. Any other result is being made again on purpose.
+    The result must come from a job in `seen`, which this job saw at work, or be newer than this
+    driver, or not yet be in a record. Any other result is being made again on purpose.
     """
     try:
         found = json.loads((run / FINISHED).read_text(encoding="utf-8"))
@@ -270,7 +270,7 @@ def adopt(run: Path, wanted: Identity, seen: set[str]) -> dict[str, Any] | None:
 
 
 def restore(run: Path, outcome: dict[str, Any]) -> None:
-    """Write the files again that Snakemake removed when it started the same job again."""
+    """Restore the files that Snakemake removed when it started the same job again."""
     if not (run / LOG_NAME).exists() and (run / FINISHED_LOG).exists():
         _link(run / FINISHED_LOG, run / LOG_NAME)
     write_json(run / OUTCOME_NAME, outcome)

@@ -35,11 +35,11 @@ from feedrate.jobs.outcome import ProcessExit
 
 TICK_S = 0.5
 GRACE_S = 5.0
-"""From SIGTERM to SIGKILL."""
+"""Time from SIGTERM to SIGKILL."""
 PROGRESS_EVERY_S = 5.0
 SAMPLE_EVERY_S = 0.5
 SAMPLE_SHARE = 1 / 200
-"""The share of one core that sampling memory may take; an expensive sample is taken less often."""
+"""Share of one core that sampling memory may use; expensive samples are taken less often."""
 TAIL_LINES = 400
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -67,7 +67,7 @@ class StopRequests:
             signal.signal(number, self._note)
 
     def check(self) -> None:
-        """Raise Interrupted if the job must end, or what the check of `also_checking` raises."""
+        """Raise Interrupted if the job must end; also raises errors of `also_checking`'s check."""
         if self._signal:
             name = signal.Signals(self._signal).name
             raise Interrupted(f"stopped by {name}", 128 + self._signal)
@@ -107,7 +107,7 @@ def _open_driver(text: str) -> int | None:
 
 
 class ProgressLine:
-    """Prints on stderr how far the job is, every `PROGRESS_EVERY_S`; when quiet, nothing."""
+    """Prints the job's progress on stderr every `PROGRESS_EVERY_S`; when quiet, nothing."""
 
     def __init__(self, spec: RunSpec, *, quiet: bool) -> None:
         self._spec = spec
@@ -160,7 +160,7 @@ def run_processes(
 ) -> ProcessExit:
     """Run `command`, which inherits the file descriptor `lock`, to its end or for `limit_min`.
 
-    None of its processes is alive afterwards. Raises Interrupted, or what `requests` raises.
+    None of its processes is alive afterwards. Raises Interrupted, and the errors of `requests`.
     """
     killed_before = oom_kills()
     process, output = _start(command, environment, lock)

@@ -1,10 +1,10 @@
-"""The lock of a run: one job at a time works on it, among all hosts.
+"""The lock of a run: one job at a time works on it, across all hosts.
 
-The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is one step on
-every shared file system. The highest number counts, and numbers only grow. A job that finds the
-holder dead makes the next number; of several that do, one succeeds. A holder that was mistaken for
-dead finds a higher number than its own, and publishes nothing. So the lock needs neither file locks
-between hosts nor clocks that agree.
+The lock is a file `.claim-<number>` in the run's folder, made with O_EXCL, which is atomic on every
+shared file system. The highest number counts, and numbers only grow. A job that finds the holder
+dead makes the next number; if several do, one succeeds. A holder that was mistaken for dead finds a
+higher number than its own, and publishes nothing. So the lock needs neither file locks between
+hosts nor clocks that agree.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from feedrate.core.files import canonical_json
 from feedrate.core.processes import is_alive
 
 HEARTBEAT_S = 2.0
-"""From one heartbeat to the next; a job that stops its processes may miss some."""
+"""Time between heartbeats; a job that is stopping its processes may miss some."""
 POLL_S = 0.5
 STALE_S = 90.0
-"""A holder is dead if its lock has not changed for so long, by the watcher's own clock. Network
+"""A holder is dead if its lock has not changed for this long, by the watcher's own clock. Network
 file systems show a change up to a minute late (nfs(5), acregmax)."""
 QUIET_S = 15.0
-"""The same if Slurm says that its job is over. Slurm's word is not enough by itself: on a node that
-it has lost, the processes may still run."""
+"""The same, if Slurm says that its job is over. That is not enough by itself: on a node that Slurm
+has lost, the processes may still run."""
 
 _NAME = ".claim-"
 _NOTE_WIDTH = 40
@@ -52,8 +52,8 @@ class Identity(Strict, frozen=True, kw_only=True):
     def serves(self, wanted: "Identity") -> bool:
         """Whether a result of this identity is the one that `wanted` asks for.
 
-        A plan counts attempts by the outcome that it finds, and starts again at 1 if there is none:
-        so a later attempt serves, and one that the plan has rejected does not.
+        A plan counts attempts from the outcome that it finds, and starts again at 1 if there is
+        none. A later attempt therefore serves; an attempt that the plan has rejected does not.
         """
         same = (self.spec, self.source, self.data) == (wanted.spec, wanted.source, wanted.data)
         return same and self.attempt >= wanted.attempt
@@ -73,7 +73,7 @@ class Holder(Strict, frozen=True, kw_only=True):
     job: str
     """Number of the Slurm job; empty elsewhere."""
     since: str
-    """Start of the job's driver by the driver's own clock, as it was given to the job."""
+    """Start of the job's driver by the driver's own clock, as passed to the job."""
 
     @property
     def is_running(self) -> bool:
@@ -141,7 +141,7 @@ class RunConflict(ExpectedError):
 
 
 class LostLock(Exception):
-    """Another job has taken the run over; `token` is that job's, empty if it could not be read."""
+    """Another job has taken over the run; `token` is that job's, empty if it could not be read."""
 
     def __init__(self, run: Path) -> None:
         other = newest(run)
@@ -156,7 +156,7 @@ class RunLock:
     def __init__(self, run: Path, number: int, holder: Holder) -> None:
         self.run, self.number, self.holder = run, number, holder
         self.reason = ""
-        """A word or two for the next try, on why this one ends."""
+        """Why this try ends, in a word or two for the next try."""
         self._head = canonical_json(msgspec.to_builtins(holder)) + "\n"
         self._beats, self._due_s = 0, time.monotonic() + HEARTBEAT_S
 
@@ -244,7 +244,7 @@ def try_lock(run: Path, holder: Holder, after: int) -> RunLock | None:
 
 
 def take_over(run: Path, holder: Holder) -> RunLock:
-    """The lock, whether it is held or not: its holder publishes nothing any more."""
+    """The lock, whether it is held or not; a former holder publishes nothing any more."""
     while not (lock := try_lock(run, holder, max(_numbers(run), default=0))):
         pass
     return lock
@@ -285,8 +285,8 @@ def acquire(
 ) -> tuple[RunLock, set[str]]:
     """The lock of `run`, and the tokens of the holders that were alive during the wait.
 
-    It waits for a living holder and succeeds a dead one. It calls `check` at every look, which may
-    raise to give up. Raises RunConflict if a living holder makes something else.
+    It waits for a living holder and succeeds a dead one. At every look it calls `check`, which may
+    raise an error to give up. Raises RunConflict if a living holder makes something else.
     """
     watch, seen, reported = HolderWatch(me), set[str](), False
     while True:
@@ -341,7 +341,7 @@ class HolderWatch:
         return self._changed or None
 
     def _job_is_over(self, holder: Holder) -> bool:
-        """Whether Slurm says so. If Slurm started this very job again, its first start is over."""
+        """Whether Slurm says so. If Slurm restarted this very job, its first start is over."""
         if holder.job == self._me.job:
             return holder.job != ""
         job = slurm.find(holder.job)

@@ -59,7 +59,7 @@ def score_run(
 
 
 def without_model(outcome: Path, model: Path, out: Path) -> dict[str, Any]:
-    """The answer for a run without a model, or for one whose scoring the workflow has given up;
+    """The answer for a run without a model, or for a run that the workflow gave up scoring;
     empty if there is a model to score. Raises ConfigError if `outcome` cannot be read."""
     try:
         ended = json.loads(outcome.read_text(encoding="utf-8"))

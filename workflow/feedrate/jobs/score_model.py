@@ -9,7 +9,7 @@ s[c, i] the model's score of caption c and image i:
 - image: for either caption its own image scores higher, s[0, 0] > s[0, 1] and s[1, 1] > s[1, 0];
 - group: both.
 
-Equal scores are wrong: a model that cannot tell does not know.
+Equal scores are wrong: they do not show which one is right.
 """
 
 import time
@@ -99,7 +99,7 @@ def _scores_of(
     """The scores of one state of the model.
 
     Its random weights are those of the training job, which sets the same seed just before it
-    builds. Winoground's matching head is that of the weights before training.
+    builds the model. Winoground's matching head is that of the weights before training.
     """
     set_seed(spec.seed)
     built = build(model, spec.settings.loader, prepared)
@@ -135,9 +135,9 @@ def winoground_quality(
 ) -> list[Entry]:
     """Three entries for each head that a model has; `seconds` are those of its forward passes.
 
-    `examples` is examples.json; `built` holds the model to score, on `device`, and `settings` are
-    those with which training began: the matching head is that of their checkpoint, whose trunk the
-    model has trained further. Pictures are read as in the published script. Raises DataError if
+    `examples` is examples.json; `built` holds the model to score, on `device`; `settings` are those
+    that training began with. The matching head comes from their checkpoint, and training has
+    changed the trunk since. Pictures are read as in the published script. Raises DataError if
     they are not as they were fetched.
     """
     rows = read_winoground(examples).examples
@@ -208,7 +208,7 @@ def matching_head(settings: ModelSettings) -> torch.nn.Module:
 
 
 def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.Tensor:
-    """Cosine similarity of the embeddings; takes as many captions as images."""
+    """Cosine similarity of the embeddings; takes equal numbers of captions and images."""
     n, images = pixels.shape[:2]
     outputs = model(
         pixel_values=pixels.flatten(0, 1),
@@ -224,7 +224,7 @@ def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.
 def matching_scores(
     trunk: Any, head: torch.nn.Module, pixels: torch.Tensor, texts: Batch
 ) -> torch.Tensor:
-    """The head's logit for "they match", the only one by which the library's own example ranks.
+    """The head's logit for "they match"; the library's own example ranks by this logit only.
 
     `trunk` is a BridgeTowerModel; each pair passes through it.
     """

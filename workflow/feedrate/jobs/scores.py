@@ -1,5 +1,5 @@
-"""The scores of a model on a split: its loss, and retrieval with the contest's choice of captions,
-or classes. Each is a mean with a bootstrap interval.
+"""The scores of a model on a split: its loss, and either retrieval with the contest's choice of
+captions or the accuracy of classes. Each is a mean with a bootstrap interval.
 """
 
 import math
@@ -22,18 +22,18 @@ from feedrate.models.build import Built, heads_of
 
 RECALLS = (1, 5, 10)
 BATCH = 16
-"""Rows of a forward pass, whatever training used: a contrastive loss depends on it, and the losses
-of all runs must compare."""
+"""Rows of a forward pass, whatever training used: a contrastive loss depends on them, and the
+losses of all runs must be comparable."""
 CHOICES = 5
-"""Captions from which the contest has one chosen; chance is right in a fifth of the cases."""
+"""Captions that the contest lets a model choose from; chance is right in a fifth of the cases."""
 RESAMPLES = 4_000
 CONFIDENCE = 0.95
 _LETTERS = "ABCDE"
 _SEED = 20
-"""Of the order of a split's rows (rows of one image should not meet in a batch), and of the
+"""Seed of the order of a split's rows (rows of one image should not share a batch), and of the
 bootstrap."""
 _CHUNK = 2**22
-"""Values drawn at once, which bounds the memory that resampling takes."""
+"""Number of values drawn at once; it bounds the memory for resampling."""
 
 Entry = dict[str, Any]
 """One figure of quality.json, as the reader in results/ expects it."""

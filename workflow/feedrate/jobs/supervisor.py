@@ -3,9 +3,9 @@
 Brings one run to its outcome: trained here, adopted from a job that was already at work on it, or
 decided by what earlier tries and smaller cells showed. docs/architecture.md draws the states of a
 run. A cell that fails or runs out of memory is an outcome, and the exit code is 0. A fault of the
-machine (device absent, data not as prepared, disk full, stopped from outside) is one sentence on
-stderr, a non-zero exit code and no outcome, so that the workflow tries again; in its last try, an
-absent device, wrong data or a full disk is a failed outcome too.
+machine (device absent, data not as prepared, disk full, stopped from outside) leaves one sentence
+on stderr, a non-zero exit code and no outcome, so that the workflow tries again. In the last try,
+an absent device, wrong data or a full disk is a failed outcome too.
 """
 
 import json
@@ -88,8 +88,8 @@ class Supervisor:
     def record_lost(self, cause: str) -> None:
         """Record the outcome of a run whose tries were all lost without an outcome.
 
-        It is what they left, or what Slurm says of them, or else `cause`. A job that is still at
-        work loses the lock.
+        The result comes from what they left, from Slurm's records, or else from `cause`. A job that
+        is still at work loses the lock.
         """
         self.run.mkdir(parents=True, exist_ok=True)
         last = run_lock.newest(self.run)
@@ -116,7 +116,7 @@ class Supervisor:
                 raise fault
             self._train(lock)
         except Interrupted as interruption:
-            lock.release()  # before Slurm is asked, which may take longer than is left
+            lock.release()  # before asking Slurm, which may take longer than is left
             lock.reason = earlier.slurm_stop_reason()
             why = earlier.describe_stop(lock.reason)
             raise Interrupted(
@@ -129,7 +129,7 @@ class Supervisor:
             self._record(lock, Result("failed", str(machine_fault)))
 
     def _is_known(self, lock: RunLock, seen: set[str], since: str) -> bool:
-        """ADOPTED or DECIDED: whether the run has its outcome now, without training."""
+        """ADOPTED or DECIDED: whether the run now has its outcome without training."""
         if adopted := outcome.adopt(self.run, self.me.identity, seen):
             self.progress.report(f"another job of this run has finished it: {adopted['status']}")
             return True
@@ -284,7 +284,7 @@ def train(
     --data            the dataset's manifest.json
     --out             the run's folder
     --source-digest   digest of the measured code
-    --attempt         number of the attempt, from 1; a run that failed counts up
+    --attempt         number of the attempt, from 1; each failure of the run adds 1
     --try             Snakemake's count of its tries, from 1; the last records a machine fault
     --resume          continue from the newest checkpoint
     --keep-weights    save the model of repeat 1, even if the protocol does not

@@ -48,7 +48,7 @@ def run_job(
     """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
 
     `prepared` is the dataset's folder; this rank runs at `placement`. Raises ConfigError,
-    DataError, DeviceError, ModelError or UnsupportedError for what cannot be done.
+    DataError, DeviceError, ModelError or UnsupportedError for an impossible request.
     """
     device = open_device(spec, prepared, log, placement)
     check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))

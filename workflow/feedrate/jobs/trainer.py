@@ -1,8 +1,8 @@
 """The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added.
 
-Where sharding is asked for, the stock Trainer silently runs DistributedDataParallel on CPUs, and
-shards only the root of a model whose layers it does not know. So sharding is set up here, the same
-on all kinds of device.
+If asked to shard, the stock Trainer silently runs DistributedDataParallel on CPUs, and shards only
+the root of a model whose layers it does not know. Sharding is therefore set up here, in the same
+way on all kinds of device.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,9 @@ ADAM: dict[str, dict[str, bool]] = {
     "adamw_torch_loop": {"foreach": False, "fused": False},
     "adamw_torch_foreach": {"foreach": True},
 }
-"""Optimizers that the Trainer has no name for: AdamW one tensor after the other, or all at once."""
+"""Optimizers that the Trainer has no name for: AdamW one tensor at a time, or all at once."""
 FP16_EPSILON = 1e-4
-"""Adam's epsilon for fp16 states, in which the usual 1e-8 is zero and gives NaN."""
+"""Adam's epsilon for fp16 states: in fp16 the usual 1e-8 is zero, and gives NaN."""
 _TRAINER: Any = object
 """Stands for Trainer or GaudiTrainer, with which the mixin is combined."""
 
@@ -53,7 +53,7 @@ def make_trainer(
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
     `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer
-    sees another number of ranks than the job has: each would train by itself.
+    sees more or fewer ranks than the job has: each would train by itself.
     """
     train, shared = spec.settings.train, shared_arguments(spec, folder)
     arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
@@ -83,7 +83,7 @@ def make_trainer(
 
 
 def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
-    """The arguments that TrainingArguments of transformers 4.55 and 5.x and Gaudi's all take."""
+    """The arguments that TrainingArguments takes in transformers 4.55 and 5.x and on Gaudi."""
     loader, train, protocol = spec.settings.loader, spec.settings.train, spec.protocol
     return {
         "output_dir": str(folder),
@@ -204,7 +204,7 @@ class MeteredTrainer(_TRAINER):
     """Parameters that had no dimension before they were sharded."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of one optimizer step: all waiting for data happens in here."""
+        """The batches of one optimizer step; all waiting for data happens here."""
         if self.meter is None:
             return super().get_batch_samples(*args, **kwargs)
         self.meter.begin_fetch()
@@ -244,11 +244,11 @@ class MeteredTrainer(_TRAINER):
         return EpochOrder(len(dataset), arguments.data_seed, numbered=self.numbered, a_step=a_step)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The batch on the device, where the rest of its pixels' work is done."""
+        """The batch on the device, which finishes its pixels."""
         return self.finish(super()._prepare_inputs(inputs))
 
     def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        """The Trainer's loader of all rows: it applies drop_last, meant for training, here too."""
+        """The Trainer's loader of all rows: by itself, it would apply drop_last here too."""
         asked, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
         try:
             loader = super().get_test_dataloader(*args, **kwargs)

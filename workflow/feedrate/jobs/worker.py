@@ -28,8 +28,8 @@ from feedrate.jobs.events import End, Error, EventLog
 from feedrate.loading.watchdog import end_process_on_hang
 
 JOBS = {"training": "feedrate.jobs.train", "inference": "feedrate.jobs.infer"}
-"""The module of each task, by name: each imports libraries that the other does without, and torch,
-which starts its threads when it is imported: not before the process is bound."""
+"""The module of each task, by name. Each imports libraries that the other does not need, and torch.
+Importing torch starts its threads, so the process must be bound before."""
 SCORING = "feedrate.jobs.score_model"
 
 OUT_OF_MEMORY = re.compile(
@@ -47,7 +47,7 @@ DISK_FULL = re.compile(
 _SHARED_MEMORY_FULL = re.compile(
     r"unable to (?:allocate|resize|open|mmap|write to)\b.*?(?:shared memory|</torch)"
 )
-"""The kernel reports full shared memory as a device without space."""
+"""The kernel reports full shared memory as a device with no space left."""
 _MACHINE_FAULT = re.compile(
     r"uncorrectable ECC error|fallen off the bus|devices? (is|are|is/are) busy or unavailable"
     r"|[Dd]evice acquire failed|synDeviceAcquire\w* failed"

@@ -1,4 +1,4 @@
-"""Image-text pairs of a prepared dataset, their batches, reused memory, and their order."""
+"""Image-text pairs of a prepared dataset: their batches, reused memory and order."""
 
 import itertools
 import os
@@ -48,7 +48,7 @@ class Slots:
         count = max(1, workers) * each
         self._each = each
         size = count * int(np.prod(shape)) * dtype.itemsize
-        try:  # shared memory that is not written to, unlike that of a tensor that is moved there
+        try:  # reserved without writing to it; moving a tensor there would write
             storage = torch.UntypedStorage._new_shared(size) if workers else None
         except RuntimeError as error:
             raise SharedMemoryError(f"{size / 2**20:,.0f} MiB") from error
@@ -95,7 +95,7 @@ def _open(name: str, slot: int, rows: int) -> torch.Tensor:
 
 
 class PairDataset(Dataset[Sample]):
-    """One split of the prepared data: texts are tokenised at once, images are read on request.
+    """One split of the prepared data: texts are tokenised in advance, images are read on request.
 
     A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
     """
@@ -119,7 +119,7 @@ class PairDataset(Dataset[Sample]):
         store: Path | None = None,
     ) -> None:
         """`loader` says how images are read (None: the defaults); `column` holds a row's text;
-        `seed` is that of the augmentation; `store` is the folder of the level `cache`. Raises
+        `seed` is that of the augmentation; `store` is the folder for `decode: cache`. Raises
         DataError if the split has no rows, or if the store was made from other data."""
         self.loader = loader or LoaderSettings(max_tokens=max_tokens)
         self.prepared, self.split = prepared, split
@@ -135,7 +135,7 @@ class PairDataset(Dataset[Sample]):
         )
         self.paths = [prepared / image for image in self.images]
         source = Source(self.paths, image_px, self.loader.scaled_decode, opened)
-        # A host that needs pixels which a device decodes reads them as on the level `host`.
+        # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
 
@@ -155,7 +155,7 @@ class PairDataset(Dataset[Sample]):
         return sample | self._left_to_device([draw], one=True)
 
     def rows_and_draws(self, numbers: Sequence[int]) -> tuple[list[int], list[Draw]]:
-        """The rows of these numbers, and what the augmentation does to each."""
+        """The rows of these numbers, and the augmentation of each."""
         pairs = [divmod(number, len(self)) for number in numbers]
         return [row for _, row in pairs], [self.augmentation.draw(*pair) for pair in pairs]
 
@@ -212,7 +212,7 @@ def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list
         prepared / SAMPLES,
         columns=["image", column],
         filters=[("split", "=", split)],
-        # If a memory limit keeps Arrow's threads from starting, it would wait for them forever.
+        # Arrow would wait forever for threads that a memory limit keeps from starting.
         use_threads=False,
         pre_buffer=False,
     )
@@ -249,7 +249,7 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
 
 
 class EpochOrder(Sampler[int]):
-    """All rows in a new order each epoch, which follows from seed and epoch alone. The Trainer
+    """All rows in a new order each epoch. The order depends only on seed and epoch. The Trainer
     distributes the batches to its ranks."""
 
     def __init__(self, rows: int, seed: int, *, numbered: bool, a_step: int = 1) -> None:
@@ -277,7 +277,7 @@ class EpochOrder(Sampler[int]):
 
 def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
     """The samples of an epoch in random order. Each is its row or, if `numbered`, epoch * rows +
-    row, from which a worker knows the epoch whenever it was started."""
+    row; that tells a worker the epoch, no matter when it started."""
     generator = torch.Generator().manual_seed(seed + epoch)
     order = torch.randperm(rows, generator=generator)
     return (order + epoch * rows if numbered else order).tolist()

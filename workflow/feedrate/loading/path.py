@@ -46,7 +46,7 @@ class LoadingPath(ABC):
     """The source of all batches of a run."""
 
     decode: Decode
-    """The level that really runs, for the `data` event."""
+    """The decode path that really runs, for the `data` event."""
     skips: ClassVar[bool]
     """Whether its loaders skip batches that a resumed run has done; otherwise the Trainer must."""
     round_size: int
@@ -62,7 +62,7 @@ class LoadingPath(ABC):
 
     @abstractmethod
     def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
-        """Batches of `dataset` in `order`, without a Trainer; all that this starts ends with it."""
+        """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
 
 
 class HostPath(LoadingPath):
@@ -85,7 +85,7 @@ class HostPath(LoadingPath):
         return equip(loader, self._settings, held=self._held_batches)
 
     def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
-        """Batches on the host, from as many workers as the settings say."""
+        """Batches on the host, from the number of workers in the settings."""
         workers = self._settings.workers
         loader = DataLoader(
             dataset,
@@ -132,7 +132,7 @@ class DevicePath(LoadingPath):
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
         """The Trainer's loader with its inner one replaced.
 
-        It still seeds each epoch, and still tells evaluation about the last batch. Raises
+        It still seeds each epoch, and still announces the last batch to evaluation. Raises
         UnsupportedError if it is not built as expected, because it would then decode on the host.
         """
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
@@ -230,7 +230,7 @@ class Distance(NamedTuple):
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
     """Distance of the path's pixels, without augmentation, from those of `decode: reference`.
 
-    Every number of a level is reported with it.
+    It is reported with every result of a decode path.
     """
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
     reference = [crop(decode(dataset.paths[row]), dataset.image_px, NOTHING) for row in rows]

@@ -4,8 +4,8 @@ Decoding follows the published script (optimum-habana, run_bridgetower.py): it d
 converts to float32 at full size, resizes the shorter side with antialiased bicubic, crops the
 centre and normalises, all with torchvision. torch's own functions give the same numbers without it.
 
-Random crops, flips and colours follow from seed, epoch and row alone. So every decode level changes
-a sample in the same way, with any number of workers and ranks, and after a resume.
+Random crops, flips and colours depend only on seed, epoch and row. Every decode path therefore
+changes a sample in the same way, with any number of workers and ranks, and after a resume.
 """
 
 import math
@@ -25,7 +25,7 @@ from feedrate.data.manifest import DataError
 LEVELS = 255
 
 ASPECTS, TRIES = (3 / 4, 4 / 3), 10
-"""Aspect ratios of a random crop, and tries to fit one in: torchvision's RandomResizedCrop."""
+"""Aspect ratios of a random crop, and maximum tries to fit one: as in RandomResizedCrop."""
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in grey (ITU-R BT.601), as in Pillow and torchvision."""
@@ -194,8 +194,8 @@ def recolour(pixels: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
 
 
 class Finish:
-    """The last step to the model's pixels, the same for all levels and kinds of device: colours
-    change as drawn, and uint8 becomes normalised float32.
+    """The last step to the model's pixels, the same for all decode paths and kinds of device:
+    colours change as drawn, and uint8 becomes normalised float32.
 
     It runs where the batch is: on the device, or in the loader if float32 is transferred.
     """

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 LOOKS = 4
-"""Looks at the clock within the time limit; there is at least one a second."""
+"""Checks of the clock within the time limit; there is at least one per second."""
 
 Item = TypeVar("Item")
 
@@ -25,7 +25,7 @@ class HungError(Exception):
 
 def watched(items: Iterator[Item], timeout_s: float, what: str) -> Iterator[Item]:
     """The same items. If one takes longer than `timeout_s`, a thread raises HungError, which names
-    `what`. Only time in which the caller waits for an item counts."""
+    `what`. Only the time that the caller waits for an item counts."""
     deadline_s, over = inf, threading.Event()
 
     def look() -> None:

@@ -18,7 +18,7 @@ from feedrate.loading.decoders import fetch_of
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
     """Raise UnsupportedError for settings that contradict each other, and for more worker processes
-    than a rank has `cores`, unless `loader.oversubscribe` allows it.
+    than the rank's `cores`, unless `loader.oversubscribe` allows that.
 
     With `decode: device` the workers are threads that wait for files, so any number is allowed.
     """
@@ -34,7 +34,7 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
 
 
 def worker_threads(settings: LoaderSettings, cores: int) -> int:
-    """Threads of a worker: as set, but all workers together have no more than the cores."""
+    """Threads of a worker: as set, but all workers together have at most as many as the cores."""
     return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
 
 
@@ -63,7 +63,7 @@ class WorkerStart:
 
 
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """Give a loader, the Trainer's or another, our start of workers and reused memory for batches.
+    """Give a loader, the Trainer's or another, our worker start-up and reused memory for batches.
 
     The rank holds `held` batches at a time. Raises UnsupportedError if memory is too small.
     """
@@ -83,7 +83,7 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
 
 
 def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
-    """As many slots as batches can be on their way or in use at a time.
+    """Slots for all batches that can be on their way or in use at a time.
 
     Raises UnsupportedError if the host lacks the shared memory.
     """

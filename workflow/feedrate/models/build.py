@@ -4,8 +4,8 @@ A model is one file in `models/builders/`: a function `build`, and these constan
 reads without importing the file. All but SIZES may be missing.
 
 SIZES    the sizes, by name
-OFFERS   optional setting to the values that the model takes: a tuple, or a range as {"from": …,
-         "to": …, "step": …}; of other optional settings it takes the default only
+OFFERS   optional setting to the values that the model accepts: a tuple, or a range as {"from": …,
+         "to": …, "step": …}; of other optional settings the model accepts only the default
 HEADS    head for inference to the outputs that are its answer; `build` then takes a head's name
 
 Checkpoints are read from a folder or the hub: only safetensors, and never remote code. Planning
@@ -44,12 +44,12 @@ class Built:
     std: tuple[float, float, float]
     """Statistics of the pixels, by channel."""
     count_flops: Callable[[], float]
-    """FLOPs of a sample, forward and backward (with a head for inference, forward only); takes
-    0.3 s (tiny) to 12 s (10B).
+    """FLOPs of a sample, forward and backward (with a head for inference, forward only). Counting
+    takes 0.3 s (tiny) to 12 s (10B).
 
-    They depend on the model only: not on the attention that runs, nor on checkpointing."""
+    They depend only on the model, not on the attention that runs or on checkpointing."""
     other_outputs: tuple[str, ...]
-    """Outputs that evaluation does not use: all but the loss and those that it scores."""
+    """Outputs that evaluation does not use: all but the loss and the outputs that it scores."""
     layers: "tuple[type[torch.nn.Module], ...]"
     """The transformer's layers: the units of checkpointing and of sharding."""
     column: str = CAPTION
@@ -74,8 +74,8 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     """The model that `settings` name, with random weights or a checkpoint's.
 
     `prepared` is the dataset's folder; models with random weights use its tokenizer. Random weights
-    come from torch's generator as it is. Raises ModelError for a name, a size, a setting or a
-    checkpoint that does not exist.
+    come from the current state of torch's generator. Raises ModelError for a name, a size, a
+    setting or a checkpoint that does not exist.
     """
     made: Built = _builder(settings).build(settings, loader, prepared)
     if settings.checkpointing:
@@ -108,7 +108,7 @@ def heads_of(model: str) -> dict[str, tuple[str, ...]]:
 
 
 def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
-    """The same model for callers that need only sizes and the tokenizer: random weights are on
+    """The same model for callers that need only sizes and the tokenizer. Random weights are on
     torch's meta device, where they take no memory."""
     import torch
 
@@ -199,8 +199,8 @@ def load_model(kind: Any, settings: ModelSettings, config: Any, **options: Any) 
 def load_config(kind: Any, settings: ModelSettings) -> Any:
     """The checkpoint's configuration, of the class `kind`.
 
-    Raises ModelError for a checkpoint of another model: the library would load the weights that
-    have the same names and leave the others random, with only a warning.
+    Raises ModelError for a checkpoint of another model: with only a warning, the library would load
+    the weights that have the same names and leave the others random.
     """
     config = load_part(kind, settings)
     revision = settings.revision or "main"

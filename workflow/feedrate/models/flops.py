@@ -12,7 +12,7 @@ from feedrate.devices.host import GIB
 
 
 class _NoValues(TorchFunctionMode):
-    """Treats tensors without values as false, for code that asks if, say, anything is masked."""
+    """Treats tensors without values as false, for code that asks whether anything is masked."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -25,7 +25,7 @@ class _NoValues(TorchFunctionMode):
 def flops_per_sample(
     make_model: Callable[[], torch.nn.Module], make_sample: Callable[[], Mapping[str, Any]]
 ) -> float:
-    """FLOPs of forward and backward of a batch of one, 2 per multiply-add (FlopCounterMode).
+    """FLOPs of a batch of one, forward and backward, 2 per multiply-add (FlopCounterMode).
 
     Both are made on the meta device, which takes no memory and computes nothing. The part that
     depends on the batch size (the contrastive logits) is below 1e-8 of the whole.
@@ -86,7 +86,7 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
     """Weights, gradients and optimizer states of one of `count` devices, GiB, without activations.
 
     With `cpu_offload` they are in the host's memory. The model may be on the meta device. This is a
-    lower bound without buffers of the exchange, cached half-precision weights, fragmentation, the
+    lower bound: it leaves out exchange buffers, cached half-precision weights, fragmentation, the
     whole layers that sharding gathers, and the states of unknown optimizers.
     """
     weight = 2 if train.precision.endswith("_full") else 4
@@ -99,7 +99,7 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
 
 
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
-    """Raise DoesNotFitError if the states alone need more than `has_gib` on a device."""
+    """Raise DoesNotFitError if weights and states by themselves exceed `has_gib` on a device."""
     needed = state_gib(model, train, count)
     if needed > has_gib:
         has = "for which the host has" if train.cpu_offload else "which has"

@@ -15,7 +15,7 @@ Kinds = tuple[type[Module], ...]
 
 
 def use_sdpa(model: Module, kinds: Kinds) -> None:
-    """Replace the attention of the modules of `kinds` by torch's fused one.
+    """Replace the attention of the modules of `kinds` with torch's fused attention.
 
     The modules have linear layers `query`, `key` and `value`, as in BridgeTower and FLAVA, which
     transformers runs only eagerly. Scores, masks and dropout stay the same; the attention
@@ -87,7 +87,7 @@ def count_checkpointed(model: Module) -> int:
 def give_shapes(model: Module) -> list[str]:
     """Give parameters without a dimension the shape (1,), which can be sharded; return their names.
 
-    One is the scale of a contrastive loss, which multiplies the logits in the same way.
+    One of them is the scale of a contrastive loss; with this shape it multiplies logits as before.
     """
     named = [name for name, value in model.named_parameters() if value.ndim == 0]
     for name in named:
@@ -123,10 +123,11 @@ MULTIPLE = 16
 
 
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
-    """Let the linear parts of `layers` multiply in float8 by torchao; return their number.
+    """Let the linear parts of `layers` multiply in float8 with torchao; return their number.
 
     Inputs, weights and gradients are scaled by their largest value and cast at each multiplication;
-    as stored, they keep their precision. So do parts outside the layers (embeddings, heads).
+    they are stored in their own precision. Parts outside the layers (embeddings, heads) do not
+    change.
     `options` are those of torchao's Float8LinearConfig. Raises ValueError if no part has a size
     that the kernels accept.
     """

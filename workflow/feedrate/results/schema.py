@@ -121,7 +121,7 @@ class Ceilings(Strict, kw_only=True):
     """Rates of single parts in the same job: `<kind>_samples_per_s` of the `ceiling` events."""
 
     loader_samples_per_s: Annotated[
-        Number, value("samples/s", "The loader alone, with no model, all ranks.")
+        Number, value("samples/s", "Loader-only throughput: no model, all ranks.")
     ] = None
     model_samples_per_s: Annotated[
         Number, value("samples/s", "The model alone, on one batch, all ranks.")

@@ -15,7 +15,7 @@ from feedrate.data.manifest import Fetched
 _LABELS = "ABCDE"
 _ROWS_PER_CONTEST = (1, 2, 2, 3)
 _WRONG_CHOICES = 1_000_000
-"""Wrong choices describe scenes from this contest number on, which are in no split."""
+"""Wrong choices describe the scenes from this contest number on, which no split contains."""
 
 
 def fetch(_name: str, settings: Generated, raw: Path) -> Fetched:

@@ -31,8 +31,8 @@ CLIP_CLASSES = (
 def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
     """GaudiTrainingArguments from those that all kinds share and the run's settings.
 
-    Writes gaudi_config.json to the output folder, because the published one would be fetched from
-    the hub and would set bf16 itself.
+    Writes gaudi_config.json to the output folder. The published file would be fetched from the hub,
+    and would set bf16 itself.
     """
     from optimum.habana import GaudiTrainingArguments
 
@@ -67,13 +67,13 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:
-    """Whether inference replays graphs; by default in lazy mode, the only mode that has them."""
+    """Whether inference replays graphs; by default in lazy mode, the only mode with graphs."""
     asked = hpu.hpu_graphs_for_inference
     return hpu.mode == "lazy" if asked is None else asked
 
 
 def adapt_models() -> None:
-    """Replace parts of transformers by the library's own versions, as the published script does.
+    """Replace parts of transformers with the library's own versions, as the published script does.
 
     CLIP remains as in transformers: the attention of 1.21.2 confuses heads and tokens, so that the
     text tower fails and the image tower computes something else.

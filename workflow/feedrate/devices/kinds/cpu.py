@@ -63,7 +63,7 @@ class DeviceAdapter(Adapter):
         return Memory(gib.get("VmRSS"), gib.get("VmHWM"))
 
     def reset_peak(self) -> None:
-        """Set VmHWM back to VmRSS. If the kernel forbids it, the peak is that of the process."""
+        """Set VmHWM back to VmRSS. If the kernel forbids that, the peak is the process's own."""
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
 
@@ -72,7 +72,7 @@ class DeviceAdapter(Adapter):
         return memory_gib() / self.local_ranks
 
     def energy_counter(self) -> Counter:
-        """Of the host's processor packages; the host's first rank reports for all."""
+        """Energy of the host's processor packages, which the host's first rank reports for all."""
         return (lambda: 0.0) if self.local_rank else Packages()
 
     def defer(self, value: "torch.Tensor") -> Deferred:

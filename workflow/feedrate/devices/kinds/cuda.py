@@ -85,7 +85,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """By PCI address, in the order of CUDA_VISIBLE_DEVICES."""
+        """Found by PCI address, in the order of CUDA_VISIBLE_DEVICES."""
         cards: list[Card] | list[Card | None] = cls.cards()
         if VISIBLE in environment:
             cards = _named(cls.cards(), environment[VISIBLE])
@@ -94,7 +94,7 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
-        """Number the GPUs by PCI address, and show a job as many as it has ranks."""
+        """Number the GPUs by PCI address, and show a job one GPU for each of its ranks."""
         needed = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         if spec.nodes == 1:  # on several nodes, Slurm sets the variable on each node
             visible = environment.get(VISIBLE)
@@ -127,7 +127,7 @@ class DeviceAdapter(Adapter):
         return int(self._cuda.memory_stats(self.device).get("num_alloc_retries", 0))
 
     def energy_counter(self) -> Counter:
-        """Of the GPU without its host."""
+        """Energy of the GPU, without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
 
     def defer(self, value: "torch.Tensor") -> Deferred:
@@ -158,8 +158,8 @@ class DeviceAdapter(Adapter):
         return f"{found[1] if found else ''} (CUDA {cuda})".strip()
 
     def hold_fp32(self) -> None:
-        """Turn TF32 off, which PyTorch enables in convolutions, and the Trainer and accelerate in
-        compiled code."""
+        """Turn off TF32. PyTorch enables it in convolutions; the Trainer and accelerate enable it
+        in compiled code."""
         import torch
 
         backends: Any = torch.backends

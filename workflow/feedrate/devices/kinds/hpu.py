@@ -1,4 +1,4 @@
-"""Intel Gaudi, one HPU per rank, by optimum-habana's Trainer (transformers 4.55).
+"""Intel Gaudi, one HPU per rank, with optimum-habana's Trainer (transformers 4.55).
 
 `_habana.py` has the code that needs optimum-habana.
 """
@@ -57,7 +57,7 @@ NEEDS = (
     ("hpu.hpu_graphs_for_inference", True, "hpu.mode", "lazy"),
     ("hpu.pipelining_fwd_bwd", True, "hpu.mode", "lazy"),
     ("hpu.use_dynamic_shapes", True, "hpu.mode", "lazy"),
-    # Fast DDP packs the gradients by a graph.
+    # Fast DDP packs the gradients in a graph.
     ("train.strategy", "fast_ddp", "hpu.mode", "lazy"),
     ("hpu.use_compiled_autograd", True, "hpu.mode", "compile"),
     ("hpu.use_regional_compilation", True, "hpu.mode", "compile"),
@@ -81,7 +81,7 @@ BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
 STEPS_BEHIND = 2
-"""The queue no longer holds a loss of so many steps ago, so that reading it does not wait."""
+"""The queue no longer holds a loss that is this many steps old, so reading it does not wait."""
 
 
 class DeviceAdapter(Adapter):
@@ -129,8 +129,8 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """By module number, as the Gaudi software assigns cards to local ranks; only the modules in
-        HABANA_VISIBLE_MODULES."""
+        """Found by module number, as the Gaudi software assigns cards to local ranks; only modules
+        in HABANA_VISIBLE_MODULES."""
         by_module = {
             kernel_number(folder / "device/module_id", -1): folder / "device"
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
@@ -199,7 +199,7 @@ class DeviceAdapter(Adapter):
         return limit / GIB if limit else None
 
     def energy_counter(self) -> Counter:
-        """Of the HPU without its host."""
+        """Energy of the HPU, without its host."""
         return gaudi_counter(self.local_rank, self.local_ranks)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
@@ -213,7 +213,7 @@ class DeviceAdapter(Adapter):
         return str(self._hpu.get_device_name())
 
     def driver(self) -> str:
-        """The version that hl-smi prints; empty if it cannot be asked."""
+        """The version that hl-smi prints; empty if hl-smi fails."""
         rows = tool_rows(["hl-smi", "-Q", "driver_version", "-f", "csv,noheader"], columns=1)
         return rows[0][0].split()[0] if rows else ""
 
@@ -252,8 +252,8 @@ class DeviceAdapter(Adapter):
         return _habana.trainer_class()
 
     def update(self, trainer: Any) -> None:
-        """GaudiTrainer's optimizer step: with its own norm, and gradients that keep their memory,
-        which graphs need."""
+        """GaudiTrainer's optimizer step, with its own norm. Gradients keep their memory, as graphs
+        require."""
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
             trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
@@ -264,7 +264,7 @@ class DeviceAdapter(Adapter):
 
     def serve(self, model: Any, settings: Settings) -> Any:
         """The model for inference in `hpu.mode`; in lazy mode passes are replayed as graphs if
-        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for other precisions
+        `hpu.hpu_graphs_for_inference` asks for it. Raises UnsupportedError for precisions other
         than fp32 and bf16."""
         precision = settings.train.precision
         if precision not in ("fp32", "bf16"):

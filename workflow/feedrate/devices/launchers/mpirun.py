@@ -20,7 +20,7 @@ RANK_VARIABLES = (
 )
 SETS = ("OMPI_*", "PMI_*", "PMIX_*")
 HIDES = ("SLURM_*",)
-"""In a Slurm job Open MPI would take the number of tasks of the step, one, as its slots."""
+"""In a Slurm job, Open MPI would take the step's number of tasks, which is one, as its slots."""
 
 MASTER_PORT = "29500"
 """The port where the ranks meet: the default of optimum-habana's launcher (1.21.2)."""

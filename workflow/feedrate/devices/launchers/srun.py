@@ -1,7 +1,8 @@
 """Several nodes of a Slurm job: srun starts the job `node` on each, which starts torchrun.
 
-The first node hosts the ranks' meeting point. `run_node` tells torchrun so: by itself torchrun
-compares host names, and finds no host if a node's name resolves to its loopback address (Debian).
+The first node hosts the ranks' meeting point. `run_node` tells torchrun whether it runs there:
+by itself, torchrun compares host names, and finds no host if a node's name resolves to its loopback
+address (Debian).
 """
 
 import os
@@ -53,7 +54,7 @@ def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
 
     Raises DeviceError if there is no such job, or if it does not have `nodes` nodes.
     """
-    # Snakemake's job step keeps only this one of Slurm's variables; scontrol gives the rest.
+    # Of Slurm's variables, Snakemake's job step keeps only this one; scontrol gives the rest.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():
         raise DeviceError(

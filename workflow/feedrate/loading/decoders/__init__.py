@@ -1,18 +1,18 @@
-"""The decoders, one file each that turns JPEG files into pixels, and the levels they implement.
+"""The decoders, one file each: they turn JPEG files into pixels on one of the decode paths.
 
-A decoder declares these constants, which are read without importing the file; all but LEVEL may be
-missing.
+A decoder declares these constants, which are read without importing the file. Only LEVEL is
+required.
 
-LEVEL      the level of `loader.decode` that it implements
-KINDS      the device kinds that decode by it; missing: the host decodes, for any kind
-ORDER      its place among the decoders of the same level and kind, the lowest first; missing: last
+LEVEL      the value of `loader.decode` (the decode path) that it implements
+KINDS      the device kinds that decode with it; missing: the host decodes, for any kind
+ORDER      its place among the decoders of the same path and kind, the lowest first; missing: last
 TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
 FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
 
 A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
 on a device defines `open_path(device, loader)`. It raises UnsupportedError if something is missing;
-then the next decoder of the same level and kind is tried, and a line in the job's log says so.
-No other level is ever taken.
+then the next decoder of the same path and kind is tried, and a line in the job's log says so. No
+other decode path is ever used.
 """
 
 import math
@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
 
 def decoders(level: Decode, kind: Kind | None = None) -> list[str]:
-    """The decoders of a level for a device kind, the first choice first; None: on the host."""
+    """The decoders of a decode path for a device kind, the first choice first; None: the host."""
     kinds, order = plugins.declared(DECODERS, "KINDS"), plugins.declared(DECODERS, "ORDER")
     found = [
         name

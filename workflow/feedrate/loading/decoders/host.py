@@ -30,7 +30,7 @@ Size = tuple[int, int]
 """Height and width, px."""
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
-"""Decoded colour space by that of the file; Pillow decodes CMYK and YCCK."""
+"""File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
@@ -77,7 +77,7 @@ def read_levels(
 
 
 def _halvings(shorter_px: int, wanted_px: int) -> int:
-    """The scale: 1, 2, 4 or 8. Others of libjpeg-turbo are slower than a full decode."""
+    """The scale: 1, 2, 4 or 8. libjpeg-turbo's other scales are slower than a full decode."""
     return max((n for n in (1, 2, 4, 8) if shorter_px // n >= wanted_px), default=1)
 
 

@@ -56,7 +56,7 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
 
 
 class SideStream:
-    """A stream beside that of the training step; without effect on the CPU, which has none."""
+    """A stream next to the training step's; on a CPU, which has no streams, it has no effect."""
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None

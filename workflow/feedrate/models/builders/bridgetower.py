@@ -81,7 +81,7 @@ def build(
     # RoBERTa numbers positions from the padding token's id + 1.
     text = config.text_config
     check_length(loader.max_tokens, text.max_position_embeddings - text.pad_token_id - 1)
-    # The text tower's own pooler has no part in the loss. Without a gradient it would make
+    # The text tower's own pooler does not affect the loss. Without a gradient it would make
     # DistributedDataParallel search the graph for unused parameters at every step.
     model.bridgetower.text_model.pooler.requires_grad_(False)
     if settings.attention == "sdpa":

@@ -91,7 +91,7 @@ class Masking:
         order = torch.rand(input_ids.shape, device=input_ids.device)
         for special in self.special_ids:
             order = order.masked_fill(input_ids == special, 1.0)
-        # Places are sorted by their draw, those that must stay last. The first ones are hidden.
+        # Places are sorted by their draw, with those that must stay last; the first are hidden.
         place = order.masked_fill(~real, 2.0).argsort(dim=1).argsort(dim=1)
         wanted = (real.sum(dim=1, keepdim=True) * WORD_SHARE).round().clamp(min=1)
         hidden = place < wanted

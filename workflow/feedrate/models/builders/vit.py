@@ -204,13 +204,13 @@ def _swap_first_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Attention over (batch, heads, tokens, dim), step by step as the library's eager one."""
+    """Attention over (batch, heads, tokens, dim), step by step like the library's eager mode."""
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     return scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype) @ value
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The flash kernel or an error: torch would otherwise use another kernel silently."""
+    """The flash kernel, or an error: torch would otherwise silently use another kernel."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         return scaled_dot_product_attention(query, key, value)
 
