@@ -11,6 +11,7 @@ from snakemake.cli import parse_args
 
 from feedrate import __main__ as entry
 from feedrate.cli import plan, run
+from feedrate.cli.jobs import STOPPED
 from feedrate.cli.run import run_snakemake
 from feedrate.flow import driver
 
@@ -262,12 +263,37 @@ def test_options_of_snakemake_pass(root, snakemake):
     assert snakemake[0][0][2:5] == ["--retries", "2", "some_target"]
 
 
-def test_of_what_snakemake_says_the_sentence_is_shown(monkeypatch, tmp_path, capsys):
-    package = tmp_path / "snakemake"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path):
+    """Replaces Snakemake, as a child process, by the given program."""
+
+    def _write(program: str) -> None:
+        package = tmp_path / "snakemake"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "__main__.py").write_text(program)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    return _write
+
+
+def test_a_stop_signal_that_comes_twice_at_once_interrupts_snakemake_once(stand_in, tmp_path):
+    """As make's children get it: from the sender, and from make."""
+    stand_in(f"""
+import os, pathlib, signal, time
+received = []
+signal.signal(signal.SIGINT, lambda *_: received.append(1))
+for _ in range(2):
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(0.5)
+pathlib.Path({str(tmp_path / "received")!r}).write_text(str(len(received)))
+""")
+    assert run_snakemake([]) == STOPPED
+    assert (tmp_path / "received").read_text() == "1"
+
+
+def test_of_what_snakemake_says_the_sentence_is_shown(stand_in, capsys):
     said = "print('Using profile gaudi for setting\\nwhat is wrong', file=sys.stderr)"
-    (package / "__main__.py").write_text(f"import sys\n{said}\nsys.exit(2)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    stand_in(f"import sys\n{said}\nsys.exit(2)\n")
     assert run_snakemake([], held_back=True) == 2
     assert capsys.readouterr().err == "what is wrong\n"

@@ -38,6 +38,9 @@ LOCKED = 3
 """Exit code if another driver works in the folder."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that stop Snakemake with its jobs."""
+TWICE_WITHIN_S = 2.0
+"""A stop signal that follows the first one so soon is a copy of it. Snakemake ends with a traceback
+if it is interrupted again while it handles the first one."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -260,12 +263,15 @@ def run_snakemake(
         process_group=0,
         preexec_fn=die_with_parent,
     )
-    received = []
+    received: list[float] = []
 
-    def interrupt(number: int, _frame: object) -> None:
-        received.append(number)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+    def interrupt(_number: int, _frame: object) -> None:
+        # A signal to make's process group comes twice: make passes it on.
+        repeated = bool(received) and time.monotonic() - received[0] < TWICE_WITHIN_S
+        received.append(time.monotonic())
+        if not repeated:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
 
     previous = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
     try:
