@@ -2,14 +2,16 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
-from mini_project import MINI, make_project
+from mini_project import MINI, Project, make_project
 
 
 def wait_for(condition, timeout_s=300.0, what="condition"):
@@ -48,11 +50,29 @@ def no_half_written_result(project):
     assert not list(project.root.glob("results/**/*.part"))
 
 
+ONE_RUN = {"factors": MINI["factors"] | {"workers": {"sets": "loader.workers", "levels": [0]}}}
+
+
+def lasting(steps):
+    """The protocol of runs that last long enough to be killed."""
+    return {"protocol": MINI["protocol"] | {"steps": steps}}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A project with its dataset, prepared."""
+    project = make_project(tmp_path_factory.mktemp("prepared"))
+    made = project.call("snakemake", "--profile", "profiles/local", "--until", "preprocess_dataset")
+    assert made.returncode == 0, made.stdout
+    return project
+
+
 @pytest.fixture
-def slow(tmp_path):
-    """A project of new interpreters, whose runs last long enough to be killed."""
-    project = make_project(tmp_path, cold=True)
-    project.study(protocol=MINI["protocol"] | {"steps": 60})
+def slow(prepared, tmp_path):
+    """A copy of it with new interpreters, and two runs that last long enough to be killed."""
+    shutil.copytree(prepared.root, tmp_path / "slow", symlinks=True)
+    project = Project(tmp_path / "slow", sys.executable)
+    project.study(**lasting(30))
     yield project
     for process in processes_of(project):  # left by a test that failed
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -71,7 +91,6 @@ def test_killed_driver_leaves_nothing_running_and_the_same_command_goes_on(slow,
     wait_for(lambda: not processes_of(slow), 20, "all processes to end")
     no_half_written_result(slow)
     done_before = set(slow.root.glob("results/mini/cpu/*/rep*/outcome.json"))
-    slow.study(protocol=MINI["protocol"] | {"steps": 60})
     again = slow.warmed().run()
     assert again.returncode == 0, again.stdout
     assert len(set(slow.root.glob("results/mini/cpu/*/rep*/record.json"))) == 2
@@ -117,6 +136,7 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
 
 
 def test_second_driver_is_told(slow):
+    slow.study(**lasting(60))
     first = slow.warmed().popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
     second = slow.warmed().run()
@@ -132,6 +152,7 @@ def test_second_driver_is_told(slow):
 
 
 def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
+    slow.study(**ONE_RUN, **lasting(30))
     wrapper = slow.popen("feedrate", "run", start_new_session=True)
     wait_for(lambda: training_step(slow), what="a training step")
     os.killpg(wrapper.pid, signal.SIGINT)
@@ -146,6 +167,7 @@ def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
 
 
 def test_plain_snakemake_after_a_kill_names_the_command_to_unlock(slow):
+    slow.study(**ONE_RUN, **lasting(30))
     driver = slow.popen("snakemake", "--profile", "profiles/local")
     wait_for(lambda: training_step(slow), what="a training step")
     driver.kill()
