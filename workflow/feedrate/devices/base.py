@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from feedrate.config.devices import is_called
@@ -44,6 +45,8 @@ DDP_BUCKET_MB = 25
 """Default `bucket_cap_mb` of DistributedDataParallel."""
 BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions that run operations in bf16 by autocast."""
+AUTOCAST = {**dict.fromkeys(BF16_AUTOCAST, "bfloat16"), "fp16": "float16"}
+"""All precisions that run operations in half precision by autocast, with torch's name of it."""
 
 
 class DeviceError(ExpectedError):
@@ -161,6 +164,14 @@ class Adapter(ABC):
     def synchronize(self) -> None:
         """Wait for all work submitted to the device."""
 
+    def mark(self) -> Any:
+        """A point between the pieces of work that are submitted before and after it."""
+        return perf_counter()
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """The time from one mark to a later one, s, once the device has reached both."""
+        return float(end - start)
+
     @abstractmethod
     def memory(self) -> Memory:
         """Memory in use now, and its peak since `reset_peak`."""
@@ -219,10 +230,9 @@ class Adapter(ABC):
         nothing without half precision, or with half-precision weights."""
         import torch
 
-        halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
-        if precision not in halves:
+        if precision not in AUTOCAST:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=halves[precision])
+        return torch.autocast(self.device.type, dtype=getattr(torch, AUTOCAST[precision]))
 
     def serve(self, model: Any, settings: Settings) -> Any:
         """The model on this device for inference, compiled as `train.execution` says."""

@@ -90,6 +90,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     t_s: float | None = None
     step_s: float
     data_wait_s: float = 0.0
+    copy_wait_s: float | None = None
     samples: int | None = None
     loss: float | None = None
     finite: bool | None = None
@@ -107,6 +108,7 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     samples: int
     wall_s: float
     data_wait_s: float = 0.0
+    copy_wait_s: float | None = None
     paused_s: float = 0.0
     memory_gib: float | None = None
     peak_memory_gib: float | None = None

@@ -106,6 +106,18 @@ class DeviceAdapter(Adapter):
         """Wait for all streams of the GPU."""
         self._cuda.synchronize(self.device)
 
+    def mark(self) -> "torch.cuda.Event":
+        """An event on the GPU's own clock: while the GPU still computes, a host that waits costs no
+        time, and a copy that blocks the host waits for all earlier work."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: "torch.cuda.Event", end: "torch.cuda.Event") -> float:
+        """The time between two events, s."""
+        end.synchronize()
+        return start.elapsed_time(end) / 1000  # from ms
+
     def memory(self) -> Memory:
         """Memory of live tensors, without what the allocator caches."""
         return Memory(
