@@ -1,19 +1,22 @@
 """Run by torchrun from test_combinations.py: two steps of each combination of settings, in turn.
 
 `combinations.py <prepared> <out> <combinations>`: the last is a JSON file of objects with the
-settings `model` and `train`. Rank 0 writes `answers.json`: for each combination its losses, its
-strategy, and the data types that matter; or the error.
+settings `model` and `train`. Each rank writes `answers.<rank>.json`: for each combination its
+losses and their data types, the scale of the losses, a sum of the weights and the strategy; or the
+error.
 """
 
 import json
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from torch.distributed.tensor import DTensor
 from training_jobs import make_spec
 from transformers import TrainingArguments, set_seed
 
@@ -25,10 +28,10 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.train import cast_for_training, describe_strategy
-from feedrate.jobs.trainer import make_trainer
+from feedrate.jobs.trainer import make_trainer, shares_weights
 from feedrate.models.build import build
 
-STEPS = 6
+STEPS = 2
 
 
 class LikeCuda(cpu.DeviceAdapter):
@@ -73,12 +76,13 @@ def main(prepared: Path, out: Path, combinations: list[dict[str, Any]]) -> None:
     for number, settings in enumerate(combinations):
         os.environ.clear()
         os.environ.update(before)  # accelerate leaves its choices there
+        started_s = time.monotonic()
         try:
             answers.append(train(prepared, out / str(number), **settings))
         except Exception as error:
             answers.append({"error": f"{error}", "traceback": traceback.format_exc()})
-    if rank == 0:
-        (out / "answers.json").write_text(json.dumps(answers))
+        print(settings, time.monotonic() - started_s)
+    (out / f"answers.{rank}.json").write_text(json.dumps(answers))
 
 
 def train(
@@ -87,16 +91,17 @@ def train(
     """Two steps by one combination."""
     rank, world_size, local_rank, local_ranks = rank_from_environment()
     out.mkdir(parents=True, exist_ok=True)
-    spec = make_spec(count=world_size, kind="cuda", steps=STEPS, warmup_steps=1)
+    spec = make_spec(count=world_size, steps=STEPS, warmup_steps=1)
     settings = msgspec.structs.replace(
         spec.settings,
         model=ModelSettings(**model),
-        train=TrainSettings(batch_size=4, learning_rate=1e-3, **train),
+        train=TrainSettings(batch_size=2, learning_rate=1e-3, **train),
     )
     spec = msgspec.structs.replace(spec, settings=settings)
     set_seed(spec.seed)
     device = LikeCuda(local_rank, local_ranks)
-    built = build(settings.model, settings.loader, prepared)
+    empty = rank > 0 and shares_weights(spec)
+    built = build(settings.model, settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     trainer = make_trainer(
         spec,
@@ -116,7 +121,20 @@ def train(
     losses.watch(trainer)
     trainer.train()
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
-    return {**vars(losses), "dtypes": sorted(losses.dtypes), **ran}
+    return {
+        **vars(losses),
+        "dtypes": sorted(losses.dtypes),
+        "weights": checksum(trainer.model),
+        "broadcasts": getattr(trainer.model_wrapped, "broadcast_buffers", False),
+        **ran,
+    }
+
+
+def checksum(model: torch.nn.Module) -> float:
+    """The sum of all weights' and buffers' sizes; all ranks take part."""
+    values = [*model.parameters(), *model.buffers()]
+    whole = [value.full_tensor() if isinstance(value, DTensor) else value for value in values]
+    return sum(float(value.detach().double().abs().sum()) for value in whole)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,8 @@ class Memory(NamedTuple):
 
     now_gib: float | None
     peak_gib: float | None
+    reserved_gib: float | None = None
+    """Peak that the allocator has taken from the device: tensors, and what it keeps for later."""
 
 
 class Deferred(NamedTuple):
@@ -150,6 +152,10 @@ class Adapter(ABC):
     def refusals(cls, spec: RunSpec) -> Iterator[str]:  # noqa: ARG003
         """A sentence for each contradiction between settings that NEEDS cannot express."""
         yield from ()
+
+    # Empty on purpose: the models of most kinds can do the same.
+    def check(self, settings: Settings) -> None:  # noqa: B027
+        """Raise UnsupportedError for settings that this model of the kind cannot do."""
 
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003

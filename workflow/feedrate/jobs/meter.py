@@ -235,6 +235,7 @@ def window_of(
         paused_s=paused_s,
         memory_gib=last.memory_gib,
         peak_memory_gib=last.peak_memory_gib,
+        reserved_memory_gib=adapter.memory().reserved_gib,
         allocator_retries=adapter.allocator_retries(),
         energy_j=energy_j,
     )

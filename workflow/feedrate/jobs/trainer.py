@@ -104,6 +104,8 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_drop_last": loader.last_batch == "drop",
         "remove_unused_columns": False,
+        # No buffer of these models changes, and by default DDP sends them all in every pass.
+        "ddp_broadcast_buffers": False,
         "logging_steps": train.logging_steps,
         # The filter hides a loss that is not a number, and waits for the device at every step.
         "logging_nan_inf_filter": False,
@@ -186,11 +188,21 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
     return FullyShardedDataParallelPlugin(
         **version,
         mixed_precision_policy=mixed_precision(spec.settings.train),
+        cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
         state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
-        cpu_ram_efficient_loading=False,
     )
+
+
+def shares_weights(spec: RunSpec) -> bool:
+    """Whether rank 0 gives the other ranks their shards, so that a host holds the weights once.
+
+    PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
+    """
+    train = spec.settings.train
+    first = train.limit_all_gathers is not None
+    return train.strategy == "fsdp" and spec.count > 1 and not first and train.precision != "fp8"
 
 
 def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
