@@ -63,7 +63,7 @@ def test_memory_is_unknown_where_the_kernel_hides_it(proc):
     assert adapter("cpu").memory() == Memory(None, None)
     status = "Name:\tx\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n"
     (proc / "self/status").write_text(status)
-    assert adapter("cpu").memory() == (1.0, 2.0)
+    assert adapter("cpu").memory() == Memory(1.0, 2.0)
 
 
 def test_cpu_arguments_keep_to_the_cpu(tmp_path):

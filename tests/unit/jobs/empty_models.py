@@ -1,4 +1,4 @@
-"""Run by torchrun from test_empty_models.py: shards a model of 250 MB, and tells the memory it took.
+"""Run by torchrun from test_empty_models.py: shards a model, and tells the memory it took.
 
 `empty_models.py <prepared> <out>`. Each rank writes `memory.<rank>.json`: the size of the weights,
 and by how much its peak grew while it built and while it sharded the model, MiB.
