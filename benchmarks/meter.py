@@ -5,6 +5,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from time import perf_counter
 
@@ -48,15 +49,16 @@ def calls_s(folder: Path) -> float:
 
     from feedrate.devices.base import adapter
     from feedrate.jobs.events import EventLog
-    from feedrate.jobs.meter import Meter
+    from feedrate.jobs.meter import Meter, Watched
 
     meter = Meter(adapter("cpu"), EventLog(folder, 0), steps=STEPS, warmup_steps=10)
     batch, loss = {"pixel_values": torch.zeros(8, 3)}, torch.tensor(1.0)
     meter.begin()
+    batches = iter(Watched(repeat(batch), meter))
     start_s = perf_counter()
     for step in range(1, STEPS + 1):
         meter.begin_fetch()
-        meter.end_fetch([batch])
+        meter.end_fetch([next(batches)])
         meter.add_loss(loss)
         meter.end_step(step)
     return (perf_counter() - start_s) / STEPS

@@ -9,7 +9,7 @@ import torch
 
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.devices import host
-from feedrate.devices.base import DeviceError, adapter
+from feedrate.devices.base import DeviceError, Memory, UnsupportedError, adapter
 from feedrate.devices.kinds import cpu, cuda, hpu
 
 
@@ -60,10 +60,10 @@ def test_cpu_names_the_processor(proc):
 
 
 def test_memory_is_unknown_where_the_kernel_hides_it(proc):
-    assert adapter("cpu").memory() == (None, None)
+    assert adapter("cpu").memory() == Memory(None, None)
     status = "Name:\tx\nVmHWM:\t 2097152 kB\nVmRSS:\t 1048576 kB\n"
     (proc / "self/status").write_text(status)
-    assert adapter("cpu").memory() == (1.0, 2.0)
+    assert adapter("cpu").memory() == Memory(1.0, 2.0)
 
 
 def test_cpu_arguments_keep_to_the_cpu(tmp_path):
@@ -200,7 +200,7 @@ def test_hpu_arguments_that_would_train_elsewhere_are_refused(gaudi, tmp_path):
 
 def test_hpu_memory_and_synchronisation(gaudi):
     device = adapter("hpu", 0, 8)
-    assert device.memory() == (1.0, 3.0)
+    assert device.memory() == Memory(1.0, 3.0)
     device.synchronize()
     assert gaudi == ["adapt", "mark_step", "synchronize"]
 
@@ -219,3 +219,59 @@ def test_hpu_reads_a_loss_only_when_later_ones_were_asked_for(gaudi):
 def test_hpu_wants_a_device_a_rank(gaudi):
     with pytest.raises(DeviceError, match="needs 16 HPUs on this host, found 8"):
         adapter("hpu", 0, 16)
+
+
+class Event:
+    """An event of a GPU whose clock the test moves; it is read only once it was waited for."""
+
+    now_ms = 0.0
+
+    def __init__(self, *, enable_timing):
+        assert enable_timing
+        self.waited = False
+
+    def record(self):
+        self.at_ms = Event.now_ms
+
+    def synchronize(self):
+        self.waited = True
+
+    def elapsed_time(self, end):
+        assert end.waited
+        return end.at_ms - self.at_ms
+
+
+def test_marks_of_a_gpu_are_on_its_own_clock(monkeypatch):
+    bare = object.__new__(cuda.DeviceAdapter)
+    bare._cuda = SimpleNamespace(Event=Event)
+    start = bare.mark()
+    monkeypatch.setattr(Event, "now_ms", 250.0)
+    assert bare.seconds(start, bare.mark()) == 0.25
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16_full"])
+def test_a_gpu_that_emulates_bf16_is_refused(precision):
+    """T4 and V100: `is_bf16_supported` says yes unless it is told to leave emulation out."""
+    bare = object.__new__(cuda.DeviceAdapter)
+    bare.device = torch.device("cuda", 0)
+    bare._cuda = SimpleNamespace(
+        is_bf16_supported=lambda including_emulation=True: including_emulation,
+        get_device_name=lambda _device: "Tesla T4",
+    )
+    asked = settings(precision=precision)
+    with pytest.raises(UnsupportedError, match=rf"train\.precision: {precision}: Tesla T4"):
+        bare.check(asked)
+    bare.check(settings(precision="fp16"))
+    bare._cuda.is_bf16_supported = lambda including_emulation=True: True
+    bare.check(asked)
+
+
+def test_memory_of_a_gpu_counts_what_the_allocator_holds():
+    bare = object.__new__(cuda.DeviceAdapter)
+    bare.device = torch.device("cuda", 0)
+    bare._cuda = SimpleNamespace(
+        memory_allocated=lambda _: 1 << 30,
+        max_memory_allocated=lambda _: 2 << 30,
+        max_memory_reserved=lambda _: 3 << 30,
+    )
+    assert bare.memory() == Memory(1.0, 2.0, 3.0)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feedrate.devices import placement
+from feedrate.devices.kinds import cuda
 from feedrate.devices.placement import Cpu, Placement, bind_rank, plan_shares
 
 
@@ -143,3 +145,17 @@ def test_a_kernel_that_forbids_binding_leaves_a_rank_where_it_is(monkeypatch):
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     assert bind_rank("cpu", 0, 2).cpus == sorted(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"), [(1, [4, 5, 6, 7]), (None, list(range(8))), (5, list(range(8)))]
+)
+def test_a_gpu_alone_is_fed_from_its_own_node(monkeypatch, node, expected):
+    """On two nodes of four CPUs; a node that is unknown, or was not granted, binds nothing."""
+    affinity = {0: set(range(8)), os.getppid(): set(range(8))}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity[pid])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: affinity.update({pid: set(to)}))
+    cpus = [Cpu(number // 4, number // 4, number, number) for number in range(8)]
+    monkeypatch.setattr(placement, "read_topology", lambda _: cpus)
+    monkeypatch.setattr(cuda.DeviceAdapter, "numa_nodes", lambda _environment: [node])
+    assert bind_rank("cuda", 0, 1).cpus == expected

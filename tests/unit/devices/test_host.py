@@ -157,3 +157,16 @@ def test_facts_of_this_host():
     assert facts["packages"]["torch"]
     assert "optimum-habana" not in facts["packages"]
     assert host.machine_state()["load_1min"] >= 0
+
+
+@pytest.mark.parametrize("cuda", ["12", "13"])
+def test_libraries_of_both_releases_of_cuda_are_recorded(monkeypatch, cuda):
+    installed = {f"nvidia-{library}-cu{cuda}": "1.2.3" for library in ("cudnn", "nccl")}
+
+    def version(name):
+        if name not in installed:
+            raise host.importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(host.importlib.metadata, "version", version)
+    assert host.host_facts()["packages"] == installed

@@ -1,11 +1,15 @@
 """What exceptions mean."""
 
 import errno
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from training_jobs import make_spec, of_a_script, read_events, write_spec
 
 from feedrate.data.manifest import DataError
 from feedrate.devices.base import DeviceError, UnsupportedError
@@ -102,3 +106,17 @@ def test_any_message_becomes_one_line_of_readable_length(text):
     line = first_sentence(text)
     assert len(line.splitlines()) <= 1
     assert len(line) <= 400
+
+
+def test_a_rank_that_fails_ends_at_once(tmp_path):
+    """Not by an exit in order, which waits: on a GPU for NCCL, here for a thread."""
+    run, mark = write_spec(tmp_path / "run", make_spec()), tmp_path / "ended in order"
+    script = Path(__file__).with_name("failing_rank.py")
+    words = [script, mark, "--run", run, "--data", tmp_path / "nothing"]
+    ended = subprocess.run(
+        [sys.executable, *map(str, words)], env=of_a_script(), timeout=100, check=False
+    )
+    assert ended.returncode == 1
+    assert not mark.exists()
+    error, end = read_events(run / "events.jsonl")[-2:]
+    assert (error["event"], end["event"], end["ok"]) == ("error", "end", False)

@@ -12,6 +12,7 @@ from inference_jobs import STEPS, WARMUP, make_spec
 
 from feedrate.config.errors import ConfigError
 from feedrate.devices.base import COMPILE_MODES, UnsupportedError, adapter
+from feedrate.devices.kinds import cpu
 from feedrate.jobs import infer as passes
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.infer import COMPILED, HEADERS, compiling_anew, time_passes
@@ -47,6 +48,17 @@ def test_half_precision_answers_in_finite_numbers(infer, model, precision):
     events = infer(model=model, precision=precision, preprocessing="in", loader={"decode": "host"})
     assert [step["finite"] for step in events.named("step")] == [True] * STEPS
     assert events.one("model")["precision"] == precision
+
+
+def test_what_this_very_device_cannot_do_is_refused(infer, monkeypatch):
+    """As bf16 on a T4; training opens the device in the same way."""
+
+    def refuse(_device, settings):
+        raise UnsupportedError(f"no {settings.train.precision} here")
+
+    monkeypatch.setattr(cpu.DeviceAdapter, "check", refuse)
+    with pytest.raises(UnsupportedError, match="no bf16 here"):
+        infer(precision="bf16")
 
 
 def test_flops_are_those_of_a_forward_pass(infer):

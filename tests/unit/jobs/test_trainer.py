@@ -26,6 +26,7 @@ from feedrate.models.build import build
 
 STEP_S = 0.02
 BURST_S = 0.1
+COPY_S = 0.005
 
 
 class Sleeping(nn.Module):
@@ -95,6 +96,22 @@ def test_a_bursty_loader_is_measured_within_one_percent_of_a_stopwatch(tmp_path)
     assert window["samples"] == 40 * 4
     assert window["samples"] / window["wall_s"] == pytest.approx(160 / elapsed_s, rel=0.01)
     assert window["wall_s"] >= 40 * STEP_S + 8 * BURST_S
+    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+
+
+def test_slow_copies_are_told_apart_from_a_slow_loader(tmp_path, monkeypatch):
+    from accelerate import data_loader
+
+    def slow(batch, *args, **kwargs):
+        time.sleep(COPY_S)
+        return usual(batch, *args, **kwargs)
+
+    usual = data_loader.send_to_device
+    monkeypatch.setattr(data_loader, "send_to_device", slow)
+    trainer = sleeping_trainer(tmp_path, steps=45, warmup_steps=5)
+    trainer.train()
+    (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
+    assert 40 * COPY_S <= window["copy_wait_s"] < window["data_wait_s"]
     assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
 
 

@@ -60,7 +60,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # Only these have pixels from the host: the distance between both, and one batch for the ceiling
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
-    monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0))
+    monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0, 4.0))
     monkeypatch.setattr(
         "feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1, "wall_s": 1}
     )
@@ -69,7 +69,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     assert not seen
     assert (host["data"][0]["decode"], device["data"][0]["decode"]) == ("host", "device")
     assert device["data"][0]["pixel_psnr_db"] == 25.0
-    changed = ("decode", "pixel_mean_abs_diff", "pixel_psnr_db", "t")
+    changed = ("decode", "pixel_mean_abs_diff", "pixel_psnr_db", "pixel_worst_abs_diff", "t")
     first, second = (
         {name: value for name, value in events["data"][0].items() if name not in changed}
         for events in (host, device)

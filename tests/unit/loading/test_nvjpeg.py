@@ -3,7 +3,10 @@
 It shows what goes in and out; streams and nvJPEG itself need a GPU.
 """
 
+import sys
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +14,14 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.jobs.worker import classify
+from feedrate.loading.decoders import nvjpeg
+from feedrate.loading.decoders.nvjpeg import SideStream
 from feedrate.loading.path import distance, open_path
 
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
+
+
+GPU = torch.device("cuda", 3)
 
 
 class Rows(list):
@@ -96,3 +104,48 @@ def test_the_devices_own_errors_are_blamed_on_no_file(decode_with, cuda, make_pa
     assert set(asked) <= {4, 2}, "files were tried one by one on a device that fails"
     assert not classify(error).infrastructure
     assert classify(error).out_of_memory == ("out of memory" in str(error))
+
+
+class Streams:
+    """Records what is asked of CUDA's streams and of the decoder, by thread, in order."""
+
+    def __init__(self, monkeypatch):
+        self.seen = []
+        side = SimpleNamespace(device=GPU, synchronize=lambda: self.note("finished"))
+        monkeypatch.setattr(torch.cuda, "Stream", lambda device: side)
+        monkeypatch.setattr(torch.cuda, "stream", lambda _stream: nullcontext())
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "current")
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: self.note(f"on {device}"))
+        monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: self.note("handed over"))
+        # The stream is a GPU's, though all tensors are on the CPU.
+        monkeypatch.setattr(nvjpeg, "SideStream", lambda _device: SideStream(GPU))
+
+    def note(self, what):
+        thread = threading.current_thread().name
+        self.seen.append((thread if thread == "decode_0" else "main", what))
+
+    def of(self, thread):
+        return [what for where, what in self.seen if where == thread]
+
+
+def test_each_batch_is_finished_before_the_next_is_decoded(
+    calls, path, make_pairs, monkeypatch, decode_with
+):
+    """nvJPEG's stream does not wait for ours, so no two batches may overlap."""
+    streams = Streams(monkeypatch)
+    decode = sys.modules["torchvision.io"].decode_jpeg
+
+    def noted(*args, **kwargs):
+        streams.note("decoded")
+        return decode(*args, **kwargs)
+
+    decode_with(noted)
+    for _ in path(workers=2).batches(make_pairs(decode="device"), ORDER):
+        streams.note("taken")
+    assert streams.of("decode_0") == [f"on {GPU}", *["decoded", "finished"] * len(ORDER)]
+    # Pixels, tokens and mask of a batch are handed over when its work is done, and before its use.
+    assert streams.of("main") == [*["handed over"] * 3, "taken"] * len(ORDER)
+    for batch in range(1, len(ORDER) + 1):
+        done = [i for i, (_, what) in enumerate(streams.seen) if what == "finished"][batch - 1]
+        used = [i for i, (_, what) in enumerate(streams.seen) if what == "handed over"]
+        assert done < used[3 * (batch - 1)]

@@ -70,6 +70,8 @@ def test_a_good_run_passes_all_checks():
         ({"window": {"last_step": 11}}, "window_after_warmup", "steps 3 to 11"),
         ({"window": {"samples": 41}}, "samples_identity", "40 samples per rank"),
         ({"step_s": 0.3}, "step_times_sum", "3 s, the window took 4 s"),
+        ({"data": {"pixel_mean_abs_diff": 4.0, "pixel_worst_abs_diff": 47.0}}, "pixels", "47 of"),
+        ({"data": {"pixel_mean_abs_diff": 30.0}}, "pixels", "30 of 255"),
         ({"losses": []}, "loss_finite", "No loss"),
         ({"losses": [1.0, float("nan")]}, "loss_finite", "1 of 2"),
         ({"losses": [float("inf")]}, "loss_finite", "not finite"),
@@ -223,6 +225,12 @@ def test_another_strategy_than_asked_for_is_told(strategy, checkpointing, seen, 
 def test_the_strategy_asked_for_passes(strategy, checkpointing, seen):
     spec = spec_sharing(strategy, checkpointing=checkpointing)
     assert "strategy" not in failed(spec=spec, strategy=seen)
+
+
+def test_pixels_that_differ_by_rounding_and_scaling_pass():
+    near = {"pixel_mean_abs_diff": 2.8, "pixel_worst_abs_diff": 4.5}
+    assert "pixels" not in failed(data=near)
+    assert "pixels" not in failed(data={"pixel_mean_abs_diff": 0.0, "pixel_worst_abs_diff": 0.0})
 
 
 def test_options_of_ddp_that_a_kind_replaces_by_its_own_are_not_compared():

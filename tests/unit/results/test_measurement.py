@@ -47,6 +47,13 @@ def test_waits_are_means_of_the_ranks_and_memory_is_the_largest(ranks):
     assert m.host_peak_memory_gib == 7.5
 
 
+def test_copies_are_told_of_the_ranks_that_know_them(ranks):
+    assert measure(ranks, make_spec(), PEAKS, None).copy_wait_s is None
+    for rank, seconds in enumerate((0.25, 0.75)):
+        ranks[rank].window = replace(ranks[rank].window, copy_wait_s=seconds)
+    assert measure(ranks, make_spec(), PEAKS, None).copy_wait_s == 0.5
+
+
 def test_the_first_step_stands_apart(ranks):
     m = measure(ranks, make_spec(), PEAKS, None)
     assert m is not None

@@ -117,7 +117,7 @@ def test_names_that_others_rely_on():
 
 RECORD_ONLY = {
     *("step_time_min_s", "step_time_max_s", "data_wait_s", "data_wait_p95_s"),
-    *("memory_gib", "rank_wall_s"),
+    *("memory_gib", "rank_wall_s", "copy_wait_s", "pixel_worst_abs_diff"),
 }
 """Values that records keep and tables of results leave out."""
 

@@ -52,6 +52,25 @@ def test_each_limit(changes, expected):
     assert name_of(**changes) == expected
 
 
+CELL = {
+    **{"status": "ok", "task": "training", "oversubscribed": False, "decodes_on_device": False},
+    **{"samples_per_s": 100, "data_wait_share": 0.01, "loader_samples_per_s": 300},
+    **{"model_samples_per_s": 103, "peak_memory_gib": 74, "world_size": 1, "loader_workers": 2},
+}
+
+
+def test_memory_is_compared_with_what_the_card_really_has():
+    """A card sold with 80 GiB has less for a job."""
+    lines = Thresholds()
+    assert cell_verdict(CELL, lines, 80).name == "compute-bound"
+    found = cell_verdict(
+        {**CELL, "device_memory_gib": 76.0, "reserved_memory_gib": 75.24}, lines, 80
+    )
+    assert found.name == "memory-pressed"
+    assert "97%" in found.why
+    assert "99%" in found.why
+
+
 def test_the_reason_gives_the_figures():
     found = verdict(
         COMPUTE._replace(workers=0, data_wait_share=0.4, model_samples_per_s=160), Thresholds()

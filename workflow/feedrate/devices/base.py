@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from feedrate.config.devices import is_called
@@ -44,6 +45,8 @@ DDP_BUCKET_MB = 25
 """Default `bucket_cap_mb` of DistributedDataParallel."""
 BF16_AUTOCAST = ("bf16", "fp8")
 """Precisions that run operations in bf16 by autocast."""
+AUTOCAST = {**dict.fromkeys(BF16_AUTOCAST, "bfloat16"), "fp16": "float16"}
+"""All precisions that run operations in half precision by autocast, with torch's name of it."""
 
 
 class DeviceError(ExpectedError):
@@ -70,6 +73,8 @@ class Memory(NamedTuple):
 
     now_gib: float | None
     peak_gib: float | None
+    reserved_gib: float | None = None
+    """Peak that the allocator has taken from the device: tensors, and what it keeps for later."""
 
 
 class Deferred(NamedTuple):
@@ -148,6 +153,10 @@ class Adapter(ABC):
         """A sentence for each contradiction between settings that NEEDS cannot express."""
         yield from ()
 
+    # Empty on purpose: the models of most kinds can do the same.
+    def check(self, settings: Settings) -> None:  # noqa: B027
+        """Raise UnsupportedError for settings that this model of the kind cannot do."""
+
     @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
         """Variables that the job's processes need, given the launcher's `environment`."""
@@ -160,6 +169,14 @@ class Adapter(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for all work submitted to the device."""
+
+    def mark(self) -> Any:
+        """A point between the pieces of work that are submitted before and after it."""
+        return perf_counter()
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """The time from one mark to a later one, s, once the device has reached both."""
+        return float(end - start)
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -219,10 +236,9 @@ class Adapter(ABC):
         nothing without half precision, or with half-precision weights."""
         import torch
 
-        halves = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
-        if precision not in halves:
+        if precision not in AUTOCAST:
             return nullcontext()
-        return torch.autocast(self.device.type, dtype=halves[precision])
+        return torch.autocast(self.device.type, dtype=getattr(torch, AUTOCAST[precision]))
 
     def serve(self, model: Any, settings: Settings) -> Any:
         """The model on this device for inference, compiled as `train.execution` says."""

@@ -50,6 +50,7 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     host: str | None = None
     device_model: str | None = None
     driver: str | None = None
+    device_memory_gib: float | None = None
     cores_granted: int | None = None
     cores: str | None = None
     cores_of_host: int | None = None
@@ -79,6 +80,7 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
     decode: str | None = None
     pixel_mean_abs_diff: float | None = None
     pixel_psnr_db: float | None = None
+    pixel_worst_abs_diff: float | None = None
     image_px: int | None = None
     max_tokens: int | None = None
 
@@ -90,6 +92,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     t_s: float | None = None
     step_s: float
     data_wait_s: float = 0.0
+    copy_wait_s: float | None = None
     samples: int | None = None
     loss: float | None = None
     finite: bool | None = None
@@ -107,9 +110,11 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     samples: int
     wall_s: float
     data_wait_s: float = 0.0
+    copy_wait_s: float | None = None
     paused_s: float = 0.0
     memory_gib: float | None = None
     peak_memory_gib: float | None = None
+    reserved_memory_gib: float | None = None
     allocator_retries: int | None = None
     energy_j: float | None = None
 
@@ -124,6 +129,7 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     checkpointed_layers: int = 0
     ddp: dict[str, float | bool] | None = None
     fp32: str | None = None
+    reduce_dtype: str | None = None
 
 
 class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):

@@ -38,6 +38,7 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
             pid=os.getpid(),
             device_model=device.device_model(),
             driver=device.driver(),
+            device_memory_gib=device.capacity_gib(),
             cores_granted=placement.granted,
             cores=cpus_text(placement.cpus),
             intraop_threads=torch.get_num_threads(),
@@ -47,6 +48,7 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
     )
     check_model(spec, device.device_model())
     check_settings(spec)
+    device.check(spec.settings)
     open_path(device, spec.settings.loader)
     check_rows(spec, prepared)
     return device
@@ -131,6 +133,7 @@ def write_data(
             decode=path.decode,
             pixel_mean_abs_diff=pixels and pixels.mean_abs_diff,
             pixel_psnr_db=pixels and pixels.psnr_db,
+            pixel_worst_abs_diff=pixels and pixels.worst_abs_diff,
             image_px=built.image_px,
             max_tokens=spec.settings.loader.max_tokens,
         )

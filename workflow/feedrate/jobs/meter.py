@@ -20,6 +20,8 @@ from feedrate.jobs.events import EventLog
 if TYPE_CHECKING:
     import torch
 
+Span = tuple[Any, Any]
+"""Two marks of the device, in order."""
 ENERGY_EVERY_S = 60.0
 """An energy counter is read at least this often, since it may wrap around."""
 
@@ -66,12 +68,16 @@ class Meter:
         self._log = log
         self._last_step = steps
         self._warmup_steps = warmup_steps
-        self._pending: deque[tuple[events.Step, Deferred | None]] = deque()
+        self._pending: deque[tuple[events.Step, Deferred | None, list[Span], list[Span]]] = deque()
         self._window_s: float | None = None
         """When the window opened; None while it is closed."""
         self._window_paused_s = 0.0
         self._inside: list[events.Step] = []
-        self._fetch_start_s: float | None = None
+        self._fetch_start: Any = None
+        """Mark at which the loop asked for batches; None while it does not wait for any."""
+        self._fetches: list[Span] = []
+        self._waits: list[Span] = []
+        """The parts of the fetches in which the host had no batch."""
         self._loss: torch.Tensor | None = None
 
     def begin(self, steps_done: int = 0) -> None:
@@ -86,14 +92,25 @@ class Meter:
 
     def begin_fetch(self) -> None:
         """The loop asks for batches."""
-        if self._fetch_start_s is None:
-            self._fetch_start_s = perf_counter()
+        if self._fetch_start is None:
+            self._fetch_start = self._adapter.mark()
+
+    def waits(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """The batches of the host's loader, of which only the time to make them is data wait.
+
+        The rest of a fetch is copies to the device. Without this, all of it is data wait.
+        """
+        start = self._fetch_start or self._adapter.mark()  # starting workers is part of the wait
+        for batch in loader:
+            self._waits.append((start, self._adapter.mark()))
+            yield batch
+            start = self._adapter.mark()
+        self._waits.append((start, self._adapter.mark()))
 
     def end_fetch(self, batches: Iterable[Mapping[str, Any]]) -> None:
         """Batches came: count their samples by the tensors' own first dimension."""
-        if self._fetch_start_s is not None:
-            self._data_wait_s += perf_counter() - self._fetch_start_s
-        self._fetch_start_s = None
+        self._fetches.append((self._fetch_start, self._adapter.mark()))
+        self._fetch_start = None
         self._samples += sum(batch_length(batch) for batch in batches)
 
     def add_loss(self, loss: "torch.Tensor") -> None:
@@ -110,10 +127,9 @@ class Meter:
         if opens:
             self._energy.start(perf_counter())
         now_s = perf_counter()
-        event = self._add_step(step, now_s)
+        self._add_step(step, now_s)
         self._write_steps(wait=opens or closes)
         if self._window_s is not None:
-            self._inside.append(event)
             self._energy.end_step(now_s)
             if closes:
                 self._energy.stop()
@@ -128,7 +144,7 @@ class Meter:
 
         This is where workers that do not outlive an epoch are stopped and started again.
         """
-        self._fetch_start_s = perf_counter()
+        self._fetch_start = self._adapter.mark()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -147,22 +163,22 @@ class Meter:
             took_s = perf_counter() - start_s
             self._paused_s += took_s
             self._window_paused_s += took_s
-            if self._fetch_start_s is not None:
-                self._fetch_start_s += took_s
+            if self._fetch_start is not None:
+                self._fetch_start = self._adapter.mark()
 
     def _clear_step(self) -> None:
-        self._data_wait_s = self._paused_s = 0.0
+        self._paused_s = 0.0
         self._samples = 0
         self._loss = None
+        self._fetches, self._waits = [], []
 
-    def _add_step(self, step: int, now_s: float) -> events.Step:
+    def _add_step(self, step: int, now_s: float) -> None:
         memory = self._adapter.memory()
         event = events.Step(
             rank=self._log.rank,
             step=step,
             t_s=now_s - self._origin_s,
             step_s=now_s - self._step_start_s - self._paused_s,
-            data_wait_s=self._data_wait_s,
             samples=self._samples,
             memory_gib=memory.now_gib,
             peak_memory_gib=memory.peak_gib,
@@ -170,18 +186,26 @@ class Meter:
         )
         # Reading the loss now would make the host wait for the device at every step.
         loss = None if self._loss is None else self._adapter.defer(self._loss)
-        self._pending.append((event, loss))
-        return event
+        self._pending.append((event, loss, self._fetches, self._waits))
 
     def _write_steps(self, *, wait: bool) -> None:
         """Write the steps whose loss can be read, or all of them if `wait`."""
         while self._pending:
-            event, loss = self._pending[0]
+            event, loss, fetches, waits = self._pending[0]
             if not (wait or loss is None or loss.ready()):
                 return
             self._pending.popleft()
+            fetch_s = self._seconds(fetches)
+            wait_s = self._seconds(waits) if waits else fetch_s
             value = None if loss is None else loss.value()
-            self._log.write(msgspec.structs.replace(event, loss=value))
+            measured = {"data_wait_s": wait_s, "copy_wait_s": fetch_s - wait_s, "loss": value}
+            event = msgspec.structs.replace(event, **measured)
+            self._log.write(event)
+            if self._window_s is not None:
+                self._inside.append(event)
+
+    def _seconds(self, spans: list[Span]) -> float:
+        return sum(self._adapter.seconds(*span) for span in spans)
 
     def _close(self, open_s: float) -> None:
         self._window_s, paused_s = None, self._window_paused_s
@@ -198,6 +222,7 @@ def window_of(
 ) -> events.Window:
     """The `window` event of these steps; its memory is that of the last step."""
     last = steps[-1]
+    copies = [step.copy_wait_s for step in steps if step.copy_wait_s is not None]
     return events.Window(
         rank=last.rank,
         first_step=steps[0].step,
@@ -206,9 +231,11 @@ def window_of(
         samples=sum(step.samples or 0 for step in steps),
         wall_s=wall_s,
         data_wait_s=sum(step.data_wait_s for step in steps),
+        copy_wait_s=sum(copies) if copies else None,
         paused_s=paused_s,
         memory_gib=last.memory_gib,
         peak_memory_gib=last.peak_memory_gib,
+        reserved_memory_gib=adapter.memory().reserved_gib,
         allocator_retries=adapter.allocator_retries(),
         energy_j=energy_j,
     )
@@ -217,3 +244,17 @@ def window_of(
 def batch_length(batch: Mapping[str, Any]) -> int:
     """Samples in a batch: the first dimension of its first tensor."""
     return next(len(value) for value in batch.values() if getattr(value, "ndim", 0))
+
+
+class Watched:
+    """A loader whose batches the meter waits for; otherwise it is as it was."""
+
+    def __init__(self, loader: Any, meter: Meter) -> None:
+        self._loader, self._meter = loader, meter
+
+    def __iter__(self) -> Iterator[Any]:
+        """One epoch."""
+        return self._meter.waits(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

@@ -26,7 +26,7 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.trainer import check_strategy, make_trainer
+from feedrate.jobs.trainer import check_strategy, make_trainer, shares_weights
 from feedrate.jobs.worker import Options
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
@@ -57,7 +57,8 @@ def run_job(
     check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
-    built = build(spec.settings.model, spec.settings.loader, prepared)
+    empty = log.rank > 0 and shares_weights(spec)
+    built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
     write_model(log, spec, built)
@@ -174,6 +175,7 @@ def describe_strategy(
         "sharded_layers": sum(isinstance(module, layers) for module in inner),
         "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
         "checkpointed_layers": count_checkpointed(model),
+        "reduce_dtype": None if name in ("alone", "none") else _reduce_dtype(model, sharded),
         "ddp": ddp
         and {
             "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
@@ -181,6 +183,17 @@ def describe_strategy(
             "ddp_bucket_view": ddp.gradient_as_bucket_view,
         },
     }
+
+
+def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
+    """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
+    first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
+    policies = [
+        m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
+        for m in sharded
+    ]
+    found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:

@@ -10,20 +10,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.fsdp import CPUOffloadPolicy
+import torch
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecision, MixedPrecisionPolicy
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
 from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
 from feedrate.devices.base import (
+    AUTOCAST,
     COMPILE_MODES,
     Adapter,
     DeviceError,
     UnsupportedError,
     adapter_class,
 )
-from feedrate.jobs.meter import Meter
+from feedrate.jobs.meter import Meter, Watched
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -102,6 +104,8 @@ def shared_arguments(spec: RunSpec, folder: Path) -> dict[str, Any]:
         "dataloader_pin_memory": loader.pin_memory,
         "dataloader_drop_last": loader.last_batch == "drop",
         "remove_unused_columns": False,
+        # No buffer of these models changes, and by default DDP sends them all in every pass.
+        "ddp_broadcast_buffers": False,
         "logging_steps": train.logging_steps,
         # The filter hides a loss that is not a number, and waits for the device at every step.
         "logging_nan_inf_filter": False,
@@ -183,11 +187,37 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
     return FullyShardedDataParallelPlugin(
         **version,
+        mixed_precision_policy=mixed_precision(spec.settings.train),
+        cpu_ram_efficient_loading=shares_weights(spec),
         auto_wrap_policy="transformer_based_wrap",
         transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
         state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
-        cpu_ram_efficient_loading=False,
     )
+
+
+def shares_weights(spec: RunSpec) -> bool:
+    """Whether rank 0 gives the other ranks their shards, so that a host holds the weights once.
+
+    PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
+    """
+    train = spec.settings.train
+    first = train.limit_all_gathers is not None
+    return train.strategy == "fsdp" and spec.count > 1 and not first and train.precision != "fp8"
+
+
+def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
+    """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
+
+    Weights are gathered in half precision, and gradients are reduced in fp32, as with ddp: adding
+    them in bf16 would round every sum to 8 bits, and in fp16 it would overflow. Outputs are not
+    cast: autocast (see `MeteredTrainer`) computes the loss in fp32, and accelerate's own policy
+    would round it to half precision.
+    """
+    if train.precision not in AUTOCAST:
+        return None
+    kind = MixedPrecisionPolicy if train.limit_all_gathers is None else MixedPrecision
+    half = getattr(torch, AUTOCAST[train.precision])
+    return kind(param_dtype=half, reduce_dtype=torch.float32)
 
 
 class MeteredTrainer(_TRAINER):
@@ -204,7 +234,7 @@ class MeteredTrainer(_TRAINER):
     """Parameters that had no dimension before they were sharded."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of one optimizer step; all waiting for data happens here."""
+        """The batches of one optimizer step; all waiting for data and copying happens here."""
         if self.meter is None:
             return super().get_batch_samples(*args, **kwargs)
         self.meter.begin_fetch()
@@ -227,7 +257,10 @@ class MeteredTrainer(_TRAINER):
         """The Trainer's loader, on the run's loading path."""
         if self.path.skips:
             self.args.ignore_data_skip = True
-        return self.path.adopt(super().get_train_dataloader(), self._done)
+        loader = self.path.adopt(super().get_train_dataloader(), self._done)
+        if self.meter is not None and hasattr(loader, "base_dataloader"):
+            loader.base_dataloader = Watched(loader.base_dataloader, self.meter)
+        return loader
 
     def _done(self, batches: int) -> int:
         """The batches of an epoch that were trained on; more than none only in a resumed epoch."""
@@ -271,9 +304,13 @@ class MeteredTrainer(_TRAINER):
         state = self.accelerator.state
         state.distributed_type = DistributedType.FSDP
         state.fsdp_plugin = self.plugin
-        if self.accelerator.mixed_precision in ("fp16", "bf16"):
-            self.plugin.set_mixed_precision(self.accelerator.mixed_precision)
         self.is_fsdp_enabled = True
+
+    def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> Any:
+        """Autocast for sharded layers too: accelerate omits it with PyTorch's second FSDP."""
+        if self.plugin is None:
+            return super().autocast_smart_context_manager(*args, **kwargs)
+        return self.accelerator.autocast()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save whole weights, the same file for every strategy; all ranks take part."""

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import json
+import os
 import re
 import sys
 import traceback
@@ -106,7 +107,8 @@ def run_rank(
     score: Path | None = None,
     winoground: Path | None = None,
 ) -> int:
-    """Run one rank of a job: 0 if it ended well, 1 if its events hold an error.
+    """Run one rank of a job. If it fails, its events say why and its process ends with 1, at once:
+    the launcher then stops the other ranks, which wait for this one.
 
     --run            folder with spec.json, for events and the Trainer's files
     --data           folder of the prepared dataset
@@ -134,7 +136,10 @@ def run_rank(
         print(Masker()(traceback.format_exc()), file=sys.stderr)
         with contextlib.suppress(OSError):  # the disk may be full: the log has the traceback
             write_error(log, error)
-        return 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # An orderly exit waits for threads, and for NCCL's kernels, which wait for the other ranks.
+        os._exit(1)
     return 0
 
 

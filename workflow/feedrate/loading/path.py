@@ -225,6 +225,8 @@ class Distance(NamedTuple):
     """In levels of 0 to 255. Rounding to levels and clipping overshoot contribute 0.2 to 0.35."""
     psnr_db: float | None
     """10 log10(255^2 / mean squared difference); None if nothing differs."""
+    worst_abs_diff: float
+    """Mean difference of the picture that differs most, in levels."""
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
@@ -238,7 +240,7 @@ def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
     difference = (_levels(dataset, path, rows).double() - wanted.double()).abs()
     squared = float(difference.square().mean())
     psnr = 10 * math.log10(LEVELS**2 / squared) if squared else None
-    return Distance(float(difference.mean()), psnr)
+    return Distance(float(difference.mean()), psnr, float(difference.mean((1, 2, 3)).max()))
 
 
 def _levels(dataset: PairDataset, path: LoadingPath, rows: list[int]) -> torch.Tensor:

@@ -13,7 +13,7 @@ imports this module, so torch and transformers are imported late.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -70,14 +70,20 @@ class Built:
         return running_attention(self.model)
 
 
-def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
+def build(
+    settings: ModelSettings, loader: LoaderSettings, prepared: Path, *, empty: bool = False
+) -> Built:
     """The model that `settings` name, with random weights or a checkpoint's.
 
     `prepared` is the dataset's folder; models with random weights use its tokenizer. Random weights
-    come from the current state of torch's generator. Raises ModelError for a name, a size, a
-    setting or a checkpoint that does not exist.
+    come from the current state of torch's generator. An `empty` model leaves them undefined, and
+    they take no memory until they are written. Raises ModelError for a name, a size, a setting or a
+    checkpoint that does not exist.
     """
-    made: Built = _builder(settings).build(settings, loader, prepared)
+    with _without_weights() if empty else nullcontext():
+        made: Built = _builder(settings).build(settings, loader, prepared)
+    if empty and hasattr(made.model, "tie_weights"):
+        made.model.tie_weights()
     if settings.checkpointing:
         from feedrate.models.layers import checkpoint_layers
 
@@ -114,6 +120,13 @@ def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) 
 
     with nullcontext() if settings.checkpoint else torch.device("meta"):
         return build(settings, loader, prepared)
+
+
+def _without_weights() -> AbstractContextManager[None]:
+    from transformers.initialization import no_init_weights  # not in transformers 4, on Gaudi
+
+    found: AbstractContextManager[None] = no_init_weights()
+    return found
 
 
 def _builder(settings: ModelSettings) -> Any:

@@ -54,6 +54,9 @@ STEP_SUM_SLACK_S = 0.1
 """Seconds in addition: one synchronisation at each end of the window lies outside the steps."""
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
+PIXEL_BOUND = 20.0
+"""Levels of 255 by which a picture may differ from `decode: reference` on average. For drawn
+pictures at 294 px it is up to 4.5 with `scaled_decode`, and at least 46 for another picture."""
 
 
 def window_after_warmup(e: Evidence) -> Finding:
@@ -188,6 +191,19 @@ def decode_path(e: Evidence) -> Finding:
     return True, f"Images were decoded as asked for: {asked}."
 
 
+def pixels(e: Evidence) -> Finding:
+    """No compared picture differs from `decode: reference` by more than 20 of 255 levels on
+    average: it would be damaged, or another one."""
+    data = e.first.data
+    worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
+    if worst is None:
+        return True, "The pixels were not compared."
+    return (
+        worst <= PIXEL_BOUND,
+        f"Pictures differ from the reference by at most {worst:.3g} of 255.",
+    )
+
+
 def attention(e: Evidence) -> Finding:
     """The model's layers ran the requested attention."""
     asked, ran = e.spec.settings.model.attention, e.first.model.attention if e.first.model else None
@@ -220,7 +236,8 @@ def strategy(e: Evidence) -> Finding:
         chosen = getattr(train, name)
         if f"train.{name}" not in replaced and chosen is not None and used != chosen:
             return False, f"train.{name}: {chosen} was asked for, {used} was used."
-    return True, f"The work was shared by {ran.name}, as asked for."
+    sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
+    return True, f"The work was shared by {ran.name}, as asked for{sums}."
 
 
 def fp32(e: Evidence) -> Finding:
@@ -260,7 +277,7 @@ CHECKS: dict[str, Callable[[Evidence], Finding]] = {
     for check in (
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(device_model, decode_path, attention, strategy, fp32, data_digest, alone_on_host),
+        *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest, alone_on_host),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""

@@ -124,7 +124,7 @@ CELLS = (
     _integer("world_size", "Devices in the job."),
     _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("batch_size", "samples", "Per device and micro-step."),
-    *_of_cells("cores_granted", "cores_granted"),
+    *_of_cells("cores_granted", "device_memory_gib"),
     _number("speedup", "Over the study's baseline cell on the same device."),
     _number("speedup_ci_low", "Lower end of the bootstrap interval of that ratio."),
     _number("speedup_ci_high", "Upper end of it."),

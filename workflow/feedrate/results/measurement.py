@@ -164,6 +164,11 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
+def _mean_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _mean(known) if known else None
+
+
 def _largest(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
@@ -181,7 +186,7 @@ def _complete_sum(values: Sequence[float | None]) -> float | None:
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
     "complete sum": _complete_sum,
-    "mean": _mean,
+    "mean": _mean_of_known,
     "largest": _largest,
 }
 """How the values of the ranks combine, by the words of the schema."""

@@ -63,7 +63,7 @@ class Measurement(Strict, kw_only=True):
         Number, value("s", "The very first step (compilation), outside the window.")
     ] = None
     data_wait_share: Annotated[
-        float, value("share", "Wait for batches over wall time, mean of the ranks.")
+        float, value("share", "Wait for the host's batches over wall time, mean of the ranks.")
     ]
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
@@ -71,6 +71,10 @@ class Measurement(Strict, kw_only=True):
     host_peak_memory_gib: Annotated[
         Number,
         value("GiB", "Peak memory of all processes on the first host, sampled (PSS).", "largest"),
+    ] = None
+    reserved_memory_gib: Annotated[
+        Number,
+        value("GiB", "Peak that CUDA's allocator took from a device.", "largest", "largest"),
     ] = None
     allocator_retries: Annotated[
         int | None,
@@ -109,8 +113,13 @@ class Measurement(Strict, kw_only=True):
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
     step_time_max_s: Annotated[float, value("s", "The slowest step.")]
-    data_wait_s: Annotated[float, value("s", "Wait for batches, mean of the ranks.", ranks="mean")]
+    data_wait_s: Annotated[
+        float, value("s", "Wait for the host's batches, mean of ranks.", ranks="mean")
+    ]
     data_wait_p95_s: Annotated[Number, value("s", "95th percentile of the waits.")] = None
+    copy_wait_s: Annotated[
+        Number, value("s", "Copies of batches to the device, mean of the ranks.", ranks="mean")
+    ] = None
     memory_gib: Annotated[
         Number, value("GiB", "Memory of a device at the window's end.", ranks="largest")
     ] = None
@@ -141,6 +150,9 @@ class PixelDistance(Strict, kw_only=True):
     psnr_db: Annotated[
         Number, value("dB", "The same as a ratio to noise; empty: nothing differs.", "")
     ] = None
+    worst_abs_diff: Annotated[
+        Number, value("levels", "The picture that differs most; only in the record.", "")
+    ] = None
 
 
 class Provenance(Strict, kw_only=True):
@@ -148,6 +160,9 @@ class Provenance(Strict, kw_only=True):
 
     cores_granted: Annotated[
         int | None, value("", "CPU cores that the job may use on a host.", "smallest")
+    ] = None
+    device_memory_gib: Annotated[
+        Number, value("GiB", "Memory of a device as its driver reports it.", "smallest")
     ] = None
     device_model: Annotated[str, value("", "Device model as the driver reports it.", "")] = ""
     bf16_instructions: Annotated[

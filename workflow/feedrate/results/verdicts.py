@@ -23,10 +23,13 @@ class Limits(NamedTuple):
     model_samples_per_s: float | None
     peak_memory_gib: float | None
     memory_gib: float | None
+    """Memory of a device, as its driver reports it, else as registered."""
     world_size: int
     workers: int
     cores: int | None = None
     """Cores of the job on a host, where they are fewer than its loader processes."""
+    reserved_memory_gib: float | None = None
+    """Peak that the allocator took, with what it keeps for later."""
     decodes_on_device: bool = False
     """Then at least one thread loads in parallel with the model, whatever `workers` says."""
 
@@ -49,7 +52,7 @@ class Verdict(NamedTuple):
 
 
 def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verdict:
-    """The verdict of a cell's row; `memory_gib` is the device's."""
+    """The verdict of a cell's row; `memory_gib` is the device's, as registered."""
     if cell["status"] == "out_of_memory":
         return Verdict("memory-pressed", cell["cause"])
     if cell["status"] != "ok":
@@ -62,7 +65,8 @@ def cell_verdict(cell: Row, lines: Thresholds, memory_gib: float | None) -> Verd
         loader_samples_per_s=cell["loader_samples_per_s"],
         model_samples_per_s=cell["model_samples_per_s"],
         peak_memory_gib=cell["peak_memory_gib"],
-        memory_gib=memory_gib,
+        memory_gib=memory_gib and (cell.get("device_memory_gib") or memory_gib),
+        reserved_memory_gib=cell.get("reserved_memory_gib"),
         world_size=cell["world_size"],
         workers=cell["loader_workers"],
         cores=cell["cores_granted"] if cell["oversubscribed"] else None,
@@ -127,7 +131,9 @@ def _figures(limits: Limits, replay: float | None, drain: float | None) -> str:
         each = " per rank" * (limits.world_size > 1)
         parts.append(f"{limits.workers} workers{each} share {_count(limits.cores, 'core')}")
     if limits.peak_memory_gib is not None and limits.memory_gib is not None:
-        parts.append(f"{limits.memory_share:.0%} of the device's memory is used at the peak")
+        held = _over(limits.reserved_memory_gib, limits.memory_gib)
+        also = "" if held is None else f" (the allocator holds {held:.0%})"
+        parts.append(f"{limits.memory_share:.0%} of the device's memory is used at the peak{also}")
     return ", ".join(parts)
 
 

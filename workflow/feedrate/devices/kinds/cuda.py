@@ -16,6 +16,7 @@ from feedrate.devices.base import (
     Deferred,
     DeviceError,
     Memory,
+    UnsupportedError,
     counter,
     unknown,
 )
@@ -102,15 +103,38 @@ class DeviceAdapter(Adapter):
             needed[VISIBLE] = ",".join(list(names)[: spec.count])
         return needed
 
+    def check(self, settings: Settings) -> None:
+        """bf16 needs a GPU of compute capability 8.0: older ones (T4, V100) emulate it, slowly."""
+        asked = settings.train.precision
+        half = asked == "bf16_full" or asked in BF16_AUTOCAST
+        if half and not self._cuda.is_bf16_supported(including_emulation=False):
+            raise UnsupportedError(
+                f"train.precision: {asked}: {self.device_model()} has no bf16 and would emulate "
+                "it; use fp16 or fp32"
+            )
+
     def synchronize(self) -> None:
         """Wait for all streams of the GPU."""
         self._cuda.synchronize(self.device)
 
+    def mark(self) -> "torch.cuda.Event":
+        """An event on the GPU's own clock: while the GPU still computes, a host that waits costs no
+        time, and a copy that blocks the host waits for all earlier work."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def seconds(self, start: "torch.cuda.Event", end: "torch.cuda.Event") -> float:
+        """The time between two events, s."""
+        end.synchronize()
+        return start.elapsed_time(end) / 1000  # from ms
+
     def memory(self) -> Memory:
-        """Memory of live tensors, without what the allocator caches."""
+        """Memory of live tensors, and what the allocator holds with its cache."""
         return Memory(
             self._cuda.memory_allocated(self.device) / GIB,
             self._cuda.max_memory_allocated(self.device) / GIB,
+            self._cuda.max_memory_reserved(self.device) / GIB,
         )
 
     def reset_peak(self) -> None:

@@ -65,16 +65,22 @@ class SideStream:
         """A context whose work goes to this stream."""
         return torch.cuda.stream(self._stream) if self._stream else nullcontext()
 
-    def mark(self) -> Any:
-        """An event at the end of the work submitted to this stream so far."""
-        return self._stream.record_event() if self._stream else None
+    def take_thread(self) -> None:
+        """Make this stream's GPU the calling thread's: a new thread would open a context on the
+        first GPU of the job, about 0.5 GB for each other rank."""
+        if self._stream:
+            torch.cuda.set_device(self._stream.device)
 
-    def hand_over(self, tensors: Iterable[torch.Tensor], mark: Any) -> None:
-        """Let the caller's stream use `tensors` once `mark` is reached."""
+    def finish(self) -> None:
+        """Wait until the work of this stream is done."""
+        if self._stream:
+            self._stream.synchronize()
+
+    def hand_over(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Give finished `tensors` to the caller's stream."""
         if self._stream is None:
             return
         current = torch.cuda.current_stream(self._stream.device)
-        current.wait_event(mark)
         for tensor in tensors:
             tensor.record_stream(current)  # its memory is not reused too early
 
@@ -95,8 +101,8 @@ class GpuDecoder:
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device. Raises DataError, which names an unusable file."""
         readers = ThreadPoolExecutor(self._threads, "read")
-        decoder = ThreadPoolExecutor(1, "decode")
-        waiting: deque[Future[tuple[Batch, Any]]] = deque()
+        decoder = ThreadPoolExecutor(1, "decode", self._stream.take_thread)
+        waiting: deque[Future[Batch]] = deque()
         left = iter(order)
         try:
             while True:
@@ -106,9 +112,9 @@ class GpuDecoder:
                     waiting.append(decoder.submit(self._make, numbers, files))
                 if not waiting:
                     return
-                batch, mark = waiting.popleft().result()
+                batch = waiting.popleft().result()
                 tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
-                self._stream.hand_over(tensors, mark)
+                self._stream.hand_over(tensors)
                 yield batch
         finally:
             for pool in (readers, decoder):
@@ -122,8 +128,13 @@ class GpuDecoder:
         except OSError as error:
             raise self._unreadable(row, error) from error
 
-    def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> tuple[Batch, Any]:
-        """A batch, and the mark on the side stream at which it is complete."""
+    def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> Batch:
+        """A batch that is complete on the device.
+
+        nvJPEG works on a stream of its own. Ours waits for it, but it does not wait for ours: it
+        would overwrite memory that ours still reads (pytorch/vision, pull request 9606), and it
+        reads the files after the call. So each batch is finished before the next one begins.
+        """
         data = self._dataset
         rows, draws = data.rows_and_draws(numbers)
         encoded = [file.result() for file in files]
@@ -135,13 +146,14 @@ class GpuDecoder:
             colour = None
             if data.augmentation.jitter:
                 colour = torch.tensor([draw.colour for draw in draws], device=self._device)
-            batch = {
+            batch: Batch = {
                 "pixel_values": self._finish.pixels(torch.stack(crops), colour),
                 "input_ids": data.input_ids[rows].to(self._device),
                 "attention_mask": data.attention_mask[rows].to(self._device),
                 "return_loss": True,
             }
-            return batch, self._stream.mark()
+            self._stream.finish()
+            return batch
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
         """Decode all files at once; if that fails, one by one, to name the file at fault.

@@ -214,6 +214,8 @@ class Flava(FlavaForPreTraining):
         with torch.no_grad():
             pixels = pixel_values * self.pixel_std + self.pixel_mean
             smaller = torch.nn.functional.avg_pool2d(pixels, 2)
+            # Sharding casts weights and inputs, but no buffers: the product is fp32.
+            smaller = smaller.to(self.image_codebook.dtype)
             words: Tensor = self.image_codebook.get_codebook_indices(smaller)
         return words.flatten(1)
 

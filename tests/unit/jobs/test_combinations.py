@@ -1,0 +1,108 @@
+"""Every combination of model, strategy and precision that a study asks of a GPU takes two steps, on
+two processes and the CPU.
+
+The policies of sharding and autocast are those of a GPU; the lists of operations that autocast
+computes in half precision are the CPU's. Not here, because they need a GPU: PyTorch's first FSDP,
+and the fp8 of torchao.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from training_jobs import make_spec, of_a_script
+
+import warm
+from feedrate.config.plan import make_plan
+from feedrate.config.project import load_project
+from feedrate.devices.launch import launch_command
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = Path(__file__).with_name("combinations.py")
+SHARED = ("strategy", "cpu_offload", "precision")
+
+
+def requested() -> list[dict]:
+    """The different combinations of all studies, planned for all GPUs of the registry."""
+    devices = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    config["devices"] = [name for name, device in devices.items() if device["kind"] == "cuda"]
+    config["studies"] = sorted(path.stem for path in (ROOT / "config/studies").glob("*.yaml"))
+    found = {}
+    for spec in make_plan(load_project(ROOT, config)).runs.values():
+        model, train = spec.settings.model, spec.settings.train
+        if spec.task != "training" or train.limit_all_gathers is not None:
+            continue
+        if train.precision == "fp8":
+            continue
+        combination = {
+            "model": {"name": model.name, "size": "tiny", "checkpointing": model.checkpointing},
+            "train": {name: getattr(train, name) for name in SHARED},
+        }
+        found[name_of(combination)] = combination
+    return [found[name] for name in sorted(found)]
+
+
+def name_of(combination: dict) -> str:
+    """A short name: "flava-ac-fsdp-bf16"."""
+    model, train = combination["model"], combination["train"]
+    parts = model["name"], model["checkpointing"] and "ac", train["strategy"]
+    return "-".join(filter(None, (*parts, train["cpu_offload"] and "offload", train["precision"])))
+
+
+COMBINATIONS = requested()
+
+
+@pytest.fixture(scope="module")
+def answers(labelled, tmp_path_factory):
+    """What both ranks told about each combination, by name."""
+    out = tmp_path_factory.mktemp("combinations")
+    (out / "asked.json").write_text(json.dumps(COMBINATIONS))
+    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
+    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
+    arguments = map(str, (SCRIPT, labelled, out, out / "asked.json"))
+    ended = subprocess.run(
+        [warm.python(), "-m", *words, *arguments],
+        env=of_a_script(),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert (out / "answers.1.json").is_file(), ended.stderr[-6000:]
+    told = [json.loads((out / f"answers.{rank}.json").read_text()) for rank in range(2)]
+    return {name_of(asked): pair for asked, *pair in zip(COMBINATIONS, *told, strict=True)}
+
+
+def test_what_the_studies_ask_for_is_all_there():
+    names = {name_of(combination) for combination in COMBINATIONS}
+    assert {"flava-fsdp-bf16", "flava-ac-fsdp-offload-bf16", "vit-fsdp-fp16"} <= names
+    assert {name.partition("-")[0] for name in names} >= {"bridgetower", "clip", "flava", "vit"}
+
+
+@pytest.mark.parametrize("name", [name_of(combination) for combination in COMBINATIONS])
+def test_it_trains(answers, name):
+    for told in answers[name]:
+        assert "error" not in told, told["traceback"]
+        assert told["name"] == ("fsdp" if "fsdp" in name else "ddp")
+        assert len(told["values"]) == 2
+        assert told["values"][1] != told["values"][0]
+        assert not told["broadcasts"]
+    first, second = answers[name]
+    assert first["weights"] == pytest.approx(second["weights"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in map(name_of, COMBINATIONS) if "fsdp" in n and not n.endswith("_full")]
+)
+def test_a_sharded_loss_is_not_rounded_and_starts_as_that_of_ddp(answers, name):
+    """The loss, and so the scale that keeps fp16 gradients in range, are those of ddp."""
+    whole = name.replace("-ac-fsdp-offload", "-fsdp").replace("fsdp", "ddp")
+    for sharded, expected in zip(answers[name], answers[whole], strict=True):
+        assert sharded["dtypes"] == ["torch.float32"]
+        assert sharded["reduce_dtype"] == expected["reduce_dtype"] == "float32"
+        assert sharded["values"] == pytest.approx(expected["values"], rel=2e-3)
+        assert sharded["scales"] == expected["scales"]
