@@ -129,15 +129,15 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """Found by module number, as the Gaudi software assigns cards to local ranks; only modules
-        in HABANA_VISIBLE_MODULES."""
+        """Local rank r has the module of number r, or the r-th of HABANA_VISIBLE_MODULES, as the
+        Gaudi software assigns them (`_setup_module_id` of habana_frameworks)."""
         by_module = {
-            kernel_number(folder / "device/module_id", -1): folder / "device"
+            kernel_number(folder / "device/module_id", -1): numa_node(folder / "device")
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
         }
-        by_module.pop(-1, None)
-        modules = parse_list(environment.get(VISIBLE, "")) or sorted(by_module)
-        return [numa_node(by_module[module]) for module in modules if module in by_module]
+        present = range(max(by_module, default=-1) + 1)
+        modules = parse_list(environment.get(VISIBLE, "")) or present
+        return [by_module.get(module) for module in modules]
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
