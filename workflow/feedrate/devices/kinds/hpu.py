@@ -80,10 +80,6 @@ LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
-STEPS_BEHIND = 2
-"""The queue no longer holds a loss that is this many steps old, so reading it does not wait."""
-
-
 class DeviceAdapter(Adapter):
     """The HPU of this local rank."""
 
@@ -105,7 +101,6 @@ class DeviceAdapter(Adapter):
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
         _habana.adapt_models()
-        self._deferred = 0
         self.device = torch.device("hpu")  # each process has one, so it has no index
 
     @classmethod
@@ -203,10 +198,10 @@ class DeviceAdapter(Adapter):
         return gaudi_counter(self.local_rank, self.local_ranks)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """Leave the number on the device until later ones have been requested."""
-        self._deferred += 1
-        ready_at, kept = self._deferred + STEPS_BEHIND, value.detach()
-        return Deferred(lambda: self._deferred >= ready_at, lambda: float(kept.item()))
+        """Leave the number on the device: in lazy mode every reading, of an old number too, submits
+        the collected operations and waits for the thread that launches them."""
+        kept = value.detach()
+        return Deferred(lambda: False, lambda: float(kept.item()))
 
     def device_model(self) -> str:
         """The driver's name, such as "GAUDI2"."""
