@@ -1,6 +1,7 @@
-"""Intel Gaudi, one HPU per rank, with optimum-habana's Trainer (transformers 4.55).
+"""Intel Gaudi, one HPU per rank, with optimum-habana's Trainer (transformers 4.55) or, if
+`hpu.trainer` says so, with that of transformers.
 
-`_habana.py` has the code that needs optimum-habana.
+`_habana.py` has the code that needs these libraries.
 """
 
 import importlib
@@ -9,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
@@ -29,6 +30,7 @@ from feedrate.devices.base import (
 )
 from feedrate.devices.host import GIB, kernel_number, kernel_text, numa_node, parse_list, tool_rows
 from feedrate.devices.kinds import _habana
+from feedrate.devices.kinds._habana import OPTIMUM
 
 if TYPE_CHECKING:
     import torch
@@ -80,27 +82,31 @@ LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
+
 class DeviceAdapter(Adapter):
     """The HPU of this local rank."""
 
     kind = "hpu"
     fp8_by_torchao = False
+    trainer: ClassVar[str] = OPTIMUM
+    """`hpu.trainer` of this process's job, which `prepare_process` sets."""
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         import torch
 
         super().__init__(local_rank, local_ranks)
-        for module, package in (
-            ("habana_frameworks", "habana-torch-plugin, which comes with the Gaudi software"),
-            ("optimum.habana", "optimum-habana"),
-        ):
+        packages = {"habana_frameworks": "habana-torch-plugin, which comes with the Gaudi software"}
+        if self.trainer == OPTIMUM:
+            packages["optimum.habana"] = OPTIMUM
+        for module, package in packages.items():
             if not _importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
         self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
-        _habana.adapt_models()
+        if self.trainer == OPTIMUM:
+            _habana.adapt_models()
         self.device = torch.device("hpu")  # each process has one, so it has no index
 
     @classmethod
@@ -136,8 +142,11 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Contradictions with the number of devices, the optimizer and the lists of operations."""
+        """Contradictions with the number of devices, the optimizer and the lists of operations, and
+        what the Trainer of transformers lacks."""
         hpu, train = spec.settings.hpu, spec.settings.train
+        if hpu.trainer != OPTIMUM:
+            yield from _habana.stock_refusals(spec.settings)
         if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
             yield (
                 f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
@@ -163,6 +172,7 @@ class DeviceAdapter(Adapter):
         """Set the variables that the Gaudi software reads when torch loads it; write the lists of
         operations to `folder`."""
         hpu = spec.settings.hpu
+        cls.trainer = hpu.trainer
         os.environ |= cls.launch_variables(spec, os.environ)
         if hpu.autocast_bf16_ops:
             lists = {BF16_OPS: hpu.autocast_bf16_ops, FP32_OPS: hpu.autocast_fp32_ops}
@@ -226,7 +236,8 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """GaudiTrainingArguments whose own throughput leaves out the same steps as ours.
+        """The arguments of `hpu.trainer`; the throughput of optimum-habana leaves out the same
+        steps as ours.
 
         Raises UnsupportedError if the library refuses the settings, DeviceError if it would train
         on another device.
@@ -234,21 +245,24 @@ class DeviceAdapter(Adapter):
         try:
             arguments = _habana.make_arguments(common, settings, warmup_steps)
         except ValueError as error:
-            raise UnsupportedError(f"optimum-habana refuses the settings: {error}") from error
+            raise UnsupportedError(f"{self.trainer} refuses the settings: {error}") from error
         if arguments.device.type != "hpu":
             raise DeviceError(
-                f"optimum-habana would train on {arguments.device.type}; check that no variable "
-                "ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
+                f"{self.trainer} would train on {arguments.device.type}; check that it knows hpu, "
+                "and that no variable ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
             )
         return arguments
 
     def trainer_class(self) -> type[Any]:
-        """GaudiTrainer with corrections."""
-        return _habana.trainer_class()
+        """GaudiTrainer with corrections, or the Trainer of transformers."""
+        return _habana.trainer_class() if self.trainer == OPTIMUM else super().trainer_class()
 
     def update(self, trainer: Any) -> None:
         """GaudiTrainer's optimizer step, with its own norm. Gradients keep their memory, as graphs
         require."""
+        if self.trainer != OPTIMUM:
+            super().update(trainer)
+            return
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
             trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
