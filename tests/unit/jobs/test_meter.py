@@ -103,7 +103,7 @@ def drive(clock, log, device, *, steps, warmup, wait_s=lambda _step: 0.0, first=
         meter.begin_fetch()
         clock.now_s += wait_s(step)
         meter.end_fetch([{"return_loss": True, "pixel_values": torch.zeros(8, 3)}])
-        meter.add_loss(torch.tensor(loss(step)))
+        meter.add_loss(torch.tensor(loss(step), dtype=torch.float64))
         clock.now_s += step_s(step)
         meter.end_step(step)
         between(step, meter)
@@ -279,7 +279,7 @@ def test_losses_that_stay_on_the_device_are_read_where_the_loop_reads_its_own(cl
     log = Log()
     drive(clock, log, device, steps=11, warmup=2, between=log_every_four)
     assert written == [1, 0, 1, 0, 1, 2, 3, 0, 1, 2, 0]
-    assert [e["loss"] for e in log.named("step")] == [1.0 / step for step in range(1, 12)]
+    assert [e["loss"] for e in log.named("step")] == [1 / step for step in range(1, 12)]
     assert device.synchronised == 3, "reading waits for no other device work"
 
 
