@@ -1,5 +1,5 @@
-"""The arguments, models and corrected Trainer of optimum-habana 1.21.2, for `hpu`, and arguments for
-the Trainer of transformers, which `hpu.trainer` can name instead.
+"""Arguments, models and the corrected Trainer of optimum-habana 1.21.2, for `hpu`; arguments for the
+Trainer of transformers, which `hpu.trainer` can name instead.
 
 Functions import the libraries when they need them, since importing this module must not.
 """
