@@ -45,6 +45,11 @@ def test_a_rank_more_than_there_are_devices_is_told(prepared, tmp_path):
     [
         ({"minimize_memory": True}, "needs train.precision: fp8, not fp32"),
         ({"mode": "eager", "pipelining_fwd_bwd": True}, "needs hpu.mode: lazy, not eager"),
+        (
+            {"trainer": "transformers"},
+            "hpu.trainer: transformers does not offer hpu.fused_adam: true, hpu.fused_clip_norm: "
+            "true, hpu.mode: lazy; use optimum-habana",
+        ),
     ],
 )
 def test_what_gaudi_cannot_do_fails_in_a_sentence(prepared, tmp_path, hpu, sentence):

@@ -114,11 +114,11 @@ def cells_share_a_run_where_they_differ_in_what_the_decoder_ignores(project, pla
     settings_of = {(s.study, s.device, s.cell): s.settings for s in plan.runs.values()}
     kinds = {name: device.kind for name, device in project.devices.items()}
     alike = set()
-    for key, settings in settings_of.items():
-        ignored = ignored_settings(settings.loader.decode, kinds[key[1]])
-        by_gaudi = settings.loader.decode == "device" and kinds[key[1]] == "hpu"
+    for key, found in settings_of.items():
+        ignored = ignored_settings(found.loader.decode, kinds[key[1]])
+        by_gaudi = found.loader.decode == "device" and kinds[key[1]] == "hpu"
         assert bool(ignored) == by_gaudi
-        whole = msgspec.to_builtins(settings)
+        whole = msgspec.to_builtins(found)
         counts = json.dumps([key[:2], without_loader(whole, ignored)])
         assert counts not in alike or not ignored
         alike.add(counts)

@@ -68,7 +68,7 @@ class LoaderSettings(Strict, kw_only=True):
     ] = None
     workers: Annotated[
         Natural,
-        about("Worker processes per rank; with decode: device, threads that read files."),
+        about("Worker processes per rank; decode: device: reading threads (cuda), or none (hpu)."),
     ] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False

@@ -1,5 +1,5 @@
-"""Arguments, models and the corrected Trainer of optimum-habana 1.21.2, for `hpu`; arguments for the
-Trainer of transformers, which `hpu.trainer` can name instead.
+"""What `hpu` needs of optimum-habana 1.21.2 (arguments, models, a corrected Trainer), and arguments
+for the Trainer of transformers, if `hpu.trainer` names it.
 
 Functions import the libraries when they need them, since importing this module must not.
 """

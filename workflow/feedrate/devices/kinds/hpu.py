@@ -68,6 +68,8 @@ NEEDS = (
 NOUNS = ("a Gaudi card", "Gaudi cards")
 PCI_VENDOR = "0x1da3"
 VISIBLE = "HABANA_VISIBLE_MODULES"
+MODULE = "HLS_MODULE_ID"
+"""The module of this process, which the Gaudi software sets when ranks connect."""
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
 RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
 
@@ -205,7 +207,7 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the HPU, without its host."""
-        return gaudi_counter(self.local_rank, self.local_ranks)
+        return gaudi_counter(os.environ.get(MODULE))
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Leave the number on the device: in lazy mode every reading, of an old number too, submits
@@ -295,11 +297,11 @@ class DeviceAdapter(Adapter):
             importlib.import_module("habana_frameworks.torch.core").mark_step()
 
 
-def gaudi_counter(index: int, devices: int) -> Counter:
-    """The energy counter of Gaudi `index`, from its driver (package pyhlml of the Gaudi software).
+def gaudi_counter(module: str | None) -> Counter:
+    """The energy counter of the Gaudi with this module number, from its driver (package pyhlml of
+    the Gaudi software).
 
-    The library numbers the cards in its own order, so the energy is unknown if the job has fewer
-    `devices` than the host.
+    A lone process gets any card and no number, so its energy is known only on a host with one card.
     """
     try:
         import pyhlml
@@ -308,13 +310,16 @@ def gaudi_counter(index: int, devices: int) -> Counter:
 
     def find() -> Any:
         pyhlml.hlmlInit()
-        whole = pyhlml.hlmlDeviceGetCount() == devices
-        return pyhlml.hlmlDeviceGetHandleByIndex(index) if whole else None
+        cards = map(pyhlml.hlmlDeviceGetHandleByIndex, range(pyhlml.hlmlDeviceGetCount()))
+        by_module = {str(pyhlml.hlmlDeviceGetModuleID(card)): card for card in cards}
+        if module is None and len(by_module) == 1:
+            return next(iter(by_module.values()))
+        return by_module.get(module or "")
 
     def read(handle: Any) -> float:
         return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
 
-    return counter(find, read, Exception)  # the library has no class of its own for its errors
+    return counter(find, read, pyhlml.HLMLError)
 
 
 def _importable(module: str) -> bool:
