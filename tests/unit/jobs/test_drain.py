@@ -23,7 +23,8 @@ def alone(_what, said=""):
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8, 100])
 def test_no_more_workers_than_cores_are_tried(cores):
-    tried = list(drain.candidates(cores))
+    tried = list(drain.candidates(cores, "cuda"))
+    assert [one.workers for one in drain.candidates(cores, "hpu") if one.decode == "device"] == [0]
     assert len(set(tried)) == len(tried)
     assert max(one.workers for one in tried) <= max(1, cores)
     assert {one.decode for one in tried} == {"reference", "host", "cache", "device"}
