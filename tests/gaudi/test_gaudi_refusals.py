@@ -63,7 +63,8 @@ def test_what_gaudi_cannot_do_fails_in_a_sentence(prepared, tmp_path, hpu, sente
 def test_the_stand_in_is_nowhere_but_where_it_is_asked_for():
     assert not list(HERE.parents[1].glob("workflow/**/habana_frameworks"))
     site = PYTHON.parents[1] / "lib"
-    assert not list(site.glob("python*/site-packages/habana*"))
+    for name in ("habana_frameworks", "habana_torch_plugin*", "habana_media*"):
+        assert not list(site.glob(f"python*/site-packages/{name}"))
     spec = make_spec()
     bare = replace(spec, software=replace(spec.software, environment={}))
     assert "standin" not in str(bare)
