@@ -89,7 +89,7 @@ $(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
 	@touch $@
 
-$(GAUDI_READY): requirements/gaudi.lock Makefile | $(RUN_READY)
+$(GAUDI_READY): requirements/gaudi.lock requirements/gaudi-tests.txt Makefile | $(RUN_READY)
 	@test -x $(GAUDI)/bin/pip || $(PYTHON) -m venv --clear $(GAUDI)
 	@echo "feedrate: installing optimum-habana for the tests into $(GAUDI) (once, a few minutes)"
 	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check \
@@ -97,5 +97,5 @@ $(GAUDI_READY): requirements/gaudi.lock Makefile | $(RUN_READY)
 		$(shell grep '^torch==' requirements/gaudi.lock)
 	@# -c: or pip looks in every release of huggingface_hub for the extra that transformers names
 	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock \
-		-c requirements/gaudi.lock
+		-r requirements/gaudi-tests.txt -c requirements/gaudi.lock
 	@touch $@

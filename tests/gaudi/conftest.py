@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from gaudi_software import PYTHON, WITH_MEDIA, Job, make_prepared, make_spec
+from gaudi_software import FULL, PYTHON, WITH_MEDIA, Job, make_prepared, make_spec
 
 HERE = Path(__file__).resolve().parent
 
@@ -22,14 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared dataset of 24 rows to train on; tests only read it."""
     return make_prepared(tmp_path_factory.mktemp("gaudi-data") / "prepared")
-
-
-FULL = {
-    "train": {"precision": "bf16", "gradient_accumulation": 2},
-    "evaluate": True,
-    "save_checkpoints": True,
-}
-"""A job with all that a job can do: bf16, accumulation, evaluation, checkpoints; and a worker."""
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,14 @@ make_prepared = runpy.run_path(str(ROOT / "tests/unit/conftest.py"))["make_prepa
 """Writes a dataset as small as training allows."""
 
 
+FULL = {
+    "train": {"precision": "bf16", "gradient_accumulation": 2},
+    "evaluate": True,
+    "save_checkpoints": True,
+}
+"""A job with all that a job can do: bf16, accumulation, evaluation, checkpoints; and a worker."""
+
+
 def make_spec(
     *,
     count: int = 1,

@@ -11,7 +11,9 @@ from feedrate.config.settings import HpuSettings
 from feedrate.config.values import read_yaml
 from feedrate.devices.kinds.hpu import BF16_OPS, FP32_OPS
 
+STOCK = {"trainer": "transformers", "mode": "eager", "fused_adam": False, "fused_clip_norm": False}
 CHANGES = {
+    "trainer": [STOCK],
     "mode": [{"mode": "eager"}, {"mode": "compile"}],
     "hpu_graphs_for_training": [{"hpu_graphs_for_training": True}],
     "hpu_graphs_for_inference": [{"hpu_graphs_for_inference": False}],
@@ -84,14 +86,16 @@ def test_every_cell_of_every_study_is_taken(parsed):
         assert "refused" not in answer, (spec.device, spec.cell)
         arguments, settings = answer["arguments"], spec.settings
         assert answer["device"].startswith("hpu")
-        assert arguments["use_habana"]
         assert arguments["max_steps"] == spec.protocol.steps
-        assert arguments["throughput_warmup_steps"] == spec.protocol.warmup_steps
         assert arguments["dataloader_num_workers"] == settings.loader.workers
-        assert arguments["distribution_strategy"] == settings.train.strategy
         assert arguments["per_device_train_batch_size"] == settings.train.batch_size
         autocast = settings.train.precision in ("bf16", "fp8")
         assert arguments["bf16"] == autocast
+        if settings.hpu.trainer == "transformers":
+            continue
+        assert arguments["use_habana"]
+        assert arguments["throughput_warmup_steps"] == spec.protocol.warmup_steps
+        assert arguments["distribution_strategy"] == settings.train.strategy
         assert answer["config"]["use_torch_autocast"] == autocast
         assert arguments["fp8"] == (settings.train.precision == "fp8")
         assert arguments["attn_implementation"] == settings.model.attention
@@ -112,6 +116,16 @@ def test_a_setting_is_taken_and_changes_what_the_library_gets(parsed, name):
         field = LIBRARYS_NAME.get(name, name)
         if field in answer["arguments"]:
             assert answer["arguments"][field] == change[name]
+
+
+def test_transformers_own_trainer_gets_the_settings_that_it_has(parsed):
+    answer = parsed["trainer", 0]
+    arguments = answer["arguments"]
+    assert answer["device"].startswith("hpu")
+    assert (answer["lazy"], answer["config"]) == ("0", {})
+    assert "use_habana" not in arguments
+    assert (arguments["adam_epsilon"], arguments["ddp_bucket_cap_mb"]) == (1e-6, 230)
+    assert arguments["bf16"]
 
 
 def test_precision_and_attention_are_told_as_on_other_devices(parsed):

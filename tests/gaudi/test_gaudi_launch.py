@@ -1,11 +1,10 @@
-"""Eight cards by mpirun, as optimum-habana's own launcher does it; and two ranks for real."""
+"""Eight cards by mpirun, next to optimum-habana's own launcher; and two ranks for real."""
 
 import pytest
 from gaudi_software import PYTHON, failed_checks, in_warm_processes, make_spec, run_inside
 
 from feedrate.devices import launch
-from feedrate.devices.launchers import mpirun
-from feedrate.devices.placement import Cpu
+from feedrate.devices.placement import Cpu, plan_shares
 
 HOSTS = [(2, 32, 8), (2, 40, 8), (2, 26, 4), (1, 64, 8), (2, 56, 2), (8, 1, 8), (16, 1, 8)]
 """Sockets, cores a socket, and ranks; the last two are virtual machines."""
@@ -33,11 +32,22 @@ def cpus(sockets: int, cores: int) -> list[Cpu]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_mpirun_is_called_as_the_library_calls_it(theirs, host, monkeypatch):
+def test_mpirun_starts_what_the_librarys_launcher_starts(theirs, host):
+    """But for its options of binding, which the ranks do themselves."""
+    spec = in_warm_processes(make_spec(count=host[2], launcher="mpirun"))
+    ours, library = launch.launch_command(spec, MODULE), theirs[host]["command"]
+    assert ours[:3] == library[:3]
+    assert ours[-len(MODULE) - 2 :] == [library[-1], "-m", *MODULE]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_each_rank_has_as_many_cores_as_under_the_librarys_launcher(theirs, host):
     sockets, cores, ranks = host
-    monkeypatch.setattr(mpirun, "read_topology", lambda _cpus: cpus(sockets, cores))
-    spec = in_warm_processes(make_spec(count=ranks, launcher="mpirun"))
-    assert launch.launch_command(spec, MODULE) == [*theirs[host]["command"], "-m", *MODULE]
+    (mapped,) = (word for word in theirs[host]["command"] if ":PE=" in word)
+    granted = cpus(sockets, cores)
+    core_of = {cpu.number: cpu.core for cpu in granted}
+    shares = plan_shares(granted, [None] * ranks)
+    assert {len({core_of[n] for n in share}) for share in shares} == {int(mapped.split("=")[1])}
 
 
 def test_ranks_meet_where_the_librarys_do(theirs):

@@ -45,6 +45,11 @@ def test_a_rank_more_than_there_are_devices_is_told(prepared, tmp_path):
     [
         ({"minimize_memory": True}, "needs train.precision: fp8, not fp32"),
         ({"mode": "eager", "pipelining_fwd_bwd": True}, "needs hpu.mode: lazy, not eager"),
+        (
+            {"trainer": "transformers"},
+            "hpu.trainer: transformers does not offer hpu.fused_adam: true, hpu.fused_clip_norm: "
+            "true, hpu.mode: lazy; use optimum-habana",
+        ),
     ],
 )
 def test_what_gaudi_cannot_do_fails_in_a_sentence(prepared, tmp_path, hpu, sentence):
@@ -58,7 +63,8 @@ def test_what_gaudi_cannot_do_fails_in_a_sentence(prepared, tmp_path, hpu, sente
 def test_the_stand_in_is_nowhere_but_where_it_is_asked_for():
     assert not list(HERE.parents[1].glob("workflow/**/habana_frameworks"))
     site = PYTHON.parents[1] / "lib"
-    assert not list(site.glob("python*/site-packages/habana*"))
+    for name in ("habana_frameworks", "habana_torch_plugin*", "habana_media*"):
+        assert not list(site.glob(f"python*/site-packages/{name}"))
     spec = make_spec()
     bare = replace(spec, software=replace(spec.software, environment={}))
     assert "standin" not in str(bare)

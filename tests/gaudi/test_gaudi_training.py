@@ -5,7 +5,7 @@ import math
 import shutil
 
 import pytest
-from gaudi_software import Job, failed_checks, make_spec
+from gaudi_software import FULL, Job, failed_checks, make_spec
 
 from feedrate.logs.formats import tensorboard
 from feedrate.logs.formats.printed_text import printed_metrics
@@ -121,6 +121,42 @@ def test_a_stopped_job_resumes_from_its_checkpoint(full_job, copied, prepared):
     assert steps[0]["loss"] == pytest.approx(before[2], abs=1e-3), "the same rows, the same weights"
     (window,) = job.events("window")
     assert (window["first_step"], window["last_step"], window["samples"]) == (4, 4, 8)
+
+
+STOCK = {"trainer": "transformers", "mode": "eager", "fused_adam": False, "fused_clip_norm": False}
+
+
+def check_stock(job):
+    """The job trained with the Trainer of transformers, and its record is valid."""
+    assert job.exit_code == 0, job.stderr
+    record = job.record()
+    assert failed_checks(record) == {}
+    assert record.trainer.library.startswith("transformers 4.55.")
+    assert record.spec.settings.hpu.trainer == "transformers"
+    losses = [step["loss"] for step in job.events("step")]
+    assert all(loss == pytest.approx(math.log(4), abs=0.3) for loss in losses)
+    kinds = {event["kind"] for event in job.events("ceiling")}
+    assert {"loader", "model"} <= kinds, job.events("note")
+    assert not (job.out / "trainer/gaudi_config.json").exists()
+    return record
+
+
+def test_transformers_own_trainer_is_a_second_library(prepared, tmp_path, full_job):
+    """The same samples and weights give the same losses as with optimum-habana."""
+    spec = make_spec(hpu=STOCK, **FULL, loader={"workers": 1})
+    job = Job(spec, prepared, tmp_path / "rep1")
+    record = check_stock(job)
+    assert (record.evaluation["eval_samples"], record.evaluation["predict_samples"]) == (7, 6)
+    ours, theirs = ([s["loss"] for s in one.events("step")] for one in (job, full_job))
+    assert ours == pytest.approx(theirs, abs=0.02)
+
+
+def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_path):
+    spec = make_spec(count=2, launcher="torchrun", hpu={**STOCK, "mode": "compile"})
+    job = Job(spec, prepared, tmp_path / "rep1")
+    assert check_stock(job).measurement.samples == 24
+    (ran,) = job.events("strategy")
+    assert ran["name"] == "ddp"
 
 
 LAZY = {

@@ -47,10 +47,11 @@ def parse(device: object, spec: RunSpec) -> dict[str, object]:
         for variable in (hpu.BF16_OPS, hpu.FP32_OPS)
         if variable in os.environ
     }
+    config = getattr(arguments, "gaudi_config_name", None)
     return {
         "arguments": asdict(arguments),
         "device": str(arguments.device),
-        "config": vars(GaudiConfig.from_pretrained(arguments.gaudi_config_name)),
+        "config": vars(GaudiConfig.from_pretrained(config)) if config else {},
         "lists": lists,
         "lazy": os.environ[hpu.LAZY_MODE],
     }

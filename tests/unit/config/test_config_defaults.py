@@ -137,6 +137,18 @@ def test_on_accelerators_it_is_the_published_setting(copy):
     assert decodes == {"gaudi2", "h100"}
 
 
+def test_a_gaudi_that_decodes_is_measured_once_for_all_numbers_of_workers(copy):
+    """Its reader runs in the training process; nvJPEG's threads read files."""
+    plan = make_plan(copy.load(studies=[STUDY], devices=["gaudi2", "h100"]))
+    workers = {(s.device, s.settings.loader.workers) for s in plan.runs.values()
+               if s.settings.loader.decode == "device"}  # fmt: skip
+    assert workers == {("gaudi2", 1), ("h100", 1), ("h100", 2)}
+    assert {(s.cell, s.measured_as) for s in plan.shared} == {
+        (f"workers=2~decode=device~strategy={s}", f"workers=1~decode=device~strategy={s}")
+        for s in ("ddp", "fast_ddp")
+    }
+
+
 def test_each_device_of_the_registry(project):
     peaks = {
         name: next(

@@ -16,7 +16,7 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan, timeouts_min
 from feedrate.config.project import Project, check_study
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
-from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, timeout_min
+from feedrate.config.spec import TIMEOUT_MIN, StudyProtocol, ignored_settings, timeout_min
 from feedrate.config.study import Exclude, Factor, Source, Study
 from feedrate.config.values import cell_name, level_text
 from feedrate.config.workflow import Generated, WorkflowConfig
@@ -92,10 +92,11 @@ def factorial(study):
         yield dict(zip(study.factors, levels, strict=True))
 
 
-def every_cell_is_run_or_unsupported_or_excluded(project, plan):
+def every_cell_is_run_or_shares_a_run_or_is_unsupported_or_excluded(project, plan):
     for name, device in itertools.product(project.studies, project.config.devices):
         study = project.studies[name]
         run = {s.cell for s in plan.runs.values() if (s.study, s.device) == (name, device)}
+        shared = {s.cell for s in plan.shared if (s.study, s.device) == (name, device)}
         unable = [u.cell for u in plan.unsupported if (u.study, u.device) == (name, device)]
         excluded = {
             cell_name(levels)
@@ -103,12 +104,39 @@ def every_cell_is_run_or_unsupported_or_excluded(project, plan):
             if any(e.levels.items() <= levels.items() for e in study.exclude)
         }
         assert len(unable) == len(set(unable))
-        parts = (run, set(unable), excluded)
+        parts = (run, shared, set(unable), excluded)
         assert not any(a & b for a, b in itertools.combinations(parts, 2))
         assert set().union(*parts) == {cell_name(levels) for levels in factorial(study)}
-        assert len(run) + len(unable) + len(excluded) == math.prod(
-            len(f.levels) for f in study.factors.values()
-        )
+        assert sum(map(len, parts)) == math.prod(len(f.levels) for f in study.factors.values())
+
+
+def cells_share_a_run_where_they_differ_in_what_the_decoder_ignores(project, plan):
+    settings_of = {(s.study, s.device, s.cell): s.settings for s in plan.runs.values()}
+    kinds = {name: device.kind for name, device in project.devices.items()}
+    alike = set()
+    for key, found in settings_of.items():
+        ignored = ignored_settings(found.loader.decode, kinds[key[1]])
+        by_gaudi = found.loader.decode == "device" and kinds[key[1]] == "hpu"
+        assert bool(ignored) == by_gaudi
+        whole = msgspec.to_builtins(found)
+        counts = json.dumps([key[:2], without_loader(whole, ignored)])
+        assert counts not in alike or not ignored
+        alike.add(counts)
+    for cell in plan.shared:
+        study = project.studies[cell.study]
+        measured = settings_of[cell.study, cell.device, cell.measured_as]
+        ignored = ignored_settings(measured.loader.decode, kinds[cell.device])
+        own = msgspec.to_builtins(measured)
+        for factor, level in cell.levels.items():
+            part, key = study.factors[factor].sets.split(".")
+            own[part][key] = level
+        whole = msgspec.to_builtins(measured)
+        assert without_loader(own, ignored) == without_loader(whole, ignored)
+
+
+def without_loader(settings, ignored):
+    kept = {name: value for name, value in settings["loader"].items() if name not in ignored}
+    return settings | {"loader": kept}
 
 
 def runs_are_cells_by_repeats_and_repeats_interleave(project, plan):
@@ -163,7 +191,8 @@ def the_plan_is_the_same_each_time(project, plan):
 
 
 RULES = [
-    every_cell_is_run_or_unsupported_or_excluded,
+    every_cell_is_run_or_shares_a_run_or_is_unsupported_or_excluded,
+    cells_share_a_run_where_they_differ_in_what_the_decoder_ignores,
     runs_are_cells_by_repeats_and_repeats_interleave,
     names_are_unique_and_can_stand_in_a_path,
     seeds_differ_between_repeats_and_only_there,

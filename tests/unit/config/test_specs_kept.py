@@ -11,8 +11,8 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
-DEFAULT = (13, "cd0fff2af65104fdc951dfc6f5323464b6bc7ab260481582441b98e4442b7ca3")
-ALL_STUDIES = (1975, "8d0548d261d1758242b5715907368956541a3724a458678aec9ea94ec06627f4")
+DEFAULT = (13, "a21d81041607b3dea681838ae52045d276db0374125445044af1bdb04e84f51c")
+ALL_STUDIES = (1966, "e35ea97bb8ce44bcca0d71dd01f64211aea65872111a3682705f2ad62da0f467")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

@@ -86,12 +86,13 @@ def driver(monkeypatch):
 
     def _install(name, prefix, **functions):
         module = ModuleType(name)
-        module.NVMLError = NVMLError
+        module.NVMLError = module.HLMLError = NVMLError
         made = {
             "Init": lambda: None,
             "DeviceGetCount": lambda: 8,
             "DeviceGetHandleByIndex": lambda index: f"card {index}",
             "DeviceGetHandleByUUID": lambda uuid: uuid,
+            "DeviceGetModuleID": lambda card: int(card.removeprefix("card ")),
             "DeviceGetTotalEnergyConsumption": lambda handle: 1500,
         }
         for function, body in (made | functions).items():
@@ -130,14 +131,21 @@ def test_a_driver_that_goes_away_makes_the_reading_unknown(driver):
     assert counter() is None
 
 
-def test_gaudis_count_where_the_job_has_all_of_the_host(driver):
-    driver("pyhlml", "hlml", DeviceGetTotalEnergyConsumption=lambda card: 1000 * int(card[-1]))
-    assert gaudi_counter(3, devices=8)() == 3.0
-    assert gaudi_counter(0, devices=2)() is None
+@pytest.mark.parametrize("broken", ["Init", "DeviceGetCount", "DeviceGetModuleID"])
+def test_a_gaudi_that_does_not_count_is_not_known(driver, broken):
+    driver("pyhlml", "hlml", **{broken: fail})
+    assert gaudi_counter("3")() is None
+
+
+def test_a_gaudi_without_a_module_is_known_only_alone(driver):
+    driver("pyhlml", "hlml")
+    assert gaudi_counter(None)() is None
+    driver("pyhlml", "hlml", DeviceGetCount=lambda: 1)
+    assert gaudi_counter(None)() == 1.5
 
 
 @pytest.mark.parametrize("name", ["pynvml", "pyhlml"])
 def test_without_the_drivers_library_nothing_is_known(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
-    counter = gpu_counter("1234") if name == "pynvml" else gaudi_counter(0, 1)
+    counter = gpu_counter("1234") if name == "pynvml" else gaudi_counter("0")
     assert counter() is None

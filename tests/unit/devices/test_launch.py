@@ -1,6 +1,5 @@
 """Commands and environments of the launchers."""
 
-import math
 import sys
 
 import pytest
@@ -12,20 +11,9 @@ from msgspec.structs import replace
 from feedrate.config.devices import default_launcher, launcher_limit
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
-from feedrate.devices.launchers import mpirun, srun
-from feedrate.devices.placement import Cpu
+from feedrate.devices.launchers import srun
 
 MODULE = ["feedrate", "worker", "--run", "a b"]
-
-
-def server(sockets: int, cores: int, threads: int = 2) -> list[Cpu]:
-    """A server's logical CPUs, numbered as Linux does: all first threads, then all second ones."""
-    physical = [(s, s * cores + c) for s in range(sockets) for c in range(cores)]
-    return sorted(
-        Cpu(socket, socket, core, core + thread * sockets * cores)
-        for socket, core in physical
-        for thread in range(threads)
-    )
 
 
 def test_a_default_launcher_can_start_what_it_is_the_default_for():
@@ -49,53 +37,13 @@ def test_torchrun_on_one_node():
     assert command[3:] == ["--standalone", "--nproc_per_node=8", "--module", "--", *MODULE]
 
 
-def test_mpirun_has_the_published_form(monkeypatch):
-    """As `gaudi_spawn.py --use_mpi --world_size 8` makes it on a Gaudi2 server: 2 x 40 cores."""
-    monkeypatch.setattr(mpirun, "read_topology", lambda _cpus: server(2, 40))
+def test_mpirun_leaves_binding_to_the_ranks():
+    """The options that would do it mean different things in Open MPI 4 and 5."""
     command = launch.launch_command(make_job("mpirun", 8, kind="hpu"), MODULE)
-    assert " ".join(command[:-1]) == (
-        "mpirun -n 8 --bind-to core --map-by socket:PE=10 --rank-by slot --report-bindings "
-        f"--allow-run-as-root {sys.executable} -m feedrate worker --run"
-    )
-    assert command[-1] == "a b"
-
-
-def test_mpirun_maps_by_slot_where_every_cpu_is_a_socket_of_its_own():
-    binding = mpirun.bind(4, server(8, 1, threads=1))
-    assert binding == ["--bind-to", "core", "--map-by", "slot:PE=2", "--rank-by", "slot"]
-
-
-def test_mpirun_maps_by_slot_where_a_socket_cannot_take_its_ranks():
-    granted = [cpu for cpu in server(2, 8, threads=1) if cpu.socket == 0 or cpu.core < 10]
-    assert "slot:PE=2" in mpirun.bind(4, granted)  # 8 cores beside 2
-
-
-def test_with_fewer_cores_than_ranks_mpirun_binds_nothing():
-    assert mpirun.bind(8, server(1, 4)) == ["--oversubscribe", "--bind-to", "none"]
-
-
-@given(
-    ranks=st.integers(1, 16),
-    sockets=st.lists(st.integers(1, 12), min_size=1, max_size=4),
-    threads=st.integers(1, 2),
-)
-def test_mpirun_never_binds_more_cores_than_there_are(ranks, sockets, threads):
-    cpus, first = [], 0
-    for socket, cores in enumerate(sockets):
-        cpus += [
-            Cpu(socket, socket, first + core, (first + core) * threads + thread)
-            for core in range(cores)
-            for thread in range(threads)
-        ]
-        first += cores
-    binding = mpirun.bind(ranks, cpus)
-    if binding[0] == "--oversubscribe":
-        assert sum(sockets) < ranks
-        return
-    by, _, each = binding[3].partition(":PE=")
-    assert int(each) == sum(sockets) // ranks
-    if by == "socket":
-        assert min(sockets) // int(each) >= math.ceil(ranks / len(sockets))
+    assert command == [
+        *("mpirun", "-n", "8", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"),
+        *("--allow-run-as-root", sys.executable, "-m", *MODULE),
+    ]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from feedrate.core import variables
 from feedrate.devices import launch
 from feedrate.devices.host import parse_list
 from feedrate.devices.launchers import srun
+
+WORKFLOW = str(Path(launch.__file__).parents[2])
 
 
 @pytest.fixture
@@ -81,6 +84,42 @@ def test_two_ranks_under_mpirun_as_inside_a_slurm_job(folder):
     run, code = run_job(make_job("mpirun", 2), folder, **step)
     assert code == 0
     check_two_ranks(run, 2)
+
+
+BIND = """
+import os, sys
+from pathlib import Path
+from feedrate.devices import host
+from feedrate.devices.placement import bind_rank
+host.SYS = Path(sys.argv[1])
+rank = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
+(host.SYS / f"rank{rank}").write_text(",".join(map(str, bind_rank("hpu", rank, 2).cpus)))
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed here")
+@pytest.mark.parametrize("crossed", [False, True])
+def test_under_mpirun_each_rank_gets_the_cores_next_to_its_card(tmp_path, crossed):
+    """Two cards, each next to one half of this machine's cores."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one core has no halves")
+    halves = [cpus[: len(cpus) // 2], cpus[len(cpus) // 2 :]]
+    for number, half in enumerate(halves):
+        node = tmp_path / f"devices/system/node/node{number}"
+        card = tmp_path / f"class/accel/accel{number}/device"
+        for made in (node, card):
+            made.mkdir(parents=True)
+        (node / "cpulist").write_text(",".join(map(str, half)))
+        (card / "module_id").write_text(str(number))
+        (card / "numa_node").write_text(str(1 - number if crossed else number))
+    job = make_job("mpirun", 2, kind="hpu", python=sys.executable)
+    command = launch.launch_command(job, [])
+    command = [*command[: command.index(sys.executable) + 1], "-c", BIND, str(tmp_path)]
+    environment = {**launch.launch_environment(job, os.environ), "PYTHONPATH": WORKFLOW}
+    subprocess.run(command, env=environment, check=True, timeout=60)
+    told = [parse_list((tmp_path / f"rank{rank}").read_text()) for rank in range(2)]
+    assert told == (halves[::-1] if crossed else halves)
 
 
 def test_two_nodes_find_each_other(folder, monkeypatch):

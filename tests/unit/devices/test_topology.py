@@ -123,3 +123,12 @@ def test_hpus_go_by_module_and_not_by_device_number(sys_folder):
     write(sys_folder / "class/accel/accel_controlD0/device/module_id", "9\n")
     assert numa_nodes("hpu") == [0, 0, 1, 1]
     assert numa_nodes("hpu", HABANA_VISIBLE_MODULES="2,0") == [1, 0]
+
+
+def test_a_missing_module_moves_no_other_to_another_rank(sys_folder):
+    for module, node in ((0, 0), (2, 0), (5, 1)):
+        folder = sys_folder / f"class/accel/accel{module}/device"
+        write(folder / "module_id", f"{module}\n")
+        write(folder / "numa_node", f"{node}\n")
+    assert numa_nodes("hpu") == [0, None, 0, None, None, 1]
+    assert numa_nodes("hpu", HABANA_VISIBLE_MODULES="5,1,0") == [1, None, 0]

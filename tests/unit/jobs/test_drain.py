@@ -23,7 +23,8 @@ def alone(_what, said=""):
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8, 100])
 def test_no_more_workers_than_cores_are_tried(cores):
-    tried = list(drain.candidates(cores))
+    tried = list(drain.candidates(cores, "cuda"))
+    assert [one.workers for one in drain.candidates(cores, "hpu") if one.decode == "device"] == [0]
     assert len(set(tried)) == len(tried)
     assert max(one.workers for one in tried) <= max(1, cores)
     assert {one.decode for one in tried} == {"reference", "host", "cache", "device"}
@@ -45,7 +46,7 @@ def test_loaders_are_drained_or_refused(tiny_prepared, monkeypatch):
         drain.Candidate("device", 1),
         drain.Candidate("device", 2),
     ]
-    monkeypatch.setattr(drain, "candidates", lambda _: iter(tried))
+    monkeypatch.setattr(drain, "candidates", lambda *_: iter(tried))
     first, second, third, fourth = drain.drains(SPEC, tiny_prepared, 0, 1, 2, alone)
     assert (first.decode, first.workers, first.psnr_db) == ("reference", 0, None)
     assert (second.decode, second.workers, second.scaled) == ("host", 1, False)
@@ -63,7 +64,7 @@ def test_loaders_are_drained_or_refused(tiny_prepared, monkeypatch):
 def test_a_level_that_fails_is_told_once_and_the_others_are_measured(tiny_prepared, monkeypatch):
     monkeypatch.setattr(drain, "DRAIN_S", 0.02)
     tried = [drain.Candidate("cache", n) for n in (0, 1)] + [drain.Candidate("host", 0)]
-    monkeypatch.setattr(drain, "candidates", lambda _: iter(tried))
+    monkeypatch.setattr(drain, "candidates", lambda *_: iter(tried))
     unmade = drain.with_loader(SPEC, max_tokens=7)  # nobody has made a store for this
     refused, measured = drain.drains(unmade, tiny_prepared, 0, 1, 2, alone)
     assert refused.decode == "cache"
@@ -89,7 +90,7 @@ def test_ranks_go_on_together_and_know_what_each_said(tmp_path):
 
 def test_all_ranks_try_what_the_one_with_the_fewest_cores_can(tiny_prepared, monkeypatch):
     asked, met = [], []
-    monkeypatch.setattr(drain, "candidates", lambda cores: asked.append(cores) or iter(TRIED))
+    monkeypatch.setattr(drain, "candidates", lambda cores, _: asked.append(cores) or iter(TRIED))
     monkeypatch.setattr(drain, "_measure", lambda *_, **__: met.append("measured") or 1 / 0)
 
     def meet(what, said=""):

@@ -92,21 +92,27 @@ def clock(monkeypatch):
     return made
 
 
-def run(clock, *, steps, warmup, wait_s=lambda _step: 0.0, step_s=lambda _step: 0.1, first=0,
-        device=None, loss=lambda step: 1.0 / step, between=lambda _step, _meter: None):  # fmt: skip
-    """Drive the meter as the training loop does; its log."""
+def run(clock, *, device=None, **loop):
+    """The log of a loop."""
     log = Log()
-    meter = Meter(device or Device(), log, steps, warmup)
+    drive(clock, log, device or Device(), **loop)
+    return log
+
+
+def drive(clock, log, device, *, steps, warmup, wait_s=lambda _step: 0.0, first=0,
+          step_s=lambda _step: 0.1, loss=lambda step: 1.0 / step,
+          between=lambda _step, _meter: None):  # fmt: skip
+    """Call the meter as the training loop does."""
+    meter = Meter(device, log, steps, warmup)
     meter.begin(first)
     for step in range(first + 1, steps + 1):
         meter.begin_fetch()
         clock.now_s += wait_s(step)
         meter.end_fetch([{"return_loss": True, "pixel_values": torch.zeros(8, 3)}])
-        meter.add_loss(torch.tensor(loss(step)))
+        meter.add_loss(torch.tensor(loss(step), dtype=torch.float64))
         clock.now_s += step_s(step)
         meter.end_step(step)
         between(step, meter)
-    return log
 
 
 def rate(log):
@@ -266,6 +272,21 @@ def test_events_wait_for_losses_that_are_not_there_yet_and_keep_their_order(cloc
     assert seen[:5] == [1, 1, 1, 1, 3]  # step 1 closes the warm-up, which waits
     assert [e["loss"] for e in log.named("step")] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert log.events[-1]["event"] == "window"
+
+
+def test_losses_that_stay_on_the_device_are_read_where_the_loop_reads_its_own(clock):
+    device, written = Device(late=True), []
+
+    def log_every_four(step, meter):
+        if step % 4 == 0:
+            meter.write_steps(wait=True)
+        written.append(step - len(log.named("step")))
+
+    log = Log()
+    drive(clock, log, device, steps=11, warmup=2, between=log_every_four)
+    assert written == [1, 0, 1, 0, 1, 2, 3, 0, 1, 2, 0]
+    assert [e["loss"] for e in log.named("step")] == [1 / step for step in range(1, 12)]
+    assert device.synchronised == 3, "reading waits for no other device work"
 
 
 def test_micro_steps_make_one_step(clock):

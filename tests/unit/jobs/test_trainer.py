@@ -13,7 +13,8 @@ from transformers import TrainerCallback, set_seed
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.settings import ModelSettings
-from feedrate.devices.base import UnsupportedError, adapter
+from feedrate.devices.base import Deferred, UnsupportedError, adapter
+from feedrate.devices.kinds import cpu
 from feedrate.devices.placement import Placement
 from feedrate.jobs.ceilings import EndlessBatches
 from feedrate.jobs.events import EventLog
@@ -126,6 +127,26 @@ def test_the_trainer_logs_and_counts_the_same_steps_with_and_without_meter(tmp_p
         assert list((folder / "trainer/runs").rglob("events.out.tfevents.*"))
         steps = named(read_events(folder / "events.jsonl"), "step")
         assert len(steps) == (12 if metered else 0)
+
+
+def test_losses_are_read_where_the_trainer_reads_its_own(tmp_path, monkeypatch):
+    """A device on which reading waits is asked for no loss between two logs."""
+    trainer, read = sleeping_trainer(tmp_path, steps=25, warmup_steps=3), []
+
+    def value(loss):
+        read.append(len(trainer.state.log_history))
+        return float(loss)
+
+    def defer(_device, loss):
+        return Deferred(lambda: False, lambda: value(loss))
+
+    monkeypatch.setattr(cpu.DeviceAdapter, "defer", defer)
+    trainer.train()
+    steps = named(read_events(tmp_path / "events.jsonl"), "step")
+    assert [step["step"] for step in steps] == list(range(1, 26))
+    assert all(step["loss"] is not None for step in steps)
+    # At the window's start, at both logs, and at the window's end, before the last log.
+    assert read == [0] * 3 + [1] * 7 + [2] * 10 + [2] * 5
 
 
 PLAIN = Options()

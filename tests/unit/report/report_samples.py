@@ -257,6 +257,7 @@ def cell_row(runs, recommended):
     good = [run for run in runs if run["status"] == "ok"]
     first = runs[0]
     row = {key: first[key] for key in ("study", "device", "cell", "workers", "decode")} | {
+        "measured_as": first.get("measured_as", ""),
         "runs": len(runs),
         "ok_runs": len(good),
         "recommended": False,
@@ -463,6 +464,9 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
             write_events(root, spec)
             write_record(root, spec)
     lacking = unsupported_rows(plan)
+    for one in plan.shared:
+        own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
+        runs += [run | own for run in runs if run["cell"] == one.measured_as]
     by_cell = {}
     for run in runs:
         by_cell.setdefault((run["study"], run["device"], run["cell"]), []).append(run)

@@ -58,6 +58,7 @@ def broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(("cpu", "gaudi2"), question=EVIL)
     bad = {("cpu", workers): "failed" for workers in RATES} | {("gaudi2", 2): "out_of_memory"}
+    bad[("gaudi2", 16)] = "failed"
     return render(project, write_results(tmp_path, project, bad=bad, cause=EVIL))
 
 

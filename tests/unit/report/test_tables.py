@@ -78,6 +78,18 @@ def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
     assert f"<td>{TIMES}0.02</td>" in last
 
 
+def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_path):
+    project = make_project(("gaudi2",))
+    able = msgspec.structs.replace(project.devices["gaudi2"], capabilities=["decode_device"])
+    project = msgspec.structs.replace(project, devices={**project.devices, "gaudi2": able})
+    inputs = Inputs(write_results(tmp_path, project))
+    page = table(project, inputs, "cells")
+    assert "The runs of 0, device: what differs has no effect." in page
+    assert page.count(", device</th>") == 4
+    ratios = table(project, inputs, "published").split("Gaudi2: measured / published")[1]
+    assert ratios.count(TIMES) == 3, "the post has 2 workers for the device's decoding"
+
+
 @pytest.mark.parametrize("kind", ["published", "cells", "speedup", "ceilings"])
 def test_cells_without_a_number_say_why(broken, kind):
     page = table(*broken, kind)

@@ -10,7 +10,9 @@ from record_builder import (
 from record_builder import write_records as write
 
 from feedrate.cli.jobs import run
+from feedrate.config.plan import Shared
 from feedrate.config.study import Claim
+from feedrate.config.values import cell_name
 from feedrate.results.claims import agrees, claim_rows, recompute
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CLAIMS, RUNS, for_studies
@@ -96,6 +98,17 @@ def test_a_claim_that_holds_here(tmp_path):
     assert (row["source"], row["edition"], row["statement"]) == ("A post", "2023-08", "As said.")
     assert row["recomputed_from_published"] is None
     assert row["published_verdict"] == ""
+
+
+def test_a_claim_about_a_cell_that_shares_a_run_is_checked(tmp_path):
+    levels = {"workers": 2, "decode": "host"}
+    two = Shared(study="loading", device="cpu", cell=cell_name(levels), levels=levels,
+                 measured_as="workers=1~decode=host")  # fmt: skip
+    records = [*runs_of(0, [10.0]), *runs_of(1, [20.0])]
+    runs = plain(run_table(write(tmp_path, records), collect_settings(shared=[two])))
+    study = claim_study(claim("cpu[workers=2] / cpu"))
+    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
+    assert (row["verdict"], row["measured"]) == ("holds", 2.0)
 
 
 @pytest.mark.parametrize(

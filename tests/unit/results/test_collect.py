@@ -17,13 +17,21 @@ from record_builder import (
 
 from feedrate.cli.jobs import run as run_job
 from feedrate.config.errors import ConfigError
+from feedrate.config.plan import Shared
 from feedrate.config.study import Factor, Thresholds
+from feedrate.core.errors import ExpectedError
 from feedrate.results.assemble import current_record, parse_logs
 from feedrate.results.collect import cell_rows, collect_results, run_table
 from feedrate.results.columns import CELLS, RUNS, for_studies
 from feedrate.results.record import read_record
 from feedrate.results.settings import DeviceFacts
-from feedrate.results.tables import frame_of, read_csv, remove_damaged, write_csv
+from feedrate.results.tables import (
+    confirm_results,
+    frame_of,
+    read_csv,
+    remove_damaged,
+    write_csv,
+)
 from feedrate.results.tables import rows_of as plain
 from run_folder import write_run
 
@@ -57,6 +65,38 @@ def test_one_row_a_run_and_one_a_cell_that_is_not_supported(tmp_path):
     assert rows[0]["batch_size"] == 4
     assert rows[0]["model"] == "bridgetower-tiny"
     assert rows[0]["trainer_samples_per_s"] == 10.0
+
+
+def shared(device="cpu"):
+    """The cell with two workers, measured as that with one."""
+    levels = {"workers": 2, "decode": "host"}
+    return Shared(study="loading", device=device, cell=W2, levels=levels, measured_as=W1)
+
+
+def test_a_cell_that_shares_the_runs_of_another_has_its_numbers(tmp_path):
+    rows, settings = rows_of(tmp_path, runs_of(1, [10.0, 12.0]), unsupported=[], shared=[shared()])
+    assert [(r["cell"], r["workers"], r["repeat"], r["measured_as"]) for r in rows] == [
+        (W1, 1, 1, None),
+        (W1, 1, 2, None),
+        (W2, 2, 1, W1),
+        (W2, 2, 2, W1),
+    ]
+    assert [row["record"] for row in rows[:2]] == [row["record"] for row in rows[2:]]
+    cells = {cell["cell"]: cell for cell in cells_from(rows, settings)}
+    assert cells[W2]["samples_per_s"] == cells[W1]["samples_per_s"] == 11.0
+    assert (cells[W1]["measured_as"], cells[W2]["measured_as"]) == (None, W1)
+
+
+def test_a_shared_run_is_one_choice_and_one_failure(tmp_path):
+    records = [*runs_of(0, [5.0, 5.1]), *runs_of(1, [10.0, 12.0])]
+    rows, settings = rows_of(tmp_path, records, unsupported=[], shared=[shared()])
+    cells = {cell["cell"]: cell for cell in cells_from(rows, settings)}
+    assert [name for name, cell in cells.items() if cell["recommended"]] == [W1]
+    for row in rows:
+        row["status"] = "failed"
+    write_csv(tmp_path / "results.csv", for_studies(RUNS, settings.studies), rows)
+    with pytest.raises(ExpectedError, match="4 of 4 runs did not end well"):
+        confirm_results(tmp_path / "results.csv", tmp_path / "confirmed.txt")
 
 
 def test_rows_stand_in_the_order_of_the_configuration(tmp_path):

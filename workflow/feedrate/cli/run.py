@@ -296,7 +296,7 @@ def show(report: Path | None) -> None:
     cells = Path(paths.of_all_studies(paths.CELLS_CSV))
     rows = read_csv(cells, CELLS) if cells.is_file() else []
     for study, group in groupby(rows, key=itemgetter("study")):
-        found = list(group)
+        found = [row for row in group if not row.get("measured_as")]
         shown = [row for row in found if row["status"] != "unsupported"]
         numbers = ("samples/s", "95% interval", "data wait")
         console.print()

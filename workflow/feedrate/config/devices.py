@@ -24,7 +24,7 @@ Capability = Literal[
     # Data path
     "decode_device", "non_blocking",
     # Execution
-    "compiled", "graphs", "lazy_mode", "pipelining", "autocast_lists", "flash",
+    "compiled", "graphs", "lazy_mode", "pipelining", "autocast_lists", "flash", "stock_trainer",
     # Optimizers
     "fused_adam", "foreach_adam", "fused_clip_norm", "optimizer_8bit",
     # Speed

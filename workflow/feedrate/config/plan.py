@@ -2,25 +2,26 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from feedrate.config.devices import Device, default_launcher
 from feedrate.config.errors import ConfigError
 from feedrate.config.project import Project
-from feedrate.config.settings import ModelSettings, Settings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.spec import (
     Launcher,
     Protocol,
     RunSpec,
     StudyProtocol,
+    ignored_settings,
     inference_faults,
     loader_faults,
     model_faults,
 )
 from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
-from feedrate.config.values import Level, Strict, cell_name, convert, level_text
+from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text
 from feedrate.config.workflow import WorkflowConfig
 
 _replace = msgspec.structs.replace
@@ -36,11 +37,22 @@ class Unsupported(Strict, kw_only=True):
     lacks: str
 
 
+class Shared(Strict, kw_only=True):
+    """A cell without runs of its own: the device would do the same work as in `measured_as`."""
+
+    study: str
+    device: str
+    cell: str
+    levels: dict[str, Level]
+    measured_as: Annotated[str, about("The cell whose runs are its own too.")]
+
+
 class Plan(Strict, kw_only=True):
     """All runs that the configuration asks for."""
 
     runs: dict[tuple[str, str, str, int], RunSpec]
     unsupported: list[Unsupported]
+    shared: list[Shared] = []
 
     def of_study(self, study: str) -> Iterator[RunSpec]:
         """The runs of one study, in measuring order."""
@@ -52,14 +64,17 @@ def make_plan(project: Project) -> Plan:
     machine affects all cells alike. Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
+    shared: list[Shared] = []
     for name, device in itertools.product(project.studies, project.config.devices):
         protocol = _protocol(project, name, device)
-        cells, lacking = _cells(project, _common(project, name, device, protocol))
+        supported, lacking = _cells(project, _common(project, name, device, protocol))
+        cells, doubles = _distinct(supported)
         unsupported += lacking
+        shared += doubles
         for repeat, cell in itertools.product(range(1, protocol.repeats + 1), cells):
             seed = protocol.seed + repeat - 1
             runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
-    return Plan(runs=runs, unsupported=unsupported)
+    return Plan(runs=runs, unsupported=unsupported, shared=shared)
 
 
 def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
@@ -144,6 +159,27 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
     return cells, unsupported
+
+
+def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
+    """The cells to run, and those whose work is that of an earlier one: they differ from it only in
+    settings that the device's decoder ignores."""
+    distinct: list[RunSpec] = []
+    shared: list[Shared] = []
+    first: dict[bytes, str] = {}
+    for spec in cells:
+        loader, measured_as = spec.settings.loader, spec.cell
+        if ignored := ignored_settings(loader.decode, spec.kind):
+            usual = _replace(loader, **{n: getattr(LoaderSettings(), n) for n in ignored})
+            work = msgspec.json.encode(_replace(spec.settings, loader=usual))
+            measured_as = first.setdefault(work, spec.cell)
+        if measured_as == spec.cell:
+            distinct.append(spec)
+        else:
+            names = ("study", "device", "cell", "levels")
+            found = {name: getattr(spec, name) for name in names}
+            shared.append(Shared(**found, measured_as=measured_as))
+    return distinct, shared
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:

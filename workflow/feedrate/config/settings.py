@@ -68,7 +68,7 @@ class LoaderSettings(Strict, kw_only=True):
     ] = None
     workers: Annotated[
         Natural,
-        about("Worker processes per rank; with decode: device, threads that read files."),
+        about("Worker processes per rank; decode: device: reading threads (cuda), or none (hpu)."),
     ] = 0
     prefetch_factor: Annotated[Count, about("Batches that each worker prefetches.")] = 2
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
@@ -148,6 +148,10 @@ class HpuSettings(Strict, kw_only=True):
     """Settings that only Gaudi has, under the names of optimum-habana; other kinds ignore them.
     feedrate.devices refuses combinations that do not work."""
 
+    trainer: Annotated[
+        Literal["optimum-habana", "transformers"],
+        about("The library that trains: the published one, or the Trainer of other devices."),
+    ] = "optimum-habana"
     mode: Annotated[
         Literal["lazy", "eager", "compile"],
         about("Operations are collected into graphs, run one by one, or run by torch.compile."),

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from feedrate.config.errors import not_one_of
-from feedrate.config.settings import BUILDERS, LoaderSettings, ModelSettings, Settings, Task
+from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
 from feedrate.config.values import Count, Level, Name, Natural, Positive, Strict, about
 from feedrate.core import plugins, variables
 
@@ -16,7 +16,9 @@ SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
 KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
-"""The packages of the device kinds and the launchers, which planning reads without importing."""
+DECODERS = "feedrate.loading.decoders"
+"""The packages of the device kinds, the launchers and the decoders, which planning reads without
+importing."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -125,6 +127,18 @@ def loader_faults(loader: LoaderSettings) -> Iterator[str]:
             f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
             "worker; use loader.start_method: forkserver or spawn"
         )
+
+
+@cache
+def ignored_settings(decode: Decode, kind: Kind) -> frozenset[str]:
+    """Settings of `loader` that change nothing where a device of this kind decodes in this way."""
+    kinds, ignored = plugins.declared(DECODERS, "KINDS"), plugins.declared(DECODERS, "IGNORES")
+    found = [
+        frozenset(ignored.get(name, ()))
+        for name, level in plugins.declared(DECODERS, "LEVEL").items()
+        if level == decode and kind in kinds.get(name, (kind,))
+    ]
+    return frozenset.intersection(*found) if found else frozenset()
 
 
 ONLY_TRAINING = {

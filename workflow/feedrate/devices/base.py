@@ -81,7 +81,7 @@ class Deferred(NamedTuple):
     """A number on the device that is read later, so that no step waits for it."""
 
     ready: Callable[[], bool]
-    """Whether `value` returns without waiting for the device."""
+    """Whether `value` returns at once, and costs the device nothing."""
     value: Callable[[], float]
 
 

@@ -1,8 +1,8 @@
 """Binds each rank of a job to its own share of the cores granted on its host.
 
 Processes that move between cores disturb each other's caches, and read another socket's memory.
-Open MPI binds its ranks itself; under the other launchers a rank narrows its own affinity before
-any library starts threads. Data-loader workers inherit it.
+A rank narrows its own affinity before any library starts threads, in the same way under every
+launcher. Data-loader workers inherit it.
 
 The kernel's files give the core, socket and NUMA node of each logical CPU. Without them, all CPUs
 count as cores of one socket and one node.

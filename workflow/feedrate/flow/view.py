@@ -224,7 +224,8 @@ class PlanView:
         """What turns records into rows and cells, besides the records."""
         runs = {key: spec for key, spec in self.plan.runs.items() if key[0] == study}
         lacking = [cell for cell in self.plan.unsupported if cell.study == study]
-        plan = Plan(runs=runs, unsupported=lacking)
+        shared = [cell for cell in self.plan.shared if cell.study == study]
+        plan = Plan(runs=runs, unsupported=lacking, shared=shared)
         return self._params(results.collect_settings(self._only(study), plan), "collected")
 
     def collect_arguments(self, study: str) -> str:

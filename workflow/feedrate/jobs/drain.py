@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from feedrate.config.settings import Decode
-from feedrate.config.spec import RunSpec
+from feedrate.config.spec import Kind, RunSpec, ignored_settings
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json, write_text
 from feedrate.devices.launch import rank_from_environment
@@ -103,14 +103,16 @@ def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") 
     return [file.read_text(encoding="utf-8") for file in files]
 
 
-def candidates(cores: int) -> Iterator[Candidate]:
-    """Decode paths and numbers of workers to try; a rank has `cores`, and no more workers."""
+def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
+    """Decode paths and numbers of workers to try on a device of this kind; a rank has `cores`, and
+    no more workers."""
     workers = [n for n in WORKERS if n <= cores]
     yield from (Candidate("reference", n) for n in workers)
     yield from (Candidate("host", n) for n in workers)
     yield from (Candidate("host", n, scaled=True) for n in workers)
     yield from (Candidate("cache", n) for n in workers if n <= 2)
-    yield Candidate("device", min(2, max(workers)))
+    reading = "workers" not in ignored_settings("device", kind)
+    yield Candidate("device", min(2, max(workers)) if reading else 0)
 
 
 def drains(
@@ -128,7 +130,7 @@ def drains(
     built = build_bare(spec.settings.model, spec.settings.loader, prepared)
     refused, psnr_db = set[tuple[Decode, bool]](), dict[tuple[Decode, bool], float | None]()
     fewest = min(int(word) for word in meet("cores", str(cores)))
-    for number, one in enumerate(candidates(fewest)):
+    for number, one in enumerate(candidates(fewest, spec.kind)):
         level = one.decode, one.scaled
         meet(f"loader{number}")
         if level in refused:

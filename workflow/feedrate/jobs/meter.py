@@ -59,7 +59,8 @@ class Meter:
     """Measures one rank's training loop and writes `step` and `window` events.
 
     The loop calls, for each step, `begin_fetch`, `end_fetch` and `add_loss` any number of times and
-    `end_step` once. A step's event is written once its loss can be read without waiting.
+    `end_step` once. A step's event is written once its loss can be read without waiting: at the
+    latest when `write_steps` is called.
     """
 
     def __init__(self, adapter: Adapter, log: EventLog, steps: int, warmup_steps: int) -> None:
@@ -128,7 +129,7 @@ class Meter:
             self._energy.start(perf_counter())
         now_s = perf_counter()
         self._add_step(step, now_s)
-        self._write_steps(wait=opens or closes)
+        self.write_steps(wait=opens or closes)
         if self._window_s is not None:
             self._energy.end_step(now_s)
             if closes:
@@ -188,8 +189,11 @@ class Meter:
         loss = None if self._loss is None else self._adapter.defer(self._loss)
         self._pending.append((event, loss, self._fetches, self._waits))
 
-    def _write_steps(self, *, wait: bool) -> None:
-        """Write the steps whose loss can be read, or all of them if `wait`."""
+    def write_steps(self, *, wait: bool) -> None:
+        """Write the steps whose loss can be read, or all of them if `wait`.
+
+        Waiting costs nothing where the loop itself has just read its loss: when it logs.
+        """
         while self._pending:
             event, loss, fetches, waits = self._pending[0]
             if not (wait or loss is None or loss.ready()):

@@ -343,6 +343,10 @@ class MeterCallback(TrainerCallback):
         """An optimizer step has ended; logging and saving come after."""
         self._meter.end_step(state.global_step)
 
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """The Trainer has read the loss, so the device has finished all steps."""
+        self._meter.write_steps(wait=True)
+
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """The loader's rows are used up."""
         self._meter.end_epoch()

@@ -38,6 +38,7 @@ OUT_OF_MEMORY = re.compile(
     r"|can't allocate memory"  # DefaultCPUAllocator
     r"|CUBLAS_STATUS_ALLOC_FAILED"
     r"|PT_DEVMEM\s+Allocation failed"  # Gaudi
+    r"|workspace Allocation of size ::\d+ failed"  # Gaudi in lazy mode, for a graph
     r"|std::bad_alloc"
     r"|Cannot allocate memory",  # ENOMEM
     re.IGNORECASE,

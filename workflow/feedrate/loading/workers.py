@@ -20,7 +20,7 @@ def check_workers(settings: LoaderSettings, cores: int) -> None:
     """Raise UnsupportedError for settings that contradict each other, and for more worker processes
     than the rank's `cores`, unless `loader.oversubscribe` allows that.
 
-    With `decode: device` the workers are threads that wait for files, so any number is allowed.
+    With `decode: device` there are no worker processes, so any number is allowed.
     """
     for fault in loader_faults(settings):
         raise UnsupportedError(fault)

@@ -52,7 +52,7 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     """
     found = []
     for cell in cells:
-        if study.ladder and cell.status == "out_of_memory":
+        if cell.measured_as or (study.ladder and cell.status == "out_of_memory"):
             continue
         name = f"{study.label(cell.device)}, {_name(study, cell)}"
         if cell.status not in ("ok", "unsupported"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 
 from feedrate.config.errors import ConfigError
+from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.report import text
 from feedrate.report.params import PageSettings, StudyContext
 from feedrate.report.rows import CellRow, Inputs, QualityRow, Score, score_text
@@ -230,7 +231,10 @@ def _cell_rows(
     width = 1 + len(columns)
     for cell in cells:
         name = text.values_text(cell.levels)
-        if cell.samples_per_s is not None:
+        if cell.measured_as:
+            same = text.values_text(parse_levels(cell.measured_as, BETWEEN_LEVELS))
+            yield wide_row(name, small(f"The runs of {same}: what differs has no effect."), width)
+        elif cell.samples_per_s is not None:
             use = "use" * (recommend and cell.recommended)
             yield row(name, *(field(cell) for field in columns.values()), class_=use)
         elif cell.status != "unsupported":

@@ -53,12 +53,17 @@ def collect_results(
 
 
 def run_table(records: Iterable[str], settings: CollectSettings) -> pd.DataFrame:
-    """A row for each record and each unsupported cell, with the columns of results.csv.
+    """A row for each record and each unsupported cell, with the columns of results.csv. A cell
+    that shares another's runs has a copy of its rows.
 
     The order is that of the configuration: by study, device, levels, repeat.
     """
-    rows = [_run_row(path, settings) for path in records]
-    rows += [unsupported_row(cell) for cell in settings.unsupported]
+    measured = [_run_row(path, settings) for path in records]
+    rows = measured + [unsupported_row(cell) for cell in settings.unsupported]
+    for one in settings.shared:
+        key = [one.study, one.device, one.measured_as]
+        own = {"cell": one.cell, "measured_as": one.measured_as, **one.levels}
+        rows += [row | own for row in measured if [row[name] for name in KEY] == key]
     runs = frame_of(rows, for_studies(RUNS, settings.studies))
     tables = []
     for name, study in settings.studies.items():

@@ -61,9 +61,13 @@ _CELL = (
     _text("cell", "The cell's name: its levels, as `workers=2~decode=host`."),
     _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
+_MEASURED_AS = _text(
+    "measured_as", "The cell whose runs are shown, if this one's levels change nothing there."
+)
 
 RUNS = (
     *_CELL,
+    _MEASURED_AS,
     _integer("repeat", "Which repeat of the cell, from 1."),
     _text("status", "ok, out_of_memory, failed, invalid or unsupported."),
     _text("cause", "Why the status is not ok; of an ok run, a fault after its results."),
@@ -97,6 +101,7 @@ RUNS = (
 
 CELLS = (
     *_CELL,
+    _MEASURED_AS,
     _text(
         "status", "ok if at least one run is; else the first of the other statuses that a run has."
     ),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device, Peak
-from feedrate.config.plan import Plan, Unsupported, study_settings
+from feedrate.config.plan import Plan, Shared, Unsupported, study_settings
 from feedrate.config.project import Project
 from feedrate.config.study import Claim, Factor, Thresholds
 from feedrate.config.values import Count, Level, Name, Positive, Strict, level_text
@@ -66,6 +66,7 @@ class CollectSettings(Strict, kw_only=True):
     price_usd_per_hour: dict[Name, Positive | None] = {}
     """Of all devices of a job, where one is known."""
     unsupported: list[Unsupported]
+    shared: list[Shared] = []
     devices: dict[Name, DeviceFacts] = {}
     """To make a damaged record again."""
 
@@ -163,6 +164,7 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
         memory_gib={name: device.memory_gib for name, device in devices.items()},
         price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
         unsupported=plan.unsupported,
+        shared=plan.shared,
         devices={name: _subset(DeviceFacts, device) for name, device in devices.items()},
     )
     return msgspec.to_builtins(settings)

@@ -205,7 +205,7 @@ def confirm_results(results: Path, out: Path, quality: list[Path] | None = None)
     ExpectedError with a short list where a run failed, a check rejected its numbers, or a model
     could not be scored. Cells that are unsupported or ran out of memory are results, not failures.
     """
-    rows = read_csv(results, RUNS)
+    rows = [row for row in read_csv(results, RUNS) if not row.get("measured_as")]
     scores = [row for file in quality or [] for row in read_csv(file, QUALITY)]
     tried = sum(row["status"] != "unsupported" for row in rows)
     runs, scorings = problems(rows), problems(scores, "scoring ")

@@ -152,11 +152,12 @@ def recommend(cells: Iterable[Row], study: CollectStudy) -> None:
         workers = None
     groups: dict[str, list[Row]] = {}
     cells = list(cells)
-    tried = Counter(cell["device"] for cell in cells if cell["status"] != "unsupported")
+    own = [cell for cell in cells if not cell.get("measured_as")]
+    tried = Counter(cell["device"] for cell in own if cell["status"] != "unsupported")
     for cell in cells:
         cell["recommended"], cell["recommendation"] = False, ""
         choice = tried[cell["device"]] > 1 and cell.get("task") != "inference"
-        if choice and cell["status"] == "ok":
+        if choice and cell["status"] == "ok" and not cell.get("measured_as"):
             others = {f: cell[f] for f in study.within}
             groups.setdefault(f"{cell['device']}|{cell_name(others)}", []).append(cell)
     for group in groups.values():

@@ -1,25 +1,37 @@
-"""The arguments, models and corrected Trainer of optimum-habana 1.21.2, for `hpu`.
+"""What `hpu` needs of optimum-habana 1.21.2 (arguments, models, a corrected Trainer), and arguments
+for the Trainer of transformers, if `hpu.trainer` names it.
 
-Functions import the library when they need it, since importing this module must not.
+Functions import the libraries when they need them, since importing this module must not.
 """
 
 import importlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from feedrate.config.settings import HpuSettings, Settings
+from feedrate.config.values import level_text
 from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, DeviceError
 
+OPTIMUM = "optimum-habana"
+"""The value of `hpu.trainer` by default."""
+
 SAME_NAME = (
-    "pipelining_fwd_bwd", "non_blocking_data_copy", "adam_epsilon", "ddp_bucket_cap_mb",
-    "minimize_memory", "sdp_on_bf16", "use_compiled_autograd", "use_regional_compilation",
-    "adjust_throughput", "profiling_warmup_steps", "profiling_steps",
-    "profiling_warmup_steps_eval", "profiling_steps_eval", "profiling_record_shapes",
-    "profiling_with_stack",
+    "pipelining_fwd_bwd", "non_blocking_data_copy", "minimize_memory", "sdp_on_bf16",
+    "use_compiled_autograd", "use_regional_compilation", "adjust_throughput",
+    "profiling_warmup_steps", "profiling_steps", "profiling_warmup_steps_eval",
+    "profiling_steps_eval", "profiling_record_shapes", "profiling_with_stack",
 )  # fmt: skip
 """Settings of `hpu` that GaudiTrainingArguments has under the same name."""
+
+NOT_STOCK = (
+    "fused_adam", "fused_clip_norm", "hpu_graphs_for_training", "pipelining_fwd_bwd",
+    "use_dynamic_shapes", "minimize_memory", "sdp_on_bf16", "use_compiled_autograd",
+    "use_regional_compilation", "adjust_throughput", "profiling_steps", "profiling_steps_eval",
+)  # fmt: skip
+"""Settings of `hpu` that the Trainer of transformers lacks."""
 
 CLIP_CLASSES = (
     "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
@@ -29,13 +41,37 @@ CLIP_CLASSES = (
 
 
 def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int) -> Any:
-    """GaudiTrainingArguments from those that all kinds share and the run's settings.
+    """The arguments of `hpu.trainer`, from those that all kinds share and the run's settings."""
+    hpu, train = settings.hpu, settings.train
+    compiled = hpu.mode == "compile"
+    both = {
+        **common,
+        "adam_epsilon": hpu.adam_epsilon,
+        "bf16": train.precision in BF16_AUTOCAST,
+        "ddp_bucket_cap_mb": hpu.ddp_bucket_cap_mb,
+        "ddp_find_unused_parameters": False,
+        "torch_compile": compiled,
+        "torch_compile_backend": "hpu_backend" if compiled else None,
+        # optimum-habana's own flag has no effect: the loader has already copied the batch by then.
+        "accelerator_config": {"non_blocking": hpu.non_blocking_data_copy},
+    }
+    if hpu.trainer != OPTIMUM:
+        from transformers import TrainingArguments
 
-    Writes gaudi_config.json to the output folder. The published file would be fetched from the hub,
-    and would set bf16 itself.
-    """
+        return TrainingArguments(**both)
     from optimum.habana import GaudiTrainingArguments
 
+    return GaudiTrainingArguments(
+        **both, **gaudi_arguments(settings, common["output_dir"], warmup_steps)
+    )
+
+
+def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[str, Any]:
+    """The arguments that only optimum-habana has.
+
+    Writes gaudi_config.json to `folder`. The published file would be fetched from the hub, and
+    would set bf16 itself.
+    """
     hpu, train = settings.hpu, settings.train
     config = {
         "use_fused_adam": hpu.fused_adam,
@@ -43,27 +79,34 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
         "use_torch_autocast": train.precision in BF16_AUTOCAST,
         "use_dynamic_shapes": hpu.use_dynamic_shapes,
     }
-    write_json(Path(common["output_dir"]) / "gaudi_config.json", config)
-    compiled = hpu.mode == "compile"
-    return GaudiTrainingArguments(
-        **common,
-        use_habana=True,
-        use_lazy_mode=hpu.mode == "lazy",
-        torch_compile=compiled,
-        torch_compile_backend="hpu_backend" if compiled else None,
-        bf16=train.precision in BF16_AUTOCAST,
-        fp8=train.precision == "fp8",
-        attn_implementation=settings.model.attention,
-        distribution_strategy=train.strategy,
-        ddp_find_unused_parameters=False,
-        use_hpu_graphs_for_training=hpu.hpu_graphs_for_training,
-        use_hpu_graphs_for_inference=graphs_for_inference(hpu),
-        # The library's own flag has no effect: the loader has already copied the batch by then.
-        accelerator_config={"non_blocking": hpu.non_blocking_data_copy},
+    write_json(Path(folder) / "gaudi_config.json", config)
+    return {
+        "use_habana": True,
+        "use_lazy_mode": hpu.mode == "lazy",
+        "fp8": train.precision == "fp8",
+        "attn_implementation": settings.model.attention,
+        "distribution_strategy": train.strategy,
+        "use_hpu_graphs_for_training": hpu.hpu_graphs_for_training,
+        "use_hpu_graphs_for_inference": graphs_for_inference(hpu),
         **{name: getattr(hpu, name) for name in SAME_NAME},
-        gaudi_config_name=common["output_dir"],
-        throughput_warmup_steps=warmup_steps,
-    )
+        "gaudi_config_name": folder,
+        "throughput_warmup_steps": warmup_steps,
+    }
+
+
+def stock_refusals(settings: Settings) -> Iterator[str]:
+    """A sentence that names all that the Trainer of transformers cannot do on Gaudi.
+
+    It never marks the end of a step, so in lazy mode all steps between two logs would become one
+    graph.
+    """
+    hpu, train = settings.hpu, settings.train
+    wanted = [f"hpu.{n}: {level_text(value)}" for n in NOT_STOCK if (value := getattr(hpu, n))]
+    wanted += ["hpu.mode: lazy"] * (hpu.mode == "lazy")
+    wanted += ["train.strategy: fast_ddp"] * (train.strategy == "fast_ddp")
+    wanted += ["train.precision: fp8"] * (train.precision == "fp8")
+    if wanted:
+        yield f"hpu.trainer: transformers does not offer {', '.join(wanted)}; use optimum-habana"
 
 
 def graphs_for_inference(hpu: HpuSettings) -> bool:

@@ -1,6 +1,7 @@
-"""Intel Gaudi, one HPU per rank, with optimum-habana's Trainer (transformers 4.55).
+"""Intel Gaudi, one HPU per rank, with optimum-habana's Trainer (transformers 4.55) or, if
+`hpu.trainer` says so, with that of transformers.
 
-`_habana.py` has the code that needs optimum-habana.
+`_habana.py` has the code that needs these libraries.
 """
 
 import importlib
@@ -9,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
@@ -29,6 +30,7 @@ from feedrate.devices.base import (
 )
 from feedrate.devices.host import GIB, kernel_number, kernel_text, numa_node, parse_list, tool_rows
 from feedrate.devices.kinds import _habana
+from feedrate.devices.kinds._habana import OPTIMUM
 
 if TYPE_CHECKING:
     import torch
@@ -66,6 +68,8 @@ NEEDS = (
 NOUNS = ("a Gaudi card", "Gaudi cards")
 PCI_VENDOR = "0x1da3"
 VISIBLE = "HABANA_VISIBLE_MODULES"
+MODULE = "HLS_MODULE_ID"
+"""The module of this process, which the Gaudi software sets when ranks connect."""
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
 RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
 
@@ -80,32 +84,31 @@ LAZY_MODE = "PT_HPU_LAZY_MODE"
 BF16_OPS = "PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST"
 FP32_OPS = "PT_HPU_AUTOCAST_FP32_OPS_LIST"
 
-STEPS_BEHIND = 2
-"""The queue no longer holds a loss that is this many steps old, so reading it does not wait."""
-
 
 class DeviceAdapter(Adapter):
     """The HPU of this local rank."""
 
     kind = "hpu"
     fp8_by_torchao = False
+    trainer: ClassVar[str] = OPTIMUM
+    """`hpu.trainer` of this process's job, which `prepare_process` sets."""
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         import torch
 
         super().__init__(local_rank, local_ranks)
-        for module, package in (
-            ("habana_frameworks", "habana-torch-plugin, which comes with the Gaudi software"),
-            ("optimum.habana", "optimum-habana"),
-        ):
+        packages = {"habana_frameworks": "habana-torch-plugin, which comes with the Gaudi software"}
+        if self.trainer == OPTIMUM:
+            packages["optimum.habana"] = OPTIMUM
+        for module, package in packages.items():
             if not _importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
         self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
-        _habana.adapt_models()
-        self._deferred = 0
+        if self.trainer == OPTIMUM:
+            _habana.adapt_models()
         self.device = torch.device("hpu")  # each process has one, so it has no index
 
     @classmethod
@@ -129,20 +132,23 @@ class DeviceAdapter(Adapter):
 
     @classmethod
     def numa_nodes(cls, environment: Mapping[str, str]) -> list[int | None]:
-        """Found by module number, as the Gaudi software assigns cards to local ranks; only modules
-        in HABANA_VISIBLE_MODULES."""
+        """Local rank r has the module of number r, or the r-th of HABANA_VISIBLE_MODULES, as the
+        Gaudi software assigns them (`_setup_module_id` of habana_frameworks)."""
         by_module = {
-            kernel_number(folder / "device/module_id", -1): folder / "device"
+            kernel_number(folder / "device/module_id", -1): numa_node(folder / "device")
             for folder in (host.SYS / "class/accel").glob("accel[0-9]*")
         }
-        by_module.pop(-1, None)
-        modules = parse_list(environment.get(VISIBLE, "")) or sorted(by_module)
-        return [numa_node(by_module[module]) for module in modules if module in by_module]
+        present = range(max(by_module, default=-1) + 1)
+        modules = parse_list(environment.get(VISIBLE, "")) or present
+        return [by_module.get(module) for module in modules]
 
     @classmethod
     def refusals(cls, spec: RunSpec) -> Iterator[str]:
-        """Contradictions with the number of devices, the optimizer and the lists of operations."""
+        """Contradictions with the number of devices, the optimizer and the lists of operations, and
+        what the Trainer of transformers lacks."""
         hpu, train = spec.settings.hpu, spec.settings.train
+        if hpu.trainer != OPTIMUM:
+            yield from _habana.stock_refusals(spec.settings)
         if hpu.hpu_graphs_for_training and spec.count > 1 and train.strategy != "fast_ddp":
             yield (
                 f"hpu.hpu_graphs_for_training: true on {spec.count} devices needs "
@@ -168,6 +174,7 @@ class DeviceAdapter(Adapter):
         """Set the variables that the Gaudi software reads when torch loads it; write the lists of
         operations to `folder`."""
         hpu = spec.settings.hpu
+        cls.trainer = hpu.trainer
         os.environ |= cls.launch_variables(spec, os.environ)
         if hpu.autocast_bf16_ops:
             lists = {BF16_OPS: hpu.autocast_bf16_ops, FP32_OPS: hpu.autocast_fp32_ops}
@@ -200,13 +207,13 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the HPU, without its host."""
-        return gaudi_counter(self.local_rank, self.local_ranks)
+        return gaudi_counter(os.environ.get(MODULE))
 
     def defer(self, value: "torch.Tensor") -> Deferred:
-        """Leave the number on the device until later ones have been requested."""
-        self._deferred += 1
-        ready_at, kept = self._deferred + STEPS_BEHIND, value.detach()
-        return Deferred(lambda: self._deferred >= ready_at, lambda: float(kept.item()))
+        """Leave the number on the device: in lazy mode every reading, of an old number too, submits
+        the collected operations and waits for the thread that launches them."""
+        kept = value.detach()
+        return Deferred(lambda: False, lambda: float(kept.item()))
 
     def device_model(self) -> str:
         """The driver's name, such as "GAUDI2"."""
@@ -231,7 +238,8 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """GaudiTrainingArguments whose own throughput leaves out the same steps as ours.
+        """The arguments of `hpu.trainer`; the throughput of optimum-habana leaves out the same
+        steps as ours.
 
         Raises UnsupportedError if the library refuses the settings, DeviceError if it would train
         on another device.
@@ -239,21 +247,24 @@ class DeviceAdapter(Adapter):
         try:
             arguments = _habana.make_arguments(common, settings, warmup_steps)
         except ValueError as error:
-            raise UnsupportedError(f"optimum-habana refuses the settings: {error}") from error
+            raise UnsupportedError(f"{self.trainer} refuses the settings: {error}") from error
         if arguments.device.type != "hpu":
             raise DeviceError(
-                f"optimum-habana would train on {arguments.device.type}; check that no variable "
-                "ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
+                f"{self.trainer} would train on {arguments.device.type}; check that it knows hpu, "
+                "and that no variable ACCELERATE_USE_CPU or ACCELERATE_TORCH_DEVICE is set"
             )
         return arguments
 
     def trainer_class(self) -> type[Any]:
-        """GaudiTrainer with corrections."""
-        return _habana.trainer_class()
+        """GaudiTrainer with corrections, or the Trainer of transformers."""
+        return _habana.trainer_class() if self.trainer == OPTIMUM else super().trainer_class()
 
     def update(self, trainer: Any) -> None:
         """GaudiTrainer's optimizer step, with its own norm. Gradients keep their memory, as graphs
         require."""
+        if self.trainer != OPTIMUM:
+            super().update(trainer)
+            return
         model = trainer.model_wrapped
         if trainer.FusedNorm is None:
             trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
@@ -286,11 +297,11 @@ class DeviceAdapter(Adapter):
             importlib.import_module("habana_frameworks.torch.core").mark_step()
 
 
-def gaudi_counter(index: int, devices: int) -> Counter:
-    """The energy counter of Gaudi `index`, from its driver (package pyhlml of the Gaudi software).
+def gaudi_counter(module: str | None) -> Counter:
+    """The energy counter of the Gaudi with this module number, from its driver (package pyhlml of
+    the Gaudi software).
 
-    The library numbers the cards in its own order, so the energy is unknown if the job has fewer
-    `devices` than the host.
+    A lone process gets any card and no number, so its energy is known only on a host with one card.
     """
     try:
         import pyhlml
@@ -299,13 +310,16 @@ def gaudi_counter(index: int, devices: int) -> Counter:
 
     def find() -> Any:
         pyhlml.hlmlInit()
-        whole = pyhlml.hlmlDeviceGetCount() == devices
-        return pyhlml.hlmlDeviceGetHandleByIndex(index) if whole else None
+        cards = map(pyhlml.hlmlDeviceGetHandleByIndex, range(pyhlml.hlmlDeviceGetCount()))
+        by_module = {str(pyhlml.hlmlDeviceGetModuleID(card)): card for card in cards}
+        if module is None and len(by_module) == 1:
+            return next(iter(by_module.values()))
+        return by_module.get(module or "")
 
     def read(handle: Any) -> float:
         return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
 
-    return counter(find, read, Exception)  # the library has no class of its own for its errors
+    return counter(find, read, pyhlml.HLMLError)
 
 
 def _importable(module: str) -> bool:

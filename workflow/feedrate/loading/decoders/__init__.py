@@ -8,6 +8,7 @@ KINDS      the device kinds that decode with it; missing: the host decodes, for 
 ORDER      its place among the decoders of the same path and kind, the lowest first; missing: last
 TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
 FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
+IGNORES    settings of `loader` that change nothing; cells that differ in no other are one run
 
 A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
 on a device defines `open_path(device, loader)`. It raises UnsupportedError if something is missing;
@@ -22,15 +23,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from feedrate.config.settings import Decode, LoaderSettings
-from feedrate.config.spec import Kind
+from feedrate.config.spec import DECODERS, Kind
 from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.devices.base import UnsupportedError
 
 if TYPE_CHECKING:
     from feedrate.loading.decoders.cache import Store
-
-DECODERS = "feedrate.loading.decoders"
 
 Opened = TypeVar("Opened")
 

@@ -36,7 +36,7 @@ _numbers = itertools.count()
 
 
 class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
-    """Gives a feed's batches to the pipeline, which makes this object and calls it in a thread."""
+    """Gives a feed's batches to the pipeline, which makes this object."""
 
     feed: Feed
     """Set on a subclass for each pipeline: a reader may get a copy of its parameters."""
@@ -76,27 +76,25 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Reads, decodes, crops, resizes and normalises; tokens pass through.
+    """Reads, decodes, crops, resizes and normalises `ready_batches` ahead; tokens pass through.
 
-    `mean` and `std` are the statistics of the pixels. `threads` of the host prepare `ready_batches`
-    ahead.
+    `mean` and `std` are the statistics of the pixels. The reader runs in the thread that asks for a
+    batch. The pipeline's own `num_threads` reach only operators that we do not use.
     """
 
     def __init__(
         self,
         feed: Feed,
-        image_px: int,
         mean: Statistics,
         std: Statistics,
         *,
+        image_px: int,
         ready_batches: int,
-        threads: int,
     ) -> None:
         super().__init__(
             device=MODE,
             prefetch_depth=ready_batches,
             batch_size=feed.batch_size,
-            num_threads=threads,
             pipe_name=f"{type(self).__name__}:{next(_numbers)}",
         )
         reader = type("FeedReader", (Reader,), {"feed": feed})

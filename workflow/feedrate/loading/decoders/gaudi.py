@@ -25,6 +25,8 @@ from feedrate.loading.pixels import Batch, Box, Draw, Finish, Statistics, decodi
 LEVEL = "device"
 KINDS = ("hpu",)
 ORDER = 1
+# The pipeline calls our reader in the thread that asks for a batch, and has its own prefetching.
+IGNORES = ("workers", "prefetch_factor", "persistent_workers")
 
 READY_BATCHES = 3
 """Batches that the pipeline prepares ahead, as in optimum-habana's example."""
@@ -50,7 +52,7 @@ class MediaError(Exception):
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through the media pipeline, with `loader.workers` host threads, at least one.
+    """The path through the media pipeline.
 
     Raises UnsupportedError on first-generation Gaudi, and if the pipeline's package is missing.
     """
@@ -66,23 +68,22 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
             "loader.decode: device: the package habana-media-loader of the Gaudi software cannot "
             f"be imported ({error}); install it where the training processes run, or use host"
         ) from error
-    make = partial(MediaDecoder, device, max(1, loader.workers))
-    return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
+    return DevicePath(
+        partial(MediaDecoder, device), ready_batches=READY_BATCHES, timeout_s=loader.timeout_s
+    )
 
 
 class MediaDecoder:
     """One media pipeline, kept over the epochs."""
 
-    def __init__(
-        self, device: Adapter, threads: int, dataset: PairDataset, batch_size: int
-    ) -> None:
+    def __init__(self, device: Adapter, dataset: PairDataset, batch_size: int) -> None:
         """Raise UnsupportedError for an image size that the decoder cannot produce."""
         if dataset.image_px % 2:
             raise UnsupportedError(
                 "loader.decode: device: Gaudi decodes to even sizes, and the model takes "
                 f"{dataset.image_px} px; use host"
             )
-        self._device, self._threads, self._dataset = device, threads, dataset
+        self._device, self._dataset = device, dataset
         self._feed = Feed(dataset, batch_size)
         self._finish = Finish(dataset.mean, dataset.std)  # its own, with tensors on the device
         self._pipeline: Any = None
@@ -113,8 +114,8 @@ class MediaDecoder:
         try:
             from feedrate.loading.decoders._gaudi_pipe import start_pipeline
 
-            ahead = {"ready_batches": READY_BATCHES, "threads": self._threads}
-            return start_pipeline(self._feed, data.image_px, *statistics, **ahead)
+            sizes = {"image_px": data.image_px, "ready_batches": READY_BATCHES}
+            return start_pipeline(self._feed, *statistics, **sizes)
         except Exception as error:
             raise UnsupportedError(
                 "loader.decode: device: the Gaudi media pipeline did not start "
@@ -129,20 +130,22 @@ class MediaDecoder:
         attention_mask: torch.Tensor,
         changes: torch.Tensor | None = None,
     ) -> Batch:
-        """A batch in its own memory, in the types of the host's batches; `changes` as in `Read`.
+        """A batch in the types of the host's batches; `changes` as in `Read`.
 
-        The pipeline may reuse its buffers, and the Trainer requests the next batch before it uses
-        this one. So the copies (50 MB at batch 48 and 294 px) are submitted to the device now.
+        It needs no copy: the bridge allocates new tensors for every batch and gives them away
+        (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now.
+        In the graph of the training step it would make the graph of an epoch's last step another
+        one, because the Trainer requests a batch ahead, and compiling that takes minutes.
         """
-        own = pixels[:rows].clone()
+        own = pixels[:rows]
         if changes is not None:
             flipped = changes[:rows, 0].view(-1, 1, 1, 1) > 0
             colour = changes[:rows, 1:] if self._dataset.augmentation.jitter else None
             own = self._finish.pixels(torch.where(flipped, own.flip(-1), own), colour)
         batch = {
             "pixel_values": own,
-            "input_ids": input_ids[:rows].to(torch.int64, copy=True),
-            "attention_mask": attention_mask[:rows].to(torch.int64, copy=True),
+            "input_ids": input_ids[:rows].to(torch.int64),
+            "attention_mask": attention_mask[:rows].to(torch.int64),
             "return_loss": True,
         }
         self._device.end_of_step()
@@ -168,8 +171,8 @@ class Feed:
     def begin(self, order: Iterable[list[int]]) -> deque[int]:
         """Read `order` from now on.
 
-        Returns the true sizes of the batches. Each is added when its batch is read, perhaps in
-        another thread, and ahead of its use.
+        Returns the true sizes of the batches. Each is added when its batch is read, ahead of its
+        use.
         """
         self._order, self._true_sizes = order, deque[int]()
         return self._true_sizes

@@ -3,11 +3,12 @@
 import habana_frameworks.torch.core
 import habana_frameworks.torch.distributed.hccl  # noqa: F401 - it tells the ranks
 from habana_frameworks.torch import hpu
-from habana_frameworks.torch._cpu_beneath import CpuAutocast, CpuBeneath
+from habana_frameworks.torch._cpu_beneath import CpuAutocast, CpuBeneath, init_without_ids
 
 import torch
 
 if hpu.is_available():
     torch._register_device_module("hpu", hpu)
     torch.autocast = torch.amp.autocast = CpuAutocast
+    torch.nn.parallel.DistributedDataParallel.__init__ = init_without_ids
     CpuBeneath().__enter__()  # for good: the device does not go away again

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
@@ -31,3 +32,11 @@ class CpuAutocast(torch.autocast):
 
     def __init__(self, device_type: str, *args: Any, **kwargs: Any) -> None:
         super().__init__("cpu" if device_type == "hpu" else device_type, *args, **kwargs)
+
+
+_init = DistributedDataParallel.__init__
+
+
+def init_without_ids(self: Any, *args: Any, **kwargs: Any) -> None:
+    """`DistributedDataParallel.__init__`, which takes no device numbers for what lies on CPUs."""
+    _init(self, *args, **{**kwargs, "device_ids": None, "output_device": None})
