@@ -40,6 +40,8 @@ BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
+AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
+"""PCI vendor and class of AMD Instinct cards, which no kind drives. Other GPUs of AMD draw screens."""
 TOOL_S = 60.0
 """Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
@@ -239,14 +241,16 @@ def _nothing(name: str) -> str:
     """The reason why `name` has no accelerator: no hardware, or hardware without a driver."""
     vendors = plugins.declared(KINDS, "PCI_VENDOR")
     present = {
-        kernel_text(device / "vendor")
+        (kernel_text(device / "vendor"), kernel_text(device / "class")[:6])
         for device in SYS.glob("bus/pci/devices/*")
-        # Display controllers (03) and processing accelerators (12), not a GPU's sound.
-        if kernel_text(device / "class")[:4] in ("0x03", "0x12")
     }
+    # Display controllers (03) and processing accelerators (12), not a GPU's sound.
+    makers = {maker for maker, what in present if what[:4] in ("0x03", "0x12")}
     nouns = plugins.declared(KINDS, "NOUNS")
-    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in present]:
+    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in makers]:
         return f"{name} has {' and '.join(idle)}, but no driver of it answers"
+    if not present.isdisjoint(AMD):
+        return f"{name} has an AMD accelerator, and feedrate has no kind of device for ROCm"
     return f"no accelerator was found on {name}"
 
 

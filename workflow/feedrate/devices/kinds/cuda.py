@@ -45,6 +45,11 @@ class DeviceAdapter(Adapter):
         import torch
 
         super().__init__(local_rank, local_ranks)
+        if getattr(torch.version, "hip", None):
+            raise DeviceError(
+                "this torch is built for ROCm (AMD GPUs), which feedrate does not measure: no AMD "
+                "GPU is registered, and energy, JPEG decoding and checks are NVIDIA's own"
+            )
         self._cuda: Any = torch.cuda
         if not torch.cuda.is_available():
             raise DeviceError(
@@ -56,6 +61,8 @@ class DeviceAdapter(Adapter):
             raise DeviceError(
                 f"the job needs {local_ranks} CUDA devices on this host, found {found}"
             )
+        if built_for := torch.cuda.get_arch_list():
+            check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
 
@@ -204,6 +211,25 @@ class DeviceAdapter(Adapter):
             ddp_backend=backend,
             ddp_find_unused_parameters=False,
         )
+
+
+def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
+    """Raise DeviceError if a torch with code for these architectures has none for a GPU.
+
+    A GPU runs code for its own major and at most its own minor version (sm_86 on 8.9), and compiles
+    PTX of any version up to its own (compute_90).
+    """
+    for name in built_for:
+        kind, _, digits = name.rstrip("af").rpartition("_")
+        version = int(digits[:-1]), int(digits[-1])
+        same_major = kind == "compute" or version[0] == capability[0]
+        if same_major and version <= capability:
+            return
+    raise DeviceError(
+        f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
+        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 begin "
+        "at 7.5, those for CUDA 12.6 at 5.0"
+    )
 
 
 def _named(cards: list[Card], wanted: str) -> list[Card | None]:
