@@ -41,7 +41,7 @@ BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
 AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
-"""PCI vendor and class of AMD Instinct cards, which no kind drives. Other GPUs of AMD draw screens."""
+"""PCI vendor and class of AMD's accelerators, which no kind drives. Its other GPUs draw screens."""
 TOOL_S = 60.0
 """Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 

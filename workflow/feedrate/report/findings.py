@@ -76,6 +76,7 @@ def _of_device(study: StudySettings, cells: Sequence[CellRow], device: str) -> d
         ),
         "What limits each setting": _limits(study, good),
         "Noise": _noise(study, good),
+        "Short epochs": _short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device),
     }
 
@@ -205,13 +206,27 @@ def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
     )
 
 
+def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    short = [f"{_name(study, c)} ({c.steps_per_epoch})" for c in cells if c.short_epochs]
+    if not short:
+        return ""
+    return (
+        f"The data make too few steps per epoch at {text.listed(short)}: workers start anew so "
+        "often that these rates are not compared with published ones."
+    )
+
+
 # Published numbers, the loader model, and claims
 
 
 def _published(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
     """Measured and published numbers: rates for the same device, otherwise the ratios that the
     same change of settings brings; and the differences between the runs."""
-    ours = {level_key(cell.levels): cell for cell in cells if cell.samples_per_s}
+    ours = {
+        level_key(cell.levels): cell
+        for cell in cells
+        if cell.samples_per_s and not cell.short_epochs
+    }
     found = [_same_device(study, ours, device), _same_change(study, ours, device)]
     return " ".join(filter(None, [*found, _differences(study, device) if any(found) else ""]))
 

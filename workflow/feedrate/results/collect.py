@@ -102,6 +102,8 @@ def run_row(record: Record, path: str) -> Row:
             row[value.column] = ";".join(found) if isinstance(found, list) else found
     if record.spec:
         row |= _settings(record.spec, record.provenance.cores_granted)
+        steps = record.measurement and record.measurement.steps_per_epoch
+        row["short_epochs"] = steps is not None and steps < record.spec.full_epoch_steps
     return row | record.levels
 
 
@@ -176,6 +178,7 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     ]
     cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
     cells["noisy"] = cells["spread"] > study.thresholds.noise_share
+    cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd

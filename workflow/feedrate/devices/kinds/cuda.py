@@ -227,8 +227,8 @@ def check_architecture(capability: tuple[int, int], built_for: list[str]) -> Non
             return
     raise DeviceError(
         f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
-        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 begin "
-        "at 7.5, those for CUDA 12.6 at 5.0"
+        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 "
+        "begin at 7.5, those for CUDA 12.6 at 5.0"
     )
 
 

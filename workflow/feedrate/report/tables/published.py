@@ -59,14 +59,19 @@ def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Ma
     values = published_rates(settings)
     rows = []
     for device in settings.measured:
-        ratios = []
+        ratios: list[float | None] = []
+        unlike: dict[str, None] = {}
         for key in ((device, level_key(levels)) for levels in columns):
             ours, theirs = cells.get(key), values.get(key)
-            known = ours and theirs and ours.samples_per_s
-            ratios.append(known / theirs.value if known and theirs else None)
+            ratios.append(None)
+            if ours and theirs and ours.samples_per_s and not ours.short_epochs:
+                ratios[-1] = ours.samples_per_s / theirs.value
+                if ours.batch_size != theirs.batch_size:
+                    batches = _batch(ours.batch_size), _batch(theirs.batch_size)
+                    unlike["{} here, {} published".format(*batches)] = None
         if any(ratios):
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row(name, *map(text.ratio, ratios), ""))
+            rows.append(row(name, *map(text.ratio, ratios), "; ".join(unlike)))
     return rows
 
 
@@ -76,7 +81,8 @@ def _number(cell: CellRow | None) -> Markup:
     if cell.samples_per_s is None:
         return word("/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status])
     remark = text.interval(cell.ci_low, cell.ci_high)
-    return join(text.number(cell.samples_per_s), small(remark), small("noisy" * cell.noisy))
+    marks = [small("noisy" * cell.noisy), small("short epochs" * cell.short_epochs)]
+    return join(text.number(cell.samples_per_s), small(remark), *marks)
 
 
 def _name(settings: PageSettings, device: str, count: int) -> Markup:
