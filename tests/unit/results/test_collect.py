@@ -486,3 +486,12 @@ def test_a_cells_epochs_are_those_of_its_good_runs(tmp_path):
     good = make_record(10.0, spec=make_spec(repeat=2), steps_per_epoch=1)
     (cell,) = cells_of(tmp_path, [lost, good], unsupported=[]).values()
     assert (cell["steps_per_epoch"], cell["short_epochs"]) == (1, True)
+
+
+def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy(tmp_path):
+    quiet, loud = runs_of(1, [10.0, 10.1])
+    loud = replace(loud, disturbances=["Processes of others were on the device."])
+    cells = cells_of(tmp_path, [quiet, loud, *runs_of(2, [10.0, 10.1])], unsupported=[])
+    assert (cells[W1]["noisy"], cells[W2]["noisy"]) == (True, False)
+    assert cells[W1]["disturbed"] == "Processes of others were on the device."
+    assert cells[W2]["disturbed"] == ""

@@ -197,23 +197,23 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    noisy = [f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in cells if cell.noisy]
-    if not noisy:
-        return ""
-    return (
-        f"The repeats differ widely at {text.listed(noisy)}; smaller differences between settings "
-        "are not significant there."
-    )
+    found = [f"{_name(study, cell)}: {cell.disturbed}" for cell in cells if cell.disturbed]
+    wide = [c for c in cells if c.noisy and not c.disturbed]
+    if wide:
+        names = text.listed(f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in wide)
+        found.append(
+            f"The repeats differ widely at {names}; smaller differences between settings are not "
+            "significant there."
+        )
+    return " ".join(found)
 
 
 def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    short = [f"{_name(study, c)} ({c.steps_per_epoch})" for c in cells if c.short_epochs]
-    if not short:
-        return ""
-    return (
-        f"The data make too few steps per epoch at {text.listed(short)}: workers start anew so "
-        "often that these rates are not compared with published ones."
-    )
+    short = [
+        f"{_name(study, cell)} ({cell.steps_per_epoch})" for cell in cells if cell.short_epochs
+    ]
+    why = "Too few steps per epoch to be compared with published rates"
+    return f"{why}: {text.listed(short)}." if short else ""
 
 
 # Published numbers, the loader model, and claims

@@ -94,6 +94,7 @@ def run_row(record: Record, path: str) -> Row:
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
+        "disturbed": " ".join(record.disturbances),
         "record": path,
     }
     for value in MEASURED:
@@ -102,7 +103,7 @@ def run_row(record: Record, path: str) -> Row:
             row[value.column] = ";".join(found) if isinstance(found, list) else found
     if record.spec:
         row |= _settings(record.spec, record.provenance.cores_granted)
-        steps = record.measurement and record.measurement.steps_per_epoch
+        steps = row.get("steps_per_epoch")
         row["short_epochs"] = steps is not None and steps < record.spec.full_epoch_steps
     return row | record.levels
 
@@ -177,7 +178,8 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
         for key, baseline in baselines.items()
     ]
     cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
-    cells["noisy"] = cells["spread"] > study.thresholds.noise_share
+    cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
+    cells["noisy"] = (cells["spread"] > study.thresholds.noise_share) | (cells["disturbed"] != "")
     cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6

@@ -93,6 +93,7 @@ RUNS = (
     _text("dataset", "Dataset: an entry of config/config.yaml."),
     *_of_runs("commit", "attempt"),
     _text("failed_checks", "Names of the checks that the run did not pass, by `;`."),
+    _text("disturbed", "What may have disturbed the run, in sentences."),
     _text("record", "Path of the run's record.json."),
 )
 
@@ -114,7 +115,8 @@ CELLS = (
     _number("ci_low", "samples/s", "Lower end of the bootstrap interval of that median."),
     _number("ci_high", "samples/s", "Upper end of it."),
     _number("spread", "share", "(max - min) / median of the ok runs' samples_per_s."),
-    _flag("noisy", "Whether the spread is above the study's noise_share."),
+    _flag("noisy", "Whether the spread is above the study's noise_share, or a run was disturbed."),
+    _text("disturbed", "What may have disturbed one of the ok runs, in sentences."),
     *_of_cells("step_time_median_s", "power_w"),
     _number("usd_per_million_samples", "USD", "At the device's price_usd_per_hour, if it has one."),
     *_of_cells("mfu", "loss_end"),

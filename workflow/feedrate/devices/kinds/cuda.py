@@ -1,6 +1,8 @@
 """NVIDIA GPUs, one per rank, and NCCL between ranks."""
 
+import os
 import re
+import time
 from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,14 @@ RECORDED_PACKAGES = (
 )
 
 
+SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power supply"}
+LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
+"""What lowers the clocks, by the bits of NVML's reasons. At full load 0x04, the power limit, is
+usual. Those of LIMITED may belong to the machine as it is."""
+FULL_POWER = 0.98
+"""Share of the usual power limit below which a limit counts as lowered."""
+
+
 class DeviceAdapter(Adapter):
     """The GPU of this local rank."""
 
@@ -65,6 +75,7 @@ class DeviceAdapter(Adapter):
             check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
+        self._asked_s = time.time()
 
     @classmethod
     def cards(cls) -> list[Card]:
@@ -136,6 +147,11 @@ class DeviceAdapter(Adapter):
     def energy_counter(self) -> Counter:
         """Energy of the GPU, without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
+
+    def condition(self) -> dict[str, Any]:
+        """The GPU's clock, what lowers it, and the processes of others (package nvidia-ml-py)."""
+        since_s, self._asked_s = self._asked_s, time.time()
+        return gpu_condition(str(self._cuda.get_device_properties(self.device).uuid), since_s)
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Copy the number to page-locked memory after the work that computes it."""
@@ -243,6 +259,47 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
         ]
         chosen.append(matching[0] if len(matching) == 1 else None)
     return chosen
+
+
+def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
+    """`device` of the `machine` event, as far as NVML tells; the work of others counts from
+    `since_s` on (s since 1970).
+
+    `slowed_by` certainly lowers the clocks, `limited_by` may be usual there. `others` are processes
+    of others on the GPU, `others_busy` is the largest share of its cores that one of them used.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except Exception:  # no library, or one without a driver: then nothing is known
+        return {}
+
+    def ask(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(pynvml, f"nvmlDeviceGet{name}")(gpu, *arguments)
+        except pynvml.NVMLError:
+            return None
+
+    reasons, processes = ask("CurrentClocksThrottleReasons") or 0, ask("ComputeRunningProcesses")
+    limited = [text for bit, text in LIMITED.items() if reasons & bit]
+    limit, usual = ask("EnforcedPowerLimit") or 0, ask("PowerManagementDefaultLimit") or 0
+    if limit < usual * FULL_POWER:
+        limited.append(f"a power limit of {limit / 1e3:g} W instead of {usual / 1e3:g}")
+    pids = {process.pid for process in processes or ()}
+    others = {pid for pid in pids if not host.is_of_this_job(pid)}
+    used = ask("ProcessUtilization", int(since_s * 1e6)) or ()
+    return {
+        "clock_mhz": ask("ClockInfo", pynvml.NVML_CLOCK_SM),
+        "throttle_reasons": reasons,
+        "slowed_by": [text for bit, text in SLOWED.items() if reasons & bit],
+        "limited_by": limited,
+        # In a container the numbers are the host's, and one of them is this process's.
+        "others": max(0, len(others) - (os.getpid() not in pids)),
+        "others_busy": max((one.smUtil / 100 for one in used if one.pid in others), default=0.0)
+        * (os.getpid() in pids),
+    }
 
 
 def gpu_counter(uuid: str) -> Counter:

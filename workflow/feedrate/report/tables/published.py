@@ -56,22 +56,24 @@ def _measured(settings: PageSettings, cells: Cells, device: str, columns: Column
 
 
 def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Markup]:
-    values = published_rates(settings)
+    values, keys = published_rates(settings), list(map(level_key, columns))
     rows = []
     for device in settings.measured:
-        ratios: list[float | None] = []
-        unlike: dict[str, None] = {}
-        for key in ((device, level_key(levels)) for levels in columns):
-            ours, theirs = cells.get(key), values.get(key)
-            ratios.append(None)
-            if ours and theirs and ours.samples_per_s and not ours.short_epochs:
-                ratios[-1] = ours.samples_per_s / theirs.value
-                if ours.batch_size != theirs.batch_size:
-                    batches = _batch(ours.batch_size), _batch(theirs.batch_size)
-                    unlike["{} here, {} published".format(*batches)] = None
+        pairs = [(cells.get((device, key)), values.get((device, key))) for key in keys]
+        ratios = [
+            ours.samples_per_s / theirs.value
+            if ours and theirs and ours.samples_per_s and not ours.short_epochs
+            else None
+            for ours, theirs in pairs
+        ]
+        batches = {
+            f"{_batch(ours.batch_size)} here, {_batch(theirs.batch_size)} published"
+            for ours, theirs in pairs
+            if ours and theirs and ours.batch_size != theirs.batch_size
+        }
         if any(ratios):
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row(name, *map(text.ratio, ratios), "; ".join(unlike)))
+            rows.append(row(name, *map(text.ratio, ratios), "; ".join(sorted(batches))))
     return rows
 
 
