@@ -57,20 +57,19 @@ def test_another_device_or_study_in_the_plan_changes_no_run(copy):
     assert {key: both[key] for key in alone} == alone
 
 
-def test_one_more_level_changes_no_other_run(copy):
-    before = specs(copy.load(studies=[SEARCH], devices=["h100"]))
-    copy.edit("studies/flava-batch-search.yaml", ("96, 128]", "96, 128, 4096]"))
-    after = specs(copy.load(studies=[SEARCH], devices=["h100"]))
+def test_the_cells_of_a_study_share_their_data(copy):
+    """Their losses are compared, and what one lacked memory for prunes others."""
+    for study in (VIT, SEARCH):
+        plan = make_plan(copy.load(studies=[study], devices=["h100"]))
+        assert len({spec.dataset for spec in plan.runs.values()}) == 1
+
+
+def test_one_more_level_of_no_larger_batch_changes_no_other_run(copy):
+    before = specs(copy.load(studies=[LOADING], devices=["h100"]))
+    copy.edit(f"studies/{LOADING}.yaml", ("[0, 1, 2, 16]", "[0, 1, 2, 4, 16]"))
+    after = specs(copy.load(studies=[LOADING], devices=["h100"]))
+    assert len(after) > len(before)
     assert {key: after[key] for key in before} == before
-    assert {s.dataset for s in after.values()} - {s.dataset for s in before.values()}
-
-
-def test_runs_that_compare_losses_read_the_same_rows(copy):
-    """Losses are compared between runs of the same global batch and number of steps."""
-    datasets = {}
-    for spec in specs(copy.load(studies=[VIT], devices=["h100"])).values():
-        datasets.setdefault(spec.step_samples, set()).add(spec.dataset)
-    assert all(len(names) == 1 for names in datasets.values())
 
 
 def test_a_given_number_of_rows_is_taken_as_it_is(copy):
@@ -98,10 +97,11 @@ def test_the_jobs_of_a_device_read_its_own_data(copy, monkeypatch):
 
 def test_a_device_with_several_datasets_is_asked_run_by_run(copy, monkeypatch):
     monkeypatch.chdir(copy.root)
-    view = PlanView(copy.load(studies=[SEARCH], devices=["h100"]), copy.root)
+    view = PlanView(copy.load(studies=[SEARCH, LOADING], devices=["h100"]), copy.root)
     data = view.inputs.data("h100")
     for spec in view.plan.runs.values():
-        wildcards = type("Wildcards", (), {"study": SEARCH, "cell": spec.cell, "repeat": "1"})
+        names = {"study": spec.study, "cell": spec.cell, "repeat": str(spec.repeat)}
+        wildcards = type("Wildcards", (), names)
         assert data(wildcards) == f"resources/datasets/{spec.dataset}/prepared/manifest.json"
 
 

@@ -138,13 +138,13 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             settings = set_by.of(common.settings, levels)
             launcher = _launcher(device, settings)
             made = {"cell": cell, "levels": levels, "settings": settings, "launcher": launcher}
-            spec = _replace(common, **made)
-            cells.append(_replace(spec, dataset=dataset_for(project.config, spec)))
+            cells.append(_replace(common, **made))
     for spec in cells:
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    return cells, unsupported
+    dataset = dataset_for(project.config, cells)
+    return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:

@@ -154,17 +154,18 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = msgspec.field(default_factory=lambda: ["short"])
 
 
-def dataset_for(config: WorkflowConfig, spec: RunSpec) -> str:
-    """The name of the dataset of a run.
+def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
+    """The name of the dataset that the cells of a study on a device share.
 
     If the configuration gives a generated one no number of rows, it has FEWEST_ROWS, doubled until
-    an epoch of the run is full; `generated-7680` has 7,680 rows. The name depends on nothing but
-    the run, so that another device, study or level in the plan repeats no run.
+    an epoch is full in each cell; `generated-7680` has 7,680 rows. No other device or study counts,
+    so that one more of them in the plan repeats no run.
     """
     entry, rows = config.datasets[config.dataset], FEWEST_ROWS
     if not isinstance(entry, Generated) or entry.train is not None:
         return config.dataset
-    while rows < spec.step_samples * spec.full_epoch_steps:
+    needed = max((spec.step_samples * spec.full_epoch_steps for spec in specs), default=0)
+    while rows < needed:
         rows *= 2
     return config.dataset if rows == FEWEST_ROWS else f"{config.dataset}-{rows}"
 
