@@ -40,7 +40,7 @@ def check_files():
 wildcard_constraints:
     study="|".join(map(re.escape, STUDIES)),
     device="|".join(map(re.escape, PROJECT.config.devices)),
-    dataset="|".join(map(re.escape, PROJECT.config.datasets)),
+    dataset="|".join(map(re.escape, VIEW.datasets())),
     winoground="|".join(map(re.escape, PROJECT.config.winoground_sets)) or "none",
     checkpoint="[^/]+",
     cell="[^/]+",

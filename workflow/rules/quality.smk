@@ -10,7 +10,7 @@ for device, entry in VIEW.devices():
             f"evaluate_{device.replace('-', '_').replace('.', '_')}"
         input:
             outcome=paths.OUTCOME.replace("{device}", device),
-            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            data=VIEW.inputs.data(device),
             weights=VIEW.inputs.checkpoints(device),
             winoground=EXAMPLES,
         output:

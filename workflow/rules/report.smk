@@ -51,7 +51,7 @@ rule write_overview:
         ],
         scores=[page for study in STUDIES for page in VIEW.score_table(study)],
         pages=[page for study in STUDIES for page in VIEW.pages(study)],
-        data=paths.DATA_REPORT.format(dataset=PROJECT.config.dataset),
+        data=paths.DATA_REPORT.format(dataset=VIEW.dataset(STUDIES[0])),
         captions=[
             f"report/captions/{caption}.rst"
             for part in ("tables", "figures")

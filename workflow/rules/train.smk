@@ -9,7 +9,7 @@ for device, entry in VIEW.devices():
             f"train_{device.replace('-', '_').replace('.', '_')}"
         input:
             **VIEW.inputs.of_training(device),
-            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            data=VIEW.inputs.data(device),
         output:
             # Only the last file of the run's folder: this makes planning thousands of runs faster.
             paths.OUTCOME.replace("{device}", device),

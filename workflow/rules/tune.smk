@@ -31,7 +31,9 @@ for device, entry in VIEW.devices():
         name:
             f"tune_{device.replace('-', '_').replace('.', '_')}"
         input:
-            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            data=lambda wc, device=device: paths.MANIFEST.format(
+                dataset=VIEW.inputs.first_run(device).dataset
+            ),
             others=lambda wc, device=device: VIEW.inputs.of_tuning(device),
         output:
             paths.ADVICE.replace("{device}", device),

@@ -158,6 +158,20 @@ def test_each_device_of_the_registry(project):
         for name, d in project.devices.items()
     }
     assert peaks == {
+        "a100-80gb-pcie": (271, 312),
+        "a100-40gb-pcie": (271, 312),
+        "h100-pcie": (None, 756.5),
+        "h100-nvl": (None, 835.5),
+        "h200-nvl": (None, 835.5),
+        "b200": (None, 2250),
+        "l40s": (None, 362.05),
+        "l4": (None, 121),
+        "a10": (None, 125),
+        "t4": None,
+        "rtx-3090": (None, 71),
+        "rtx-4090": (None, 165.2),
+        "rtx-5090": (None, 209.5),
+        "rtx-6000-ada": (None, 364.2),
         "cpu": None,
         "gaudi2": (419, 432),
         "gaudi3": (1243, 1677),
@@ -175,14 +189,19 @@ def test_each_device_of_the_registry(project):
     ("reported", "device"),
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H100 PCIe", None),  # PCIe and NVL: other peaks and power
-        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H100 PCIe", "h100-pcie"),  # PCIe and NVL: other peaks and power
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA H100 64GB HBM2", None),
+        ("NVIDIA GH200 480GB", None),
         ("NVIDIA H200", "h200"),
-        ("NVIDIA H200 NVL", None),
+        ("NVIDIA H200 NVL", "h200-nvl"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GB200", None),
         ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
-        ("NVIDIA A100 80GB PCIe", None),
+        ("NVIDIA A100 80GB PCIe", "a100-80gb-pcie"),
         ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
-        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA A100-PCIE-40GB", "a100-40gb-pcie"),
+        ("A100-PCIE-40GB", "a100-40gb-pcie"),  # drivers before 470 leave the maker out
         ("Tesla V100-SXM2-32GB", "v100"),
         ("Tesla V100-SXM2-16GB", None),
         ("Tesla V100-PCIE-32GB", None),
@@ -192,7 +211,23 @@ def test_each_device_of_the_registry(project):
         ("HL-205", None),  # the first generation
         ("Intel Gaudi 3", "gaudi3"),
         ("HL-325L", "gaudi3"),
-        ("NVIDIA L40S", None),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L40", None),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA A10G", None),
+        ("Tesla T4", "t4"),
+        ("NVIDIA T4", "t4"),
+        ("NVIDIA T400", None),
+        ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+        ("NVIDIA GeForce RTX 3090 Ti", None),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 5090", "rtx-5090"),
+        ("NVIDIA GeForce RTX 5090 D", None),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+        ("NVIDIA RTX 5000 Ada Generation", None),
     ],
 )
 def test_reported_models_match_one_device(project, reported, device):
@@ -202,6 +237,38 @@ def test_reported_models_match_one_device(project, reported, device):
         if not entry.variant_of and entry.model_pattern and is_called(reported, entry.model_pattern)
     ]
     assert matching == ([device] if device else [])
+
+
+def test_what_a_card_can_do_follows_from_its_compute_capability(project):
+    """bf16 and flash attention begin with 8.0, fp8 with 8.9; each precision has its own peak."""
+    generation = {
+        7.0: ["v100"],
+        7.5: ["t4"],
+        8.0: ["a100-80gb", "a100-40gb", "a100-40gb-x64", "a100-80gb-pcie", "a100-40gb-pcie"],
+        8.6: ["a10", "rtx-3090"],
+        8.9: ["l40s", "l4", "rtx-4090", "rtx-6000-ada"],
+        9.0: ["h100", "h200", "h100-pcie", "h100-nvl", "h200-nvl"],
+        10.0: ["b200"],
+        12.0: ["rtx-5090"],
+    }
+    of = {name: version for version, names in generation.items() for name in names}
+    assert set(of) == {name for name, d in project.devices.items() if d.kind == "cuda"}
+    for name, version in of.items():
+        able = project.devices[name].capabilities
+        assert {c for c in ("bf16", "half", "flash") if c in able} == (
+            {"bf16", "half", "flash"} if version >= 8.0 else set()
+        ), name
+        assert ("fp8" in able) == (version >= 8.9), name
+        peaks = {peak.precision for peak in project.devices[name].peaks}
+        assert peaks == {p for p in ("fp32", "fp16", "bf16", "fp8") if p in able}, name
+
+
+def test_a_card_says_its_memory_its_power_and_where_they_are_from(project):
+    for name, device in project.devices.items():
+        if device.kind == "cuda":
+            assert device.memory_gib, name
+            assert device.power_w, name
+            assert device.source, name
 
 
 def test_every_key_of_config_yaml_stands_there_with_a_comment(root):

@@ -33,6 +33,7 @@ def refused(project, found):
         ("NVIDIA A100-SXM4-80GB", "cuda", "a100-80gb"),
         ("HL-225", "hpu", "gaudi2"),
         ("GAUDI3", "hpu", "gaudi3"),
+        ("NVIDIA H100 PCIe", "cuda", "h100-pcie"),
     ],
 )
 def test_as_many_as_registered_are_the_registered_device(project, model, kind, device):
@@ -109,14 +110,14 @@ def test_nothing_found_is_told_with_the_ways_on(project):
 
 
 def test_an_unknown_model_is_told_with_its_name(project):
-    error = refused(project, machine("NVIDIA L40S", 4))
-    assert "node7 has 4 x NVIDIA L40S, and no entry of config/devices.yaml" in error
+    error = refused(project, machine("NVIDIA A40", 4))
+    assert "node7 has 4 x NVIDIA A40, and no entry of config/devices.yaml" in error
     assert "Add a device" in error
 
 
 def test_another_form_of_a_registered_card_is_no_such_device(project):
-    error = refused(project, machine("NVIDIA H100 PCIe", 8))
-    assert "8 x NVIDIA H100 PCIe, and no entry of config/devices.yaml" in error
+    error = refused(project, machine("NVIDIA H100 64GB HBM2", 8))
+    assert "8 x NVIDIA H100 64GB HBM2, and no entry of config/devices.yaml" in error
     assert "with the peaks of its own data sheet" in error
 
 

@@ -110,8 +110,8 @@ CASES = {
         DEVICES + "the key 'gaudi/2' is not allowed; it may have letters, digits and _ . + -",
     ),
     "device: negative peak": (
-        "devices.yaml", ("datasheet_tflops: 312", "datasheet_tflops: -312"),
-        DEVICES + "a100-80gb.peaks[0].datasheet_tflops: -312 is not allowed; it must be above 0",
+        "devices.yaml", ("datasheet_tflops: 432", "datasheet_tflops: -432"),
+        DEVICES + "gaudi2.peaks[0].datasheet_tflops: -432 is not allowed; it must be above 0",
     ),
     "device: not a pattern": (
         "devices.yaml", ('"NVIDIA H100 80GB HBM3"', '"NVIDIA (H100"'),

@@ -86,7 +86,7 @@ def test_add_a_device(follow):
     spec = make_plan(after).runs[min(new)]
     assert (spec.kind, spec.count, spec.launcher) == ("cpu", 2, "torchrun")
     assert spec.settings.model.size == "tiny", "what the study adapts for the kind counts"
-    assert after.devices["l40s"].count == 4
+    assert after.devices["a40"].count == 4
 
 
 def test_add_a_level(follow):

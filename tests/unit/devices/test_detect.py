@@ -176,6 +176,18 @@ def test_hardware_without_a_driver_is_told(bare, vendor, pci_class, words):
     assert ("no driver of it answers" in found.remark) == (not words.startswith("no"))
 
 
+@pytest.mark.parametrize(
+    ("pci_class", "is_accelerator"),
+    [("0x120000", True), ("0x038000", True), ("0x030000", False), ("0x040300", False)],
+)
+def test_an_accelerator_that_no_kind_drives_is_refused_by_name(bare, pci_class, is_accelerator):
+    device = bare / "sys/bus/pci/devices/0000:01:00.0"
+    put(device / "vendor", "0x1002")
+    put(device / "class", pci_class)
+    assert ("AMD accelerator" in host.look({}).remark) == is_accelerator
+    assert "ROCm" in host.look({}).remark or not is_accelerator
+
+
 def test_jobs_are_told_and_do_not_look(bare):
     gpus(bare, 2)
     first = host.machine()

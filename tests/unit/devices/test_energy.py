@@ -1,5 +1,7 @@
 """Counters of energy: the kernel's files as they are, drivers' libraries as stand-ins."""
 
+import os
+import subprocess
 import sys
 from types import ModuleType
 
@@ -7,7 +9,7 @@ import pytest
 
 from feedrate.devices.kinds import cpu
 from feedrate.devices.kinds.cpu import Packages
-from feedrate.devices.kinds.cuda import gpu_counter
+from feedrate.devices.kinds.cuda import gpu_condition, gpu_counter
 from feedrate.devices.kinds.hpu import gaudi_counter
 
 RANGE_UJ = 1_000_000
@@ -149,3 +151,106 @@ def test_without_the_drivers_library_nothing_is_known(monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     counter = gpu_counter("1234") if name == "pynvml" else gaudi_counter("0")
     assert counter() is None
+
+
+class Process:
+    def __init__(self, pid, smUtil=0):
+        self.pid, self.smUtil = pid, smUtil
+
+
+WELL = {
+    "DeviceGetCurrentClocksThrottleReasons": lambda _: 0x4,  # the power limit, as at full load
+    "DeviceGetClockInfo": lambda _gpu, _clock: 1755,
+    "DeviceGetEnforcedPowerLimit": lambda _: 700_000,
+    "DeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
+    "DeviceGetComputeRunningProcesses": lambda _: [Process(os.getpid())],
+    "DeviceGetProcessUtilization": lambda _gpu, _since: [Process(os.getpid(), 99)],
+}
+
+
+@pytest.fixture
+def condition(driver):
+    """What NVML is made to say of a GPU, where it differs from a GPU that only this job uses."""
+
+    def _ask(**changes):
+        driver("pynvml", "nvml", **(WELL | {f"DeviceGet{n}": f for n, f in changes.items()}))
+        sys.modules["pynvml"].NVML_CLOCK_SM = 1
+        return gpu_condition("1234", 0.0)
+
+    return _ask
+
+
+def test_a_gpu_at_its_power_limit_with_this_job_alone_is_well(condition):
+    assert condition() == {
+        "clock_mhz": 1755,
+        "throttle_reasons": 4,
+        "slowed_by": [],
+        "limited_by": [],
+        "others": 0,
+        "others_busy": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reasons", "slowed", "limited"),
+    [
+        (0x08, 1, 0),
+        (0x40, 1, 0),
+        (0x80, 1, 0),
+        (0x20, 0, 1),
+        (0x02, 0, 1),
+        (0x01, 0, 0),
+        (0xC8, 3, 0),
+    ],
+)
+def test_what_lowers_the_clocks(condition, reasons, slowed, limited):
+    found = condition(CurrentClocksThrottleReasons=lambda _: reasons)
+    assert (len(found["slowed_by"]), len(found["limited_by"])) == (slowed, limited)
+
+
+def test_a_lowered_power_limit(condition):
+    found = condition(EnforcedPowerLimit=lambda _: 300_000)
+    assert found["limited_by"] == ["a power limit of 300 W instead of 700"]
+
+
+def test_another_process_and_its_share_of_the_gpu(condition):
+    both = [Process(os.getpid()), Process(1)]
+    found = condition(ComputeRunningProcesses=lambda _: both)
+    assert (found["others"], found["others_busy"]) == (1, 0.0)
+    used = [Process(os.getpid(), 60), Process(1, 35), Process(1, 5)]
+    found = condition(
+        ComputeRunningProcesses=lambda _: both, ProcessUtilization=lambda _gpu, _since: used
+    )
+    assert found["others_busy"] == pytest.approx(0.35)
+
+
+def test_other_ranks_and_children_are_no_others(condition):
+    with subprocess.Popen(["sleep", "60"]) as child:
+        mine = [Process(os.getpid()), Process(child.pid)]
+        found = condition(ComputeRunningProcesses=lambda _: mine)
+        child.kill()
+    assert found["others"] == 0
+
+
+@pytest.mark.parametrize(("listed", "others"), [([], 0), ([1], 0), ([1, 2], 1)])
+def test_in_a_container_one_of_the_numbers_is_ours(condition, listed, others):
+    """There the driver gives the host's numbers of processes, which tell nothing about work."""
+    processes = [Process(number, 50) for number in listed]
+    found = condition(
+        ComputeRunningProcesses=lambda _: processes,
+        ProcessUtilization=lambda _gpu, _since: processes,
+    )
+    assert (found["others"], found["others_busy"]) == (others, 0.0)
+
+
+def test_what_a_gpu_does_not_tell_is_left_open(condition):
+    found = condition(**{name.removeprefix("DeviceGet"): fail for name in WELL})
+    assert found["clock_mhz"] is None
+    assert (found["slowed_by"], found["limited_by"], found["others"]) == ([], [], 0)
+
+
+def test_without_nvml_nothing_is_known_of_a_gpu(monkeypatch, driver):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert gpu_condition("1234", 0.0) == {}
+    driver("pynvml", "nvml", Init=fail)
+    assert gpu_condition("1234", 0.0) == {}

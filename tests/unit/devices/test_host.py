@@ -170,3 +170,25 @@ def test_libraries_of_both_releases_of_cuda_are_recorded(monkeypatch, cuda):
 
     monkeypatch.setattr(host.importlib.metadata, "version", version)
     assert host.host_facts()["packages"] == installed
+
+
+def test_counters_of_the_host(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    assert host.host_load() == {}
+    (tmp_path / "stat").write_text("cpu  100 20 30 9000 800 4 6 40 7 7\ncpu0 1 2 3\n")
+    (tmp_path / "pressure").mkdir()
+    for number, what in enumerate(("cpu", "memory"), start=1):
+        text = (
+            f"some avg10=0.00 avg60=0.00 avg300=0.00 total={number}500000\nfull avg10=0 total=9\n"
+        )
+        (tmp_path / "pressure" / what).write_text(text)
+    found = host.host_load()
+    assert found.pop("cpu_wanted_s") == pytest.approx(200 / host.TICKS)
+    assert found.pop("cpu_stolen_s") == pytest.approx(40 / host.TICKS)
+    assert found == {"cpu_waited_s": 1.5, "memory_waited_s": 2.5}
+
+
+def test_counters_of_this_host_only_rise():
+    first, second = host.host_load(), host.host_load()
+    assert first.keys() == second.keys()
+    assert all(second[name] >= first[name] for name in first)

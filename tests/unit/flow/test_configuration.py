@@ -59,7 +59,7 @@ def test_later_files_override_earlier_ones_key_by_key(root):
     write("two.yaml", "datasets: {generated: {seed: 4}}\n")
     found = read_layers([Path("one.yaml"), Path("two.yaml")], ["repeats=2", "checkpoint=null"])
     generated = found.values["datasets"]["generated"]
-    assert (generated["seed"], generated["test"], generated["train"]) == (4, 9, 480)
+    assert (generated["seed"], generated["test"], generated["grey_share"]) == (4, 9, 0.6)
     assert (found.values["repeats"], found.values["checkpoint"]) == (2, None)
 
 

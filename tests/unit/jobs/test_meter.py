@@ -59,6 +59,9 @@ class Device:
     def allocator_retries(self):
         return 3
 
+    def condition(self):
+        return {"clock_mhz": 1980}
+
     def reset_peak(self):
         self.peaks_reset += 1
 
@@ -398,3 +401,25 @@ def test_a_loader_slower_than_the_device_is_waited_for(clock):
     idle_s = window["wall_s"] - 15 * (MODEL_S + COPY_S)
     # Launching is not loading, but the device has nothing to do meanwhile.
     assert window["data_wait_s"] == pytest.approx(idle_s - 15 * LAUNCH_S)
+
+
+def test_the_machine_is_read_at_both_ends_of_the_window_and_outside_of_it(monkeypatch):
+    """Reading takes a second here, which belongs to no step of the window."""
+    clock, log, device = Clock(), Log(), Device()
+    monkeypatch.setattr(meter_module, "perf_counter", clock)
+
+    def read():
+        clock.now_s += 1.0
+        return {"clock_mhz": 1980}
+
+    device.condition = read
+    meter = Meter(device, log, steps=4, warmup_steps=2)
+    meter.begin()
+    for step in range(1, 5):
+        clock.now_s += 0.5
+        meter.end_step(step)
+    (window,) = log.named("window")
+    assert window["wall_s"] == pytest.approx(1.0)
+    start, end = log.named("machine")
+    assert start["device"] == {"clock_mhz": 1980}
+    assert end["host"].keys() == start["host"].keys()

@@ -128,3 +128,28 @@ def test_runs_that_do_not_count_are_failures(project, inputs):
     cells = [msgspec.structs.replace(c, ok_runs=2) for c in inputs.cells(STUDY)[:1]]
     (failure,) = failures(study_of(project), cells)
     assert failure.startswith("CPU, workers = 0: 1 of 3 runs")
+
+
+def test_disturbed_cells_say_by_what(project, inputs):
+    said = "Processes of others were on the device."
+    cells = [
+        msgspec.structs.replace(cell, noisy=True, disturbed=said * (cell.levels["workers"] == 1))
+        for cell in inputs.cells(STUDY)
+    ]
+    noise = found_in(project, inputs, cells=cells)["Noise"]
+    assert f"workers = 1: {said}" in noise
+    wide = noise.partition("differ widely")[2]
+    assert "workers = 2" in wide
+    assert "workers = 1 (" not in wide
+
+
+def test_short_epochs_are_told_and_compared_with_nothing(tmp_path):
+    project = make_project(("gaudi2",))
+    inputs = Inputs(write_results(tmp_path, project))
+    cells = [
+        msgspec.structs.replace(cell, short_epochs=True, steps_per_epoch=3)
+        for cell in inputs.cells(STUDY)
+    ]
+    found = found_in(project, inputs, cells=cells)
+    assert "workers = 2 (3)" in found["Short epochs"]
+    assert "Compared with published numbers" not in found

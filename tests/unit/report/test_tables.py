@@ -1,3 +1,4 @@
+import csv
 import json
 
 import msgspec
@@ -88,6 +89,34 @@ def test_a_cell_that_shares_a_run_is_named_once_and_compared_all_the_same(tmp_pa
     assert page.count(", device</th>") == 4
     ratios = table(project, inputs, "published").split("Gaudi2: measured / published")[1]
     assert ratios.count(TIMES) == 3, "the post has 2 workers for the device's decoding"
+
+
+def edited(folder, **changes):
+    """The results, with these texts in columns of every row of cells.csv."""
+    files = write_results(folder, make_project(("gaudi2",)))
+    path = next(file for file in files if file.name == "cells.csv")
+    with path.open(newline="") as stream:
+        rows = [row | changes for row in csv.DictReader(stream)]
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return Inputs(files)
+
+
+def test_a_batch_unlike_the_published_one_is_told_beside_the_ratio(tmp_path):
+    project = make_project(("gaudi2",))
+    alike = table(project, edited(tmp_path / "alike", batch_size="48"), "published")
+    assert "published" not in alike.split("Gaudi2: measured / published")[1]
+    page = table(project, edited(tmp_path / "unlike", batch_size="8"), "published")
+    last = page.split("Gaudi2: measured / published")[1]
+    assert "batch 8 here, batch 48 published" in last
+
+
+def test_short_epochs_are_told_and_have_no_ratio(tmp_path):
+    page = table(make_project(("gaudi2",)), edited(tmp_path, short_epochs="true"), "published")
+    assert "short epochs" in page
+    assert "measured / published" not in page
 
 
 @pytest.mark.parametrize("kind", ["published", "cells", "speedup", "ceilings"])

@@ -255,3 +255,24 @@ def test_what_went_wrong_after_the_results_is_kept_as_a_note(tmp_path):
     outcome = make_outcome(cause="after its results were written: exit code 1")
     record = build_record(write_run(tmp_path, outcome=outcome), DEVICE)
     assert (record.status, record.cause) == ("ok", outcome["cause"])
+
+
+@pytest.mark.parametrize(
+    ("reading", "status", "kept"),
+    [
+        ({}, "ok", []),
+        ({"slowed_by": ["its hardware, for heat"]}, "invalid", []),
+        (
+            {"limited_by": ["a clock that was set"]},
+            "ok",
+            ["The device's clocks were lowered by a clock that was set."],
+        ),
+    ],
+)
+def test_what_disturbs_makes_a_run_invalid_and_what_may_is_kept(tmp_path, reading, status, kept):
+    ranks = {rank: rank_events(make_spec(), rank) for rank in range(make_spec().count)}
+    machine = {"event": "machine", "rank": 0, "device": reading, "host": {}}
+    ranks[0][-1:-1] = [machine, machine]
+    record = build_record(write_run(tmp_path, ranks=ranks), DeviceFacts())
+    assert (record.status, record.disturbances) == (status, kept)
+    assert ("heat" in record.cause) is (status == "invalid")

@@ -3,8 +3,8 @@ import pytest
 from msgspec.structs import replace
 from record_builder import make_measurement, make_spec
 
-from feedrate.jobs.events import Data, Model, RankEvents, Start, Step, Strategy, Window
-from feedrate.results.checks import CHECKS, ONLY_OF, Evidence, check_run
+from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
+from feedrate.results.checks import CHECKS, ONLY_OF, Evidence, check_run, disturbances
 from feedrate.results.record import Outcome
 from feedrate.results.settings import DeviceFacts
 
@@ -264,3 +264,44 @@ def test_a_kept_last_batch_may_be_smaller_and_not_larger():
     assert failed(spec=spec, measurement=make_measurement(samples=37), window={"samples": 37}) == {}
     found = failed(spec=spec, measurement=make_measurement(samples=41), window={"samples": 41})
     assert "At most" in found["samples_identity"]
+
+
+def disturbed(start=None, end=None, host=None):
+    """What certainly and what possibly disturbed a window of 4 s with these readings."""
+    counters = {"cpu_wanted_s": 10.0} | (host or {})
+    ends = [
+        Machine(rank=0, device=start or {}, host=dict.fromkeys(counters, 50.0)),
+        Machine(rank=0, device=end or {}, host={name: 50 + s for name, s in counters.items()}),
+    ]
+    return disturbances({0: RankEvents(machines=ends, window=GOOD["window"])})
+
+
+@pytest.mark.parametrize(
+    ("readings", "certain", "possible"),
+    [
+        ({}, 0, 0),
+        ({"start": {"slowed_by": ["heat"]}}, 1, 0),
+        ({"end": {"slowed_by": ["heat"]}}, 1, 0),
+        ({"start": {"slowed_by": ["heat"]}, "end": {"slowed_by": ["heat"]}}, 1, 0),
+        ({"end": {"limited_by": ["a clock that was set"]}}, 0, 1),
+        ({"end": {"others": 1, "others_busy": 0.0}}, 0, 1),
+        ({"end": {"others": 1, "others_busy": 0.3}}, 1, 1),
+        # What others did before the window does not count.
+        ({"start": {"others": 0, "others_busy": 0.3}}, 0, 0),
+        ({"host": {"cpu_stolen_s": 0.1}}, 0, 0),  # of 10 s
+        ({"host": {"cpu_stolen_s": 0.3}}, 0, 1),
+        ({"host": {"cpu_stolen_s": 1.5}}, 1, 0),
+        ({"host": {"memory_waited_s": 0.3}}, 0, 0),  # of 4 s
+        ({"host": {"memory_waited_s": 0.5}}, 0, 1),
+        ({"host": {"cpu_waited_s": 4.0, "io_waited_s": 4.0}}, 0, 0),  # the job's own, perhaps
+    ],
+)
+def test_what_disturbs_and_what_may(readings, certain, possible):
+    found = disturbed(**readings)
+    assert tuple(map(len, found)) == (certain, possible)
+    assert all(sentence.endswith(".") for sentences in found for sentence in sentences)
+
+
+def test_a_run_without_readings_was_disturbed_by_nothing_known():
+    assert disturbances({0: RankEvents()}) == ([], [])
+    assert "undisturbed" not in failed()

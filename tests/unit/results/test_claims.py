@@ -245,3 +245,15 @@ def test_within_a_factor_each_measured_level_is_held_to_itself(tmp_path):
         tmp_path, records, claim("cpu[workers=2] / cpu[workers=1]"), within=["workers"]
     )
     assert named["measured"] == 2.0
+
+
+@pytest.mark.parametrize(("metric", "counts"), [("samples_per_s", False), ("loss_last", True)])
+def test_rates_over_short_epochs_are_not_compared(tmp_path, metric, counts):
+    records = [
+        make_record(rate, spec=make_spec(workers), steps_per_epoch=1, loss_last=rate)
+        for workers, rate in ((0, 10.0), (1, 20.0))
+    ]
+    made = claim("cpu[workers=1] / cpu[workers=0]", metric=metric)
+    (row,) = rows_of(tmp_path, records, made)
+    assert (row["measured"] == 2.0) is counts
+    assert ("too few steps per epoch (1)" in row["why"]) is not counts

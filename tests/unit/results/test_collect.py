@@ -505,3 +505,33 @@ def test_within_a_factor_each_level_has_its_own_baseline(tmp_path):
     cells = cells_of(tmp_path, rows, studies={"loading": study})
     speedups = [cell["speedup"] for cell in cells.values() if cell["status"] == "ok"]
     assert speedups == [1.0, 1.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "steps", "short"),
+    [(19, 100, True), (20, 100, False), (11, 12, True), (12, 12, False), (None, 100, False)],
+)
+def test_epochs_of_fewer_than_twenty_steps_are_short(tmp_path, steps_per_epoch, steps, short):
+    """A run of fewer steps needs no more than these."""
+    spec = make_spec(protocol={"steps": steps, "warmup_steps": 2})
+    record = make_record(10.0, spec=spec, steps_per_epoch=steps_per_epoch)
+    (row,), _ = rows_of(tmp_path, [record], unsupported=[])
+    assert (row["steps_per_epoch"], row["short_epochs"]) == (steps_per_epoch, short)
+    (cell,) = cells_of(tmp_path, [record], unsupported=[]).values()
+    assert (cell["steps_per_epoch"], cell["short_epochs"]) == (steps_per_epoch, short)
+
+
+def test_a_cells_epochs_are_those_of_its_good_runs(tmp_path):
+    lost = make_record(None, spec=make_spec(), status="failed", cause="It fell over.")
+    good = make_record(10.0, spec=make_spec(repeat=2), steps_per_epoch=1)
+    (cell,) = cells_of(tmp_path, [lost, good], unsupported=[]).values()
+    assert (cell["steps_per_epoch"], cell["short_epochs"]) == (1, True)
+
+
+def test_a_run_that_may_have_been_disturbed_makes_its_cell_noisy(tmp_path):
+    quiet, loud = runs_of(1, [10.0, 10.1])
+    loud = replace(loud, disturbances=["Processes of others were on the device."])
+    cells = cells_of(tmp_path, [quiet, loud, *runs_of(2, [10.0, 10.1])], unsupported=[])
+    assert (cells[W1]["noisy"], cells[W2]["noisy"]) == (True, False)
+    assert cells[W1]["disturbed"] == "Processes of others were on the device."
+    assert cells[W2]["disturbed"] == ""

@@ -168,3 +168,16 @@ def test_a_ceiling_that_a_rank_did_not_reach_is_none(ranks):
 def test_quantiles_agree_with_the_standard_library(values, percent):
     expected = statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
     assert quantile(values, percent / 100) == pytest.approx(expected)
+
+
+def test_an_epoch_has_as_many_steps_as_the_rows_make(ranks):
+    """480 rows for two ranks with a batch of 4; a run whose rows are unknown says nothing."""
+    spec = make_spec()
+    made = measure(ranks, spec, PEAKS, None)
+    assert made is not None
+    assert made.steps_per_epoch == 480 // spec.step_samples
+    for events in ranks.values():
+        events.data = None
+    unknown = measure(ranks, spec, PEAKS, None)
+    assert unknown is not None
+    assert unknown.steps_per_epoch is None

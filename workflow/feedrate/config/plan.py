@@ -22,7 +22,7 @@ from feedrate.config.spec import (
 )
 from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
 from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text
-from feedrate.config.workflow import WorkflowConfig
+from feedrate.config.workflow import WorkflowConfig, dataset_for
 
 _replace = msgspec.structs.replace
 
@@ -89,7 +89,7 @@ def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
 def study_settings(project: Project, name: str, device: str) -> Settings:
     """A study's settings, adapted for a device, before any level."""
     config, study, entry = project.config, project.studies[name], project.devices[device]
-    settings = adapted(study.settings, study, "settings", adapt_keys(device, entry))
+    settings = adapted(study.settings, study, "settings", adapt_keys(study, device, entry))
     others = config.checkpoint_model not in (None, settings["model"]["name"])
     if config.checkpoint is not None and not others:
         revision = config.checkpoint_revision
@@ -106,7 +106,7 @@ def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
 def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     """A study's protocol, adapted for a device."""
     study, entry = project.studies[name], project.devices[device]
-    protocol = adapted(study.protocol, study, "protocol", adapt_keys(device, entry))
+    protocol = adapted(study.protocol, study, "protocol", adapt_keys(study, device, entry))
     if project.config.repeats is not None:
         protocol["repeats"] = project.config.repeats
     return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
@@ -137,7 +137,7 @@ def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -
 def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsupported]]:
     """The cells of a study on a device, as specs of repeat 1, and the unsupported ones."""
     study, device = project.studies[common.study], project.devices[common.device]
-    set_by = LevelSettings(study, adapt_keys(common.device, device), project.config)
+    set_by = LevelSettings(study, adapt_keys(study, common.device, device), project.config)
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
@@ -158,7 +158,8 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    return cells, unsupported
+    dataset = dataset_for(project.config, cells)
+    return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:

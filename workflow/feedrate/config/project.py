@@ -12,6 +12,7 @@ from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
+    BELOW_MEMORY,
     FIGURES,
     TABLES,
     BenchmarkScore,
@@ -297,7 +298,8 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
         "protocol": (study.protocol, StudyProtocol),
     }
     for key, change in study.adapt.items():
-        found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
+        if not BELOW_MEMORY.fullmatch(key):
+            found.known("adapt", key, [*plugins.names(KINDS), *devices], "kinds and devices")
         for part, value in change.items():
             place = f"adapt.{key}.{part}"
             if not found.known(f"adapt.{key}", part, [*parts, "bundles"], "parts"):
@@ -326,7 +328,7 @@ def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device])
     """Check that steps are left to measure after the warm-up, on every device."""
     short: dict[tuple[int, int], str] = {}
     for name, device in {"": None, **devices}.items():
-        keys = adapt_keys(name, device) if device else []
+        keys = adapt_keys(study, name, device) if device else []
         protocol = adapted(study.protocol, study, "protocol", keys)
         window = (protocol["warmup_steps"], protocol["steps"])
         if window[0] >= window[1]:

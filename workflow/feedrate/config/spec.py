@@ -27,6 +27,8 @@ else:
     Kind = Literal[plugins.names(KINDS)]
     Launcher = Literal[plugins.names(LAUNCHERS)]
 
+FULL_EPOCH_STEPS = 20
+"""With fewer steps in an epoch, a run's rate is not compared with published ones."""
 TIMEOUT_MIN = 240.0
 """Minutes that a job may take if its study sets no limit."""
 
@@ -81,6 +83,19 @@ class RunSpec(Strict, kw_only=True):
     dataset: Name
     settings: Settings
     protocol: Protocol
+
+    @property
+    def step_samples(self) -> int:
+        """Samples of an optimizer step, or of a pass, of all ranks: the global batch."""
+        train = self.settings.train
+        return train.batch_size * train.gradient_accumulation * self.count
+
+    @property
+    def full_epoch_steps(self) -> int:
+        """Steps that an epoch has at least, so that its end (workers stop and start) is a small
+        part of the run: `FULL_EPOCH_STEPS`, or all steps of a shorter run. Passes have no epochs.
+        """
+        return 1 if self.task == "inference" else min(FULL_EPOCH_STEPS, self.protocol.steps)
 
 
 def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> float:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -152,7 +153,10 @@ class Study(Strict, kw_only=True):
     ] = []
     adapt: Annotated[
         dict[Name, dict[str, Any]],
-        about("Device or kind to settings, protocol and bundles that differ there."),
+        about(
+            "Device, kind or below-40-gib (devices with less memory) to settings, protocol and "
+            "bundles that differ there."
+        ),
     ] = {}
     factors: Annotated[dict[Name, Factor], Meta(description="What varies.", min_length=1)]
     baseline: Annotated[dict[str, Level], about("The level of each factor that ratios refer to.")]
@@ -183,9 +187,20 @@ def _fields(kind: Any) -> dict[str, Any]:
     return {f.name: f.type for f in msgspec.structs.fields(kind)} if kind else {}
 
 
-def adapt_keys(name: str, device: Device) -> list[str]:
-    """The keys of a study's `adapt` that apply to a device; later keys override earlier ones."""
-    return [key for key in (device.kind, device.variant_of, name) if key]
+BELOW_MEMORY = re.compile(r"below-([1-9]\d*)-gib")
+"""A key of `adapt` for devices with less memory than that."""
+
+
+def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
+    """The keys of a study's `adapt` that apply to a device; later keys override earlier ones.
+
+    They are its kind, the limits that its memory is below, the largest first, the entry that it
+    varies, and its name.
+    """
+    limits = [int(found[1]) for key in study.adapt if (found := BELOW_MEMORY.fullmatch(key))]
+    below = [n for n in sorted(limits, reverse=True) if (device.memory_gib or n) < n]
+    keys = [device.kind, *(f"below-{n}-gib" for n in below), device.variant_of, name]
+    return [key for key in keys if key]
 
 
 def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from msgspec import Meta
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
+from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Name, Natural, Share, Strict, about
 from feedrate.core import plugins
 
@@ -49,11 +50,18 @@ class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):
 Examples = GeneratedExamples | LocalExamples | HubExamples
 
 
+FEWEST_ROWS = 480
+"""Training rows of the generated dataset, where that is enough."""
+
+
 class Generated(Strict, tag_field="source", tag="generated", kw_only=True):
     """Cartoons drawn on this machine; the same bytes for the same settings."""
 
     seed: Natural = 20
-    train: Annotated[Count, about("Rows in the training split.")] = 480
+    train: Annotated[
+        Count | None,
+        about("Rows in the training split; null: 480, doubled until an epoch has 20 steps."),
+    ] = None
     validation: Annotated[Count, about("Rows in the validation split.")] = 120
     test: Annotated[Count, about("Rows in the test split.")] = 120
     grey_share: Annotated[Share, about("Share of one-channel JPEG files.")] = 0.6
@@ -144,6 +152,32 @@ class WorkflowConfig(Strict, kw_only=True):
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
     ] = msgspec.field(default_factory=lambda: ["short"])
+
+
+def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
+    """The name of the dataset that the cells of a study on a device share.
+
+    If the configuration gives a generated one no number of rows, it has FEWEST_ROWS, doubled until
+    an epoch is full in each cell; `generated-7680` has 7,680 rows. No other device or study counts,
+    so that one more of them in the plan repeats no run.
+    """
+    entry, rows = config.datasets[config.dataset], FEWEST_ROWS
+    if not isinstance(entry, Generated) or entry.train is not None:
+        return config.dataset
+    needed = max((spec.step_samples * spec.full_epoch_steps for spec in specs), default=0)
+    while rows < needed:
+        rows *= 2
+    return config.dataset if rows == FEWEST_ROWS else f"{config.dataset}-{rows}"
+
+
+def find_dataset(config: WorkflowConfig, name: str) -> Dataset:
+    """The entry of `datasets` that `dataset_for` names, with its number of rows."""
+    base, _, rows = name.rpartition("-")
+    known = name in config.datasets
+    entry = config.datasets[name if known else base]
+    if not isinstance(entry, Generated) or entry.train is not None:
+        return entry
+    return msgspec.structs.replace(entry, train=FEWEST_ROWS if known else int(rows))
 
 
 def check_config(

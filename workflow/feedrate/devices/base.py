@@ -200,6 +200,10 @@ class Adapter(ABC):
     def energy_counter(self) -> Counter:
         """Energy of this rank's device; the host's first rank reports what all ranks share."""
 
+    def condition(self) -> dict[str, Any]:
+        """What may slow the device now and is not this job: `device` of the `machine` event."""
+        return {}
+
     @abstractmethod
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Start to fetch a one-element tensor without waiting for the device."""

@@ -40,6 +40,10 @@ BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
 
 DEV, PROC, SYS = Path("/dev"), Path("/proc"), Path("/sys")
+AMD = (("0x1002", "0x1200"), ("0x1002", "0x0380"))
+"""PCI vendor and class of AMD's accelerators, which no kind drives. Its other GPUs draw screens."""
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Units of /proc/stat in a second."""
 TOOL_S = 60.0
 """Time limit of a driver's tool, s; nvidia-smi wakes every GPU if no persistence daemon runs."""
 
@@ -133,6 +137,14 @@ def other_training_jobs() -> int:
     return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
 
 
+def is_of_this_job(number: int) -> bool:
+    """Whether a process is this one, a child of it, or another rank of the host: a sibling."""
+    try:
+        return number == os.getpid() or psutil.Process(number).ppid() in (os.getpid(), os.getppid())
+    except psutil.Error:
+        return False
+
+
 def oom_kills() -> int:
     """Processes that the kernel has killed for lack of memory since it started."""
     found = re.search(r"^oom_kill (\d+)", kernel_text(PROC / "vmstat"), re.M)
@@ -149,6 +161,22 @@ def machine_state() -> dict[str, Any]:
         "cpu_mhz": cpu_mhz(),
         "cpu_governor": kernel_text(SYS / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     }
+
+
+def host_load() -> dict[str, float]:
+    """`host` of the `machine` event, counted from the host's start, as far as the kernel counts:
+    CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), and time in
+    which some process waited for a CPU, memory or a disk (PSI)."""
+    found: dict[str, float] = {}
+    line = kernel_text(PROC / "stat").partition("\n")[0].split()[1:9]
+    if len(line) == 8:
+        user, nice, system, _, _, irq, softirq, steal = (int(word) / TICKS for word in line)
+        wanted = user + nice + system + irq + softirq + steal
+        found = {"cpu_wanted_s": wanted, "cpu_stolen_s": steal}
+    for what in ("cpu", "memory", "io"):
+        if total := re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what)):
+            found[f"{what}_waited_s"] = int(total[1]) / 1e6
+    return found
 
 
 def host_facts() -> dict[str, Any]:
@@ -239,14 +267,16 @@ def _nothing(name: str) -> str:
     """The reason why `name` has no accelerator: no hardware, or hardware without a driver."""
     vendors = plugins.declared(KINDS, "PCI_VENDOR")
     present = {
-        kernel_text(device / "vendor")
+        (kernel_text(device / "vendor"), kernel_text(device / "class")[:6])
         for device in SYS.glob("bus/pci/devices/*")
-        # Display controllers (03) and processing accelerators (12), not a GPU's sound.
-        if kernel_text(device / "class")[:4] in ("0x03", "0x12")
     }
+    # Display controllers (03) and processing accelerators (12), not a GPU's sound.
+    makers = {maker for maker, what in present if what[:4] in ("0x03", "0x12")}
     nouns = plugins.declared(KINDS, "NOUNS")
-    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in present]:
+    if idle := [one for kind, (one, _) in nouns.items() if vendors.get(kind) in makers]:
         return f"{name} has {' and '.join(idle)}, but no driver of it answers"
+    if not present.isdisjoint(AMD):
+        return f"{name} has an AMD accelerator, and feedrate has no kind of device for ROCm"
     return f"no accelerator was found on {name}"
 
 

@@ -90,6 +90,15 @@ class Inputs:
             needed["store"] = lambda wildcards: self._stored(self._run(device, wildcards))
         return needed
 
+    def data(self, device: str) -> Any:
+        """The prepared dataset of each run on a device: a file, where all runs share it."""
+        names = {spec.dataset for spec in self._runs.values() if spec.device == device}
+        if len(names) == 1:
+            return paths.MANIFEST.format(dataset=names.pop())
+        return signed(
+            lambda wildcards: paths.MANIFEST.format(dataset=self._run(device, wildcards).dataset)
+        )
+
     def checkpoints(self, device: str) -> Asked:
         """The fetched hub checkpoints that runs on a device start from."""
         if not self._checkpoints:

@@ -15,7 +15,7 @@ from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec
-from feedrate.config.workflow import Folder, LocalExamples
+from feedrate.config.workflow import Folder, LocalExamples, find_dataset
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
 from feedrate.flow import digests
@@ -55,6 +55,16 @@ class PlanView:
         """The devices that are trained on, with their registry entries."""
         return [(name, self.project.devices[name]) for name in self.project.config.devices]
 
+    def datasets(self) -> list[str]:
+        """The names of all datasets: those of the configuration, and those that the runs use."""
+        used = (spec.dataset for spec in self.plan.runs.values())
+        return list(dict.fromkeys([*self.project.config.datasets, *used]))
+
+    def dataset(self, study: str) -> str:
+        """The dataset that the pages of a study describe: that of its first run."""
+        first = next(self.plan.of_study(study), None)
+        return first.dataset if first else self.project.config.dataset
+
     def outcomes(self, study: str, device: str) -> list[str]:
         """The outcomes of all runs of a study on a device."""
         return [of_run(paths.OUTCOME, spec) for spec in self._runs(study, device)]
@@ -83,13 +93,13 @@ class PlanView:
     def inputs_of(self, study: str, part: report.Part, name: str) -> list[str]:
         """The files that a table or figure is made from."""
         kind = report.find_page(self.project, study, part, name).kind
-        return report.inputs_of(part, kind, study, self.project.config.dataset)
+        return report.inputs_of(part, kind, study, self.dataset(study))
 
     # Params of data and training
 
     def fetching(self, name: str) -> Params:
         """A dataset's settings, and for a folder the state of its files."""
-        entry = self.project.config.datasets[name]
+        entry = find_dataset(self.project.config, name)
         state = ""
         if isinstance(entry, Folder):
             state = digests.folder_state(self._root / entry.path, self._cache)
@@ -109,7 +119,7 @@ class PlanView:
         """A dataset's settings, and a digest of the fetched files that were edited."""
         edited = digests.edited(Path(paths.RAW_INDEX.format(dataset=name)), self._cache)
         self._cache.save()
-        settings = msgspec.to_builtins(self.project.config.datasets[name])
+        settings = msgspec.to_builtins(find_dataset(self.project.config, name))
         return {**self._params(settings, "prepared"), "edited": edited}
 
     def fetching_checkpoint(self, key: str) -> Params:

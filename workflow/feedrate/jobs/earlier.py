@@ -145,7 +145,7 @@ def ladders(project: Project) -> dict[str, dict[str, Ladder]]:
 
 def _ladder(project: Project, name: str, device: str) -> Ladder:
     study, entry = project.studies[name], project.devices[device]
-    set_by = LevelSettings(study, adapt_keys(device, entry), project.config)
+    set_by = LevelSettings(study, adapt_keys(study, device, entry), project.config)
     common = study_settings(project, name, device)
     ladder: Ladder = {}
     for factor in study.ladder:

@@ -119,6 +119,13 @@ class Window(Event, frozen=True, kw_only=True, tag="window"):
     energy_j: float | None = None
 
 
+class Machine(Event, frozen=True, kw_only=True, tag="machine"):
+    """The machine at one end of the window, read outside of it: what may slow this rank."""
+
+    device: dict[str, Any] = {}
+    host: dict[str, float] = {}
+
+
 class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     """How the ranks share the work, read from the wrapped model."""
 
@@ -233,6 +240,8 @@ class RankEvents(msgspec.Struct, kw_only=True):
     data: Data | None = None
     steps: list[Step] = []
     window: Window | None = None
+    machines: list[Machine] = []
+    """At the beginning and at the end of the window."""
     strategy: Strategy | None = None
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
@@ -245,7 +254,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     def add(self, event: Event) -> None:
         """Add one event under its kind."""
         name = event.event_name
-        if isinstance(event, Step | Ceiling | Note | Evaluation):
+        if isinstance(event, Step | Ceiling | Note | Evaluation | Machine):
             getattr(self, f"{name}s").append(event)
         else:
             setattr(self, name, event)

@@ -25,7 +25,7 @@ from feedrate.jobs.job_setup import (
     write_data,
     write_model,
 )
-from feedrate.jobs.meter import window_of
+from feedrate.jobs.meter import machine_now, window_of
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import PairDataset, collate, read_split, tokenise
 from feedrate.loading.path import open_path
@@ -170,6 +170,7 @@ def time_passes(
     origin_s = opened_s = perf_counter()
     for number in range(1, protocol.steps + 1):
         if number == protocol.warmup_steps + 1:
+            log.write(machine_now(device, log.rank))
             opened_s = perf_counter()
         passed = _time_pass(device, model, answers, requests, train.precision)
         took_s, prepared_s, finite = passed
@@ -189,6 +190,7 @@ def time_passes(
         log.write(step)
         inside += [] if step.warmup else [step]
     open_s, wall_s = perf_counter() - opened_s, sum(step.step_s for step in inside)
+    log.write(machine_now(device, log.rank))
     log.write(window_of(inside, wall_s, open_s - wall_s, device))
 
 

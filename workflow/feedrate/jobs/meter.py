@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from feedrate.devices.base import Adapter, Counter, Deferred
+from feedrate.devices.host import host_load
 from feedrate.jobs import events
 from feedrate.jobs.events import EventLog
 
@@ -126,6 +127,7 @@ class Meter:
             # submitted inside the window counts. In between, nothing waits for the device.
             self._adapter.synchronize()
         if opens:
+            self._log.write(machine_now(self._adapter, self._log.rank))
             self._energy.start(perf_counter())
         now_s = perf_counter()
         self._add_step(step, now_s)
@@ -134,6 +136,7 @@ class Meter:
             self._energy.end_step(now_s)
             if closes:
                 self._energy.stop()
+                self._log.write(machine_now(self._adapter, self._log.rank))
                 self._close(now_s - self._window_s)
         if opens:
             self._window_s, self._window_paused_s = now_s, 0.0
@@ -215,6 +218,11 @@ class Meter:
         self._window_s, paused_s = None, self._window_paused_s
         wall_s, energy_j = open_s - paused_s, self._energy.total_j
         self._log.write(window_of(self._inside, wall_s, paused_s, self._adapter, energy_j))
+
+
+def machine_now(adapter: Adapter, rank: int) -> events.Machine:
+    """The `machine` event. Reading it takes milliseconds, which the window must not contain."""
+    return events.Machine(rank=rank, device=adapter.condition(), host=host_load())
 
 
 def window_of(

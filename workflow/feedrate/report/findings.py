@@ -76,6 +76,7 @@ def _of_device(study: StudySettings, cells: Sequence[CellRow], device: str) -> d
         ),
         "What limits each setting": _limits(study, good),
         "Noise": _noise(study, good),
+        "Short epochs": _short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device),
     }
 
@@ -196,13 +197,23 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    noisy = [f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in cells if cell.noisy]
-    if not noisy:
-        return ""
-    return (
-        f"The repeats differ widely at {text.listed(noisy)}; smaller differences between settings "
-        "are not significant there."
-    )
+    found = [f"{_name(study, cell)}: {cell.disturbed}" for cell in cells if cell.disturbed]
+    wide = [c for c in cells if c.noisy and not c.disturbed]
+    if wide:
+        names = text.listed(f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in wide)
+        found.append(
+            f"The repeats differ widely at {names}; smaller differences between settings are not "
+            "significant there."
+        )
+    return " ".join(found)
+
+
+def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    short = [
+        f"{_name(study, cell)} ({cell.steps_per_epoch})" for cell in cells if cell.short_epochs
+    ]
+    why = "Too few steps per epoch to be compared with published rates"
+    return f"{why}: {text.listed(short)}." if short else ""
 
 
 # Published numbers, the loader model, and claims
@@ -211,7 +222,11 @@ def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
 def _published(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
     """Measured and published numbers: rates for the same device, otherwise the ratios that the
     same change of settings brings; and the differences between the runs."""
-    ours = {level_key(cell.levels): cell for cell in cells if cell.samples_per_s}
+    ours = {
+        level_key(cell.levels): cell
+        for cell in cells
+        if cell.samples_per_s and not cell.short_epochs
+    }
     found = [_same_device(study, ours, device), _same_change(study, ours, device)]
     return " ".join(filter(None, [*found, _differences(study, device) if any(found) else ""]))
 

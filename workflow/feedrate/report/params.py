@@ -22,6 +22,7 @@ from feedrate.config.workflow import (
     HubExamples,
     LocalExamples,
     WorkflowConfig,
+    find_dataset,
 )
 from feedrate.core import paths, plugins
 from feedrate.models.build import is_on_hub
@@ -278,7 +279,7 @@ class CardSettings(Strict, kw_only=True):
 def card_settings(project: Project, spec: RunSpec) -> dict[str, Any]:
     """The `--settings` of the card of a run's model."""
     checkpoint = spec.settings.model.checkpoint
-    data = project.config.datasets[spec.dataset]
+    data = find_dataset(project.config, spec.dataset)
     hub = {"dataset": data.name, "dataset_revision": data.revision} if isinstance(data, Hub) else {}
     settings = CardSettings(
         title=project.studies[spec.study].title,

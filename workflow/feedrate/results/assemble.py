@@ -27,7 +27,7 @@ from feedrate.core.paths import (
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.logs import trainer
 from feedrate.logs.trainer import one_line, read_log
-from feedrate.results.checks import Evidence, check_run
+from feedrate.results.checks import Evidence, check_run, disturbances
 from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (
     Check,
@@ -172,6 +172,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         trainer=_trainer(first, run),
         evaluation=_evaluation(first, run),
         checks=checks,
+        disturbances=disturbances(ranks)[1],
         provenance=_provenance(outcome, first),
     )
 

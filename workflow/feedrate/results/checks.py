@@ -272,12 +272,52 @@ def alone_on_host(e: Evidence) -> Finding:
     return True, "No other job of feedrate ran on the host at the start."
 
 
+STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
+"""Shares of the wanted CPU time from which a hypervisor's other guests disturb a run."""
+WAITED_FOR_MEMORY = 0.10
+"""Share of the window in which processes waited for memory, from which a run is noisy."""
+
+
+def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]:
+    """What certainly disturbed a run in its window, and what may have, as sentences."""
+    certain: list[str] = []
+    possible: list[str] = []
+    for events in ranks.values():
+        for end in (machine.device for machine in events.machines):
+            lowered = "The device's clocks were lowered by {}.".format
+            certain += map(lowered, end.get("slowed_by", ()))
+            possible += map(lowered, end.get("limited_by", ()))
+            if end.get("others"):
+                possible.append("Processes of others were on the device.")
+        if len(events.machines) == 2 and events.window:
+            start, end = (machine.host for machine in events.machines)
+            passed_s = {name: end[name] - start.get(name, end[name]) for name in end}
+            stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
+            waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
+            if busy := events.machines[1].device.get("others_busy"):
+                certain.append(f"Another process used {busy:.0%} of the device's cores.")
+            if stolen >= STOLEN_POSSIBLE:
+                found = certain if stolen >= STOLEN_CERTAIN else possible
+                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to others.")
+            if waited >= WAITED_FOR_MEMORY:
+                possible.append(f"Processes waited for memory {waited:.0%} of the time.")
+    return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
+
+
+def undisturbed(e: Evidence) -> Finding:
+    """In the window nobody else computed on the device, neither heat nor the power supply lowered
+    its clocks, and a hypervisor gave less than 10% of the CPU time to others."""
+    certain, _ = disturbances(e.ranks)
+    return not certain, " ".join(certain) or "Nothing that was looked for disturbed the run."
+
+
 CHECKS: dict[str, Callable[[Evidence], Finding]] = {
     check.__name__: check
     for check in (
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest, alone_on_host),
+        *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest),
+        *(alone_on_host, undisturbed),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""

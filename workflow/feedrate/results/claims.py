@@ -12,6 +12,8 @@ from feedrate.results.statistics import Estimate, ratio_interval
 from feedrate.results.tables import Row, read_csv, write_result
 
 NO_DATA = "no data here"
+RATES = ("samples_per_s", "tflops_per_device")
+"""Metrics that the ends of epochs lower."""
 
 
 def check_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
@@ -123,8 +125,7 @@ class _Claims:
         """Our ratio of medians over ok runs, or why there is none."""
         cells = [(ref, self._runs(ref)) for ref in ratio]
         rates = [
-            [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
-            for _, runs in cells
+            [run[claim.metric] for run in runs if _counts(run, claim.metric)] for _, runs in cells
         ]
         missing = [_absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
         if missing:
@@ -154,9 +155,18 @@ def _consistent(claim: Claim, recomputed: float) -> bool:
     return printed and (claim.at_least is None or recomputed >= claim.at_least)
 
 
+def _counts(run: Row, metric: str) -> bool:
+    """Whether a run has the metric, and a rate over epochs that are long enough."""
+    is_short = metric in RATES and run.get("short_epochs")
+    return bool(run["status"] == "ok" and run[metric] and not is_short)
+
+
 def _absent(ref: CellRef, runs: Sequence[Row]) -> str:
     if not runs:
         return f"{ref} was not measured."
+    if runs[0].get("short_epochs"):
+        steps = runs[0]["steps_per_epoch"]
+        return f"{ref}: too few steps per epoch ({steps}) to compare with published rates."
     causes = (run["cause"] for run in runs if run["cause"])
     return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
 

@@ -99,6 +99,7 @@ def run_row(record: Record, path: str) -> Row:
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),
+        "disturbed": " ".join(record.disturbances),
         "record": path,
     }
     for value in MEASURED:
@@ -107,6 +108,8 @@ def run_row(record: Record, path: str) -> Row:
             row[value.column] = ";".join(found) if isinstance(found, list) else found
     if record.spec:
         row |= _settings(record.spec, record.provenance.cores_granted)
+        steps = row.get("steps_per_epoch")
+        row["short_epochs"] = steps is not None and steps < record.spec.full_epoch_steps
     return row | record.levels
 
 
@@ -180,7 +183,9 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
         for key, baseline in baselines.items()
     ]
     cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
-    cells["noisy"] = cells["spread"] > study.thresholds.noise_share
+    cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
+    cells["noisy"] = (cells["spread"] > study.thresholds.noise_share) | (cells["disturbed"] != "")
+    cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd

@@ -35,6 +35,7 @@ def measure(
         samples_per_s=samples / wall_s,
         steps=first.steps,
         warmup_steps=first.first_step - first_step(ranks),
+        steps_per_epoch=_steps_per_epoch(ranks, spec),
         first_step_s=_first_step_s(ranks),
         step_time_median_s=quantile(times, 0.5),
         step_time_p95_s=quantile(times, 0.95),
@@ -113,6 +114,12 @@ def quantile(values: Sequence[float], share: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _steps_per_epoch(ranks: Ranks, spec: RunSpec) -> int | None:
+    """Whole steps in an epoch; None where the rows are unknown, and in inference."""
+    rows = next((e.data.samples for e in ranks.values() if e.data and e.data.samples), None)
+    return rows // spec.step_samples if rows and spec.task == "training" else None
 
 
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:

@@ -93,6 +93,9 @@ class Record(Strict, kw_only=True):
     trainer: TrainerFigures = TrainerFigures()
     evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
     checks: list[Check] = []
+    disturbances: Annotated[
+        list[str], Meta(description="What may have disturbed the run; it makes its cell noisy.")
+    ] = []
     provenance: Provenance = Provenance()
     made_from: MadeFrom = MadeFrom()
 

@@ -105,6 +105,9 @@ class Measurement(Strict, kw_only=True):
     ] = None
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
     warmup_steps: Annotated[int, value("", "Optimizer steps left out before it.", "")]
+    steps_per_epoch: Annotated[
+        int | None, value("", "Optimizer steps that the training rows make.", "smallest")
+    ] = None
     samples: Annotated[int, value("samples", "Samples of all ranks in the window.", "", "sum")]
     wall_s: Annotated[float, value("s", "Wall time of the window, slowest rank.", "", "largest")]
     paused_s: Annotated[

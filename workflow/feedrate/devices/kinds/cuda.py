@@ -1,6 +1,8 @@
 """NVIDIA GPUs, one per rank, and NCCL between ranks."""
 
+import os
 import re
+import time
 from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,14 @@ RECORDED_PACKAGES = (
 )
 
 
+SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power supply"}
+LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
+"""What lowers the clocks, by the bits of NVML's reasons. At full load 0x04, the power limit, is
+usual. Those of LIMITED may belong to the machine as it is."""
+FULL_POWER = 0.98
+"""Share of the usual power limit below which a limit counts as lowered."""
+
+
 class DeviceAdapter(Adapter):
     """The GPU of this local rank."""
 
@@ -46,6 +56,11 @@ class DeviceAdapter(Adapter):
         import torch
 
         super().__init__(local_rank, local_ranks)
+        if getattr(torch.version, "hip", None):
+            raise DeviceError(
+                "this torch is built for ROCm (AMD GPUs), which feedrate does not measure: no AMD "
+                "GPU is registered, and energy, JPEG decoding and checks are NVIDIA's own"
+            )
         self._cuda: Any = torch.cuda
         if not torch.cuda.is_available():
             raise DeviceError(
@@ -57,8 +72,11 @@ class DeviceAdapter(Adapter):
             raise DeviceError(
                 f"the job needs {local_ranks} CUDA devices on this host, found {found}"
             )
+        if built_for := torch.cuda.get_arch_list():
+            check_architecture(torch.cuda.get_device_capability(local_rank), built_for)
         torch.cuda.set_device(local_rank)
         self.device = torch.device("cuda", local_rank)
+        self._asked_s = time.time()
 
     @classmethod
     def cards(cls) -> list[Card]:
@@ -154,6 +172,11 @@ class DeviceAdapter(Adapter):
         """Energy of the GPU, without its host."""
         return gpu_counter(str(self._cuda.get_device_properties(self.device).uuid))
 
+    def condition(self) -> dict[str, Any]:
+        """The GPU's clock, what lowers it, and the processes of others (package nvidia-ml-py)."""
+        since_s, self._asked_s = self._asked_s, time.time()
+        return gpu_condition(str(self._cuda.get_device_properties(self.device).uuid), since_s)
+
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Copy the number to page-locked memory after the work that computes it."""
         import torch
@@ -230,6 +253,25 @@ class DeviceAdapter(Adapter):
         )
 
 
+def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:
+    """Raise DeviceError if a torch with code for these architectures has none for a GPU.
+
+    A GPU runs code for its own major and at most its own minor version (sm_86 on 8.9), and compiles
+    PTX of any version up to its own (compute_90).
+    """
+    for name in built_for:
+        kind, _, digits = name.rstrip("af").rpartition("_")
+        version = int(digits[:-1]), int(digits[-1])
+        same_major = kind == "compute" or version[0] == capability[0]
+        if same_major and version <= capability:
+            return
+    raise DeviceError(
+        f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
+        f"(it has {', '.join(built_for)}); install one that has: PyTorch's builds for CUDA 13 "
+        "begin at 7.5, those for CUDA 12.6 at 5.0"
+    )
+
+
 def _named(cards: list[Card], wanted: str) -> list[Card | None]:
     """The GPU of each name in a CUDA_VISIBLE_DEVICES: an index, or the start of a UUID."""
     chosen: list[Card | None] = []
@@ -241,6 +283,47 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
         ]
         chosen.append(matching[0] if len(matching) == 1 else None)
     return chosen
+
+
+def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
+    """`device` of the `machine` event, as far as NVML tells; the work of others counts from
+    `since_s` on (s since 1970).
+
+    `slowed_by` certainly lowers the clocks, `limited_by` may be usual there. `others` are processes
+    of others on the GPU, `others_busy` is the largest share of its cores that one of them used.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    except Exception:  # no library, or one without a driver: then nothing is known
+        return {}
+
+    def ask(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(pynvml, f"nvmlDeviceGet{name}")(gpu, *arguments)
+        except pynvml.NVMLError:
+            return None
+
+    reasons, processes = ask("CurrentClocksThrottleReasons") or 0, ask("ComputeRunningProcesses")
+    limited = [text for bit, text in LIMITED.items() if reasons & bit]
+    limit, usual = ask("EnforcedPowerLimit") or 0, ask("PowerManagementDefaultLimit") or 0
+    if limit < usual * FULL_POWER:
+        limited.append(f"a power limit of {limit / 1e3:g} W instead of {usual / 1e3:g}")
+    pids = {process.pid for process in processes or ()}
+    others = {pid for pid in pids if not host.is_of_this_job(pid)}
+    used = ask("ProcessUtilization", int(since_s * 1e6)) or ()
+    return {
+        "clock_mhz": ask("ClockInfo", pynvml.NVML_CLOCK_SM),
+        "throttle_reasons": reasons,
+        "slowed_by": [text for bit, text in SLOWED.items() if reasons & bit],
+        "limited_by": limited,
+        # In a container the numbers are the host's, and one of them is this process's.
+        "others": max(0, len(others) - (os.getpid() not in pids)),
+        "others_busy": max((one.smUtil / 100 for one in used if one.pid in others), default=0.0)
+        * (os.getpid() in pids),
+    }
 
 
 def gpu_counter(uuid: str) -> Counter:

@@ -56,17 +56,24 @@ def _measured(settings: PageSettings, cells: Cells, device: str, columns: Column
 
 
 def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Markup]:
-    values = published_rates(settings)
+    values, keys = published_rates(settings), list(map(level_key, columns))
     rows = []
     for device in settings.measured:
-        ratios = []
-        for key in ((device, level_key(levels)) for levels in columns):
-            ours, theirs = cells.get(key), values.get(key)
-            known = ours and theirs and ours.samples_per_s
-            ratios.append(known / theirs.value if known and theirs else None)
+        pairs = [(cells.get((device, key)), values.get((device, key))) for key in keys]
+        ratios = [
+            ours.samples_per_s / theirs.value
+            if ours and theirs and ours.samples_per_s and not ours.short_epochs
+            else None
+            for ours, theirs in pairs
+        ]
+        batches = {
+            f"{_batch(ours.batch_size)} here, {_batch(theirs.batch_size)} published"
+            for ours, theirs in pairs
+            if ours and theirs and ours.batch_size != theirs.batch_size
+        }
         if any(ratios):
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row(name, *map(text.ratio, ratios), ""))
+            rows.append(row(name, *map(text.ratio, ratios), "; ".join(sorted(batches))))
     return rows
 
 
@@ -76,7 +83,8 @@ def _number(cell: CellRow | None) -> Markup:
     if cell.samples_per_s is None:
         return word("/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status])
     remark = text.interval(cell.ci_low, cell.ci_high)
-    return join(text.number(cell.samples_per_s), small(remark), small("noisy" * cell.noisy))
+    marks = [small("noisy" * cell.noisy), small("short epochs" * cell.short_epochs)]
+    return join(text.number(cell.samples_per_s), small(remark), *marks)
 
 
 def _name(settings: PageSettings, device: str, count: int) -> Markup:

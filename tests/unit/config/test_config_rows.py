@@ -1,0 +1,117 @@
+"""The number of generated rows: enough for the run's global batch, and for nothing else."""
+
+import pytest
+
+from feedrate.config.plan import make_plan
+from feedrate.config.spec import FULL_EPOCH_STEPS
+from feedrate.config.workflow import Generated, find_dataset
+from feedrate.flow.view import PlanView
+
+LOADING, LEARNING, VIT = "bridgetower-dataloading", "bridgetower-learning", "vit-speedups"
+INFERENCE, SEARCH = "bridgetower-inference", "flava-batch-search"
+
+
+def rows_of(project):
+    """Rows of the training split by the names of the plan's datasets."""
+    names = {spec.dataset for spec in make_plan(project).runs.values()}
+    return {name: find_dataset(project.config, name).train for name in names}
+
+
+def specs(project):
+    return make_plan(project).runs
+
+
+@pytest.mark.parametrize(
+    ("study", "devices", "rows"),
+    [
+        (LOADING, ["cpu"], {"generated": 480}),
+        (LEARNING, ["cpu"], {"generated": 480}),
+        (LOADING, ["h100"], {"generated-7680": 7680}),  # 8 x 48 x 20
+        (VIT, ["h100"], {"generated-15360": 15360}),  # 8 x 70 x 20 = 11,200
+        (LOADING, ["cpu", "h100"], {"generated": 480, "generated-7680": 7680}),
+    ],
+)
+def test_rows_follow_from_the_global_batch(copy, study, devices, rows):
+    assert rows_of(copy.load(studies=[study], devices=devices)) == rows
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu-x2", "gaudi2", "h100", "rtx-4090", "a100-40gb-x64"])
+def test_every_run_of_every_study_has_twenty_steps_in_an_epoch(copy, root, device):
+    names = sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
+    project = copy.load(studies=names, devices=[device])
+    for spec in specs(project).values():
+        rows = find_dataset(project.config, spec.dataset).train
+        batch = spec.settings.train.batch_size * spec.settings.train.gradient_accumulation
+        if spec.task == "inference":
+            assert rows >= batch * spec.count
+        else:
+            epoch = min(FULL_EPOCH_STEPS, spec.protocol.steps)
+            assert rows // (batch * spec.count) >= epoch, spec.cell
+
+
+def test_another_device_or_study_in_the_plan_changes_no_run(copy):
+    """So `DEVICE="a b"` trains nothing again that a and b have trained by themselves."""
+    alone = specs(copy.load(studies=[LOADING], devices=["cpu"]))
+    alone |= specs(copy.load(studies=[LOADING], devices=["h100"]))
+    both = specs(copy.load(studies=[LOADING, VIT, SEARCH], devices=["cpu", "h100", "cpu-x2"]))
+    assert {key: both[key] for key in alone} == alone
+
+
+def test_the_cells_of_a_study_share_their_data(copy):
+    """Their losses are compared, and what one lacked memory for prunes others."""
+    for study in (VIT, SEARCH):
+        plan = make_plan(copy.load(studies=[study], devices=["h100"]))
+        assert len({spec.dataset for spec in plan.runs.values()}) == 1
+
+
+def test_one_more_level_of_no_larger_batch_changes_no_other_run(copy):
+    before = specs(copy.load(studies=[LOADING], devices=["h100"]))
+    copy.edit(f"studies/{LOADING}.yaml", ("[0, 1, 2, 16]", "[0, 1, 2, 4, 16]"))
+    after = specs(copy.load(studies=[LOADING], devices=["h100"]))
+    assert len(after) > len(before)
+    assert {key: after[key] for key in before} == before
+
+
+def test_a_given_number_of_rows_is_taken_as_it_is(copy):
+    mine = {"mine": {"source": "generated", "train": 500}}
+    project = copy.load(studies=[LOADING], devices=["h100"], dataset="mine", datasets=mine)
+    assert rows_of(project) == {"mine": 500}
+
+
+def test_the_default_dataset_is_made_from_the_settings_that_it_always_had(copy, monkeypatch):
+    """Its params decide whether it is drawn anew: a null among them would repeat all runs."""
+    monkeypatch.chdir(copy.root)
+    view = PlanView(copy.load(), copy.root)
+    assert view.fetching("generated")["settings"]["train"] == 480
+    assert view.datasets() == ["generated", "hub", "folder"]
+
+
+def test_the_jobs_of_a_device_read_its_own_data(copy, monkeypatch):
+    monkeypatch.chdir(copy.root)
+    view = PlanView(copy.load(studies=[LOADING], devices=["cpu", "h100"]), copy.root)
+    assert "generated-7680" in view.datasets()
+    assert view.fetching("generated-7680")["settings"]["train"] == 7680
+    assert view.inputs.data("cpu") == "resources/datasets/generated/prepared/manifest.json"
+    assert view.inputs.data("h100") == "resources/datasets/generated-7680/prepared/manifest.json"
+
+
+def test_a_device_with_several_datasets_is_asked_run_by_run(copy, monkeypatch):
+    monkeypatch.chdir(copy.root)
+    view = PlanView(copy.load(studies=[SEARCH, LOADING], devices=["h100"]), copy.root)
+    data = view.inputs.data("h100")
+    for spec in view.plan.runs.values():
+        names = {"study": spec.study, "cell": spec.cell, "repeat": str(spec.repeat)}
+        wildcards = type("Wildcards", (), names)
+        assert data(wildcards) == f"resources/datasets/{spec.dataset}/prepared/manifest.json"
+
+
+def test_a_dataset_of_the_hub_is_nobodys_to_enlarge(copy):
+    plan = make_plan(copy.load(studies=[LOADING], devices=["h100"], dataset="hub"))
+    assert {spec.dataset for spec in plan.runs.values()} == {"hub"}
+
+
+def test_names_find_their_entries(project):
+    config = project.config
+    assert find_dataset(config, "hub") == config.datasets["hub"]
+    assert isinstance(find_dataset(config, "generated-960"), Generated)
+    assert find_dataset(config, "generated-960").seed == config.datasets["generated"].seed
