@@ -34,6 +34,16 @@ STUDIES = {
         },
         pages=("figures/warmup.svg", "figures/ladder.svg", "tables/training.html"),
     ),
+    "bridgetower-speedups": Cut(
+        kept={"recipe": ("published", "sdpa", "bucket-view", "fp8"), "batch": (48, 64)},
+        cells={
+            "recipe=published~batch=48": "ok",
+            "recipe=sdpa~batch=48": "ok",
+            "recipe=bucket-view~batch=48": "unsupported",
+            "recipe=fp8~batch=48": "unsupported",
+        },
+        pages=("figures/ladder.svg", "tables/roofline.html", "tables/ceilings.html"),
+    ),
     "vit-speedups": Cut(
         kept={"size": ("tiny",), "technique": ("baseline", "pooled-head", "sdpa", "fp8")},
         cells={
@@ -155,6 +165,17 @@ def test_what_ran_was_what_was_asked_for(studies):
     assert told["layers"] > 0
     for what in ("sharded", "offloaded", "checkpointed"):
         assert told[f"{what}_layers"] == told["layers"]
+
+
+def test_a_device_without_a_peak_has_a_reason_in_place_of_a_prediction(studies):
+    folder = studies.root / "results/bridgetower-speedups"
+    predicted = json.loads((folder / "predicted.json").read_text())
+    assert {one["cell"] for one in predicted} == {
+        cell for cell, status in STUDIES["bridgetower-speedups"].cells.items() if status == "ok"
+    }
+    page = html.unescape((folder / "tables/roofline.html").read_text())
+    assert page.count("no prediction") == len(predicted)
+    assert all(one["why"] in page for one in predicted)
 
 
 def test_out_of_memory_is_a_result(studies):

@@ -1,4 +1,4 @@
-"""Tuning: which loader settings to use on this machine, why, and what to expect."""
+"""Advice before a run: loader settings for this machine, and the rates to expect."""
 
 
 # Runs only when named: `snakemake --profile local tune`, or `python -m feedrate tune`.
@@ -7,6 +7,13 @@ rule tune:
     input:
         expand(paths.ADVICE, device=PROJECT.config.devices),
         paths.PREDICTIONS,
+
+
+# Runs only when named, or where a study has a table of predictions: it needs none of its devices.
+rule predict:
+    """Predict the rate of each cell of the selected studies on the selected devices."""
+    input:
+        expand(paths.PREDICTED, study=STUDIES),
 
 
 rule predict_published:

@@ -95,6 +95,24 @@ def test_checkpointing_and_fused_attention_train_alike(trained):
     assert fused == pytest.approx(expected, rel=0.05)  # dropout draws otherwise
 
 
+def test_the_steps_of_a_recipe_reach_the_trainer(tiny_prepared, tmp_path):
+    """Persistent workers, copies that do not block, the fused optimizer, views of buckets."""
+    spec = spec_with(
+        loader={"workers": 4, "persistent_workers": True, "non_blocking": True},
+        optimizer="adamw_torch_fused",
+        ddp_bucket_view=True,
+    )
+    built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
+    dataset = make_dataset(spec, tiny_prepared, built, "train")
+    trainer = make_trainer(spec, adapter("cpu"), tmp_path, None, built.model, dataset)
+    loader = trainer.get_train_dataloader()
+    assert loader.persistent_workers
+    assert loader.num_workers == 4
+    assert loader._non_blocking
+    assert trainer.create_optimizer().defaults["fused"]
+    assert trainer.accelerator.ddp_handler.to_kwargs()["gradient_as_bucket_view"]
+
+
 def test_arguments_of_settings():
     assert further_arguments(spec_with()) == {}
     assert further_arguments(spec_with(execution="compiled")) == {

@@ -46,6 +46,16 @@ def test_base_is_the_librarys_own_configuration():
     assert 320e6 < count("base") < 360e6
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_it_is_compiled_as_one_graph(tiny_prepared, attention):
+    """A break between graphs would cost what compilation and graphs gain (fullgraph refuses it)."""
+    torch._dynamo.reset()
+    settings = ModelSettings(name="bridgetower", size="tiny", attention=attention)
+    built = build(settings, LOADER, tiny_prepared)
+    whole = torch.compile(built.model, fullgraph=True, backend="eager")
+    assert torch.isfinite(whole(**batch(built))["loss"])
+
+
 def test_flops_of_large_at_128_tokens():
     flops = bridgetower.count_flops(bridgetower.make_config("large"), 128)
     assert flops == pytest.approx(1_488.86e9, rel=0.005)

@@ -448,6 +448,15 @@ def fit_rows(study, levels):
     ]
 
 
+def prediction(cell):
+    """The entry of predicted.json for (study, device, cell): none for a CPU."""
+    _, device, name = cell
+    if device == "cpu":
+        return {"device": device, "cell": name, "why": "no peak is registered"}
+    times = {"multiply_s": 0.1, "move_s": 0.05, "launch_s": 0.01}
+    return {"device": device, "cell": name, "samples_per_s": 500.0, **times}
+
+
 def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     """Write all result files under `root`; `bad` maps (device, workers) to a status.
 
@@ -486,6 +495,8 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     ):
         files.append(root / paths.of_all_studies(path))
         write_csv(files[-1], columns.with_factors(kinds, factors), rows)
+    files.append(root / "results/predicted.json")
+    write_json(files[-1], [prediction(cell) for cell in by_cell])
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

@@ -14,10 +14,12 @@ from report_samples import (
     write_results,
 )
 
+from feedrate.config.errors import ConfigError
 from feedrate.config.study import Table
+from feedrate.report import text
 from feedrate.report.rows import Inputs
 from feedrate.report.tables import training
-from feedrate.results.columns import FIT, with_factors
+from feedrate.results.columns import CELLS, FIT, with_factors
 from feedrate.results.tables import read_csv, write_csv
 
 DASH = "\N{EN DASH}"
@@ -337,3 +339,22 @@ def test_the_heading_of_a_cpu_names_its_bf16_instructions(project, inputs, monke
     some = [msgspec.structs.replace(run, bf16_instructions="avx512_bf16") for run in runs]
     monkeypatch.setattr(Inputs, "runs", lambda *_: some)
     assert "CPU (bf16 by avx512_bf16)" in table(project, inputs, "latency")
+
+
+def test_predictions_stand_next_to_what_was_measured(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    files = write_results(tmp_path, project)
+    page = table(project, Inputs(files), "roofline")
+    assert "no prediction<small>no peak is registered" in page.replace("</span>", "")
+    rows = {row["cell"]: row for row in read_csv(files[1], CELLS) if row["device"] == "gaudi2"}
+    ratio = rows["workers=2~decode=host"]["samples_per_s"] / 500
+    assert f"<td>{text.share(ratio)}</td>" in page
+
+
+def test_a_broken_prediction_is_one_sentence(tmp_path):
+    project = make_project()
+    files = write_results(tmp_path, project)
+    (broken,) = (file for file in files if file.name == "predicted.json")
+    broken.write_text('[{"device": 1}]')
+    with pytest.raises(ConfigError, match=r"predicted\.json"):
+        table(project, Inputs(files), "roofline")

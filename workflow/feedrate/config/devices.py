@@ -68,6 +68,9 @@ class Device(Strict, kw_only=True):
         str | None, about("Regular expression of the whole name that the device reports.")
     ] = None
     memory_gib: Annotated[Positive | None, about("Memory of one device, GiB.")] = None
+    memory_gb_per_s: Annotated[
+        Positive | None, about("Bandwidth of its memory by the data sheet, GB/s (1e9 bytes).")
+    ] = None
     peaks: Annotated[list[Peak], about("Peak rates; empty: no MFU.")] = []
     power_w: Annotated[Positive | None, about("Rated power of one device, W.")] = None
     price_usd_per_hour: Annotated[

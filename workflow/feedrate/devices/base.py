@@ -158,6 +158,12 @@ class Adapter(ABC):
         """Raise UnsupportedError for settings that this model of the kind cannot do."""
 
     @classmethod
+    def executed(cls, settings: Settings) -> tuple[str, str]:
+        """The execution and the optimizer that the settings amount to, by the names that
+        `train.execution` and `train.optimizer` have for them."""
+        return settings.train.execution, settings.train.optimizer
+
+    @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
         """Variables that the job's processes need, given the launcher's `environment`."""
         return {}

@@ -50,6 +50,7 @@ CODE = {
     "tuned": Code(
         ("cli/tune.py", "jobs/drain.py", "jobs/train.py", *SHARED, *PLUGINS), ("cli", *MEASURED)
     ),
+    "foreseen": Code(("jobs/roofline.py", *PLUGINS), MEASURED),
     "fetched": Code(("data/fetch.py", "data/sources/*.py"), ("data",)),
     "weights": Code(("data/hub.py",), ("data",)),
     "winoground": Code(("data/winoground.py",), ("data",)),

@@ -11,7 +11,7 @@ from feedrate.config.settings import TrainSettings
 from feedrate.devices.host import GIB
 
 
-class _NoValues(TorchFunctionMode):
+class NoValues(TorchFunctionMode):
     """Treats tensors without values as false, for code that asks whether anything is masked."""
 
     def __torch_function__(
@@ -30,7 +30,7 @@ def flops_per_sample(
     Both are made on the meta device, which takes no memory and computes nothing. The part that
     depends on the batch size (the contrastive logits) is below 1e-8 of the whole.
     """
-    with torch.device("meta"), _NoValues():
+    with torch.device("meta"), NoValues():
         model = make_model().train()
         sample = make_sample()
         with FlopCounterMode(display=False) as counter:
@@ -49,7 +49,7 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
         for tensors in (state, sample)
     )
     counter = FlopCounterMode(display=False)
-    with torch.device("meta"), torch.no_grad(), _NoValues(), counter:
+    with torch.device("meta"), torch.no_grad(), NoValues(), counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
     return float(counter.get_total_flops())
 

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import Module
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import Module, functional
 from torch.utils.checkpoint import checkpoint
 
 from feedrate.config.settings import TrainSettings
@@ -63,7 +62,8 @@ def _sdpa(
     )
     mask = None if attention_mask is None else attention_mask.to(query.dtype)
     dropout = module.dropout.p if module.training else 0.0
-    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    attention = functional.scaled_dot_product_attention
+    mixed = attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     return mixed.transpose(1, 2).flatten(-2), None
 
 
@@ -122,6 +122,18 @@ MULTIPLE = 16
 """The fp8 kernels accept matrices whose sides are multiples of this."""
 
 
+def float8_parts(model: Module, layers: Kinds) -> dict[int, str]:
+    """The linear parts of `layers` that the fp8 kernels accept: their names by `id`."""
+    return {
+        id(part): name
+        for place, layer in model.named_modules()
+        if isinstance(layer, layers)
+        for name, part in layer.named_modules(prefix=place)
+        if isinstance(part, torch.nn.Linear)
+        and not (part.in_features % MULTIPLE or part.out_features % MULTIPLE)
+    }
+
+
 def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """Let the linear parts of `layers` multiply in float8 with torchao; return their number.
 
@@ -133,14 +145,7 @@ def use_float8(model: Module, layers: Kinds, **options: Any) -> int:
     """
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
-    wanted = {
-        id(part)
-        for layer in model.modules()
-        if isinstance(layer, layers)
-        for part in layer.modules()
-        if isinstance(part, torch.nn.Linear)
-        and not (part.in_features % MULTIPLE or part.out_features % MULTIPLE)
-    }
+    wanted = float8_parts(model, layers)
     if not wanted:
         raise ValueError(f"no linear part of the layers has sides that are multiples of {MULTIPLE}")
     # The sum over samples and tokens in a weight gradient can have any length.

@@ -165,6 +165,13 @@ class DeviceAdapter(Adapter):
             yield f"hpu.autocast_bf16_ops needs train.precision: bf16, not {train.precision}"
 
     @classmethod
+    def executed(cls, settings: Settings) -> tuple[str, str]:
+        """Lazy mode runs a whole graph, and Gaudi has its own fused AdamW."""
+        modes = {"lazy": "cuda_graphs", "eager": "eager", "compile": "compiled"}
+        optimizer = "adamw_torch_fused" if settings.hpu.fused_adam else settings.train.optimizer
+        return modes[settings.hpu.mode], optimizer
+
+    @classmethod
     def launch_variables(cls, spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG003
         """Set the mode, since the software's default has changed from lazy to eager."""
         return {LAZY_MODE: "1" if spec.settings.hpu.mode == "lazy" else "0"}

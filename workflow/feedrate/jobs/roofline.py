@@ -1,0 +1,306 @@
+"""The rate of training, predicted before anything runs: a roofline over all operations of a step.
+
+A step is traced on torch's meta device, as a GPU would run it, with its FLOPs and the bytes that it
+reads and writes. Then
+
+    step_s = max(sum over kernels of max(FLOPs / peak, bytes / bandwidth), kernels x LAUNCH_S)
+
+(S. Williams et al., "Roofline", Communications of the ACM 52, 2009). The peak is the registry's
+achievable one for the precision. An eager operation is a kernel; torch.compile fuses operations
+(see `fuse`). The wait for data is left out, and so is the exchange between devices, which overlaps
+with the backward pass. Caches and small matrices are not modelled: expect errors of up to 25%.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
+from torch.utils.module_tracker import ModuleTracker
+
+from feedrate.config.devices import Peak
+from feedrate.config.settings import Settings
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import Name, Positive, Strict
+from feedrate.core.files import write_json
+from feedrate.devices.base import BF16_AUTOCAST, adapter_class
+from feedrate.models.build import Built, build_bare
+from feedrate.models.flops import NoValues, one_pair
+from feedrate.models.layers import cast, float8_parts
+
+MEMORY_SHARE = 0.85
+"""Share of the data sheet's memory bandwidth that kernels reach: about 0.9 in stream benchmarks of
+A100 and H100, and less in PyTorch's kernels for single operations."""
+PEAK_SHARE = 0.8
+"""Share of a data sheet's peak that large multiplications reach where the registry has no measured
+one: that of bf16 on H100."""
+LAUNCH_S = {"eager": 14e-6, "compiled": 5e-6, "cuda_graphs": 0.0}
+"""The host's time for a kernel by `train.execution`, estimates for server CPUs. Eager: Python,
+autograd, dispatch and launch; compiled: a launch by generated code. A graph is launched as one."""
+ADAM = {
+    **dict.fromkeys(("adamw_torch", "adamw_torch_foreach"), (20, 0)),
+    "adamw_torch_loop": (20, 12),
+    "adamw_torch_fused": (7, 0),
+}
+"""Reads and writes of each parameter by `train.optimizer`, and launches per tensor. Fused: weight,
+gradient and two states are read, and all but the gradient written. The others run eight operations
+one after another, on two to four values each (torch/optim/adam.py)."""
+CLIPPING = 3
+"""The same for clipping: the norm reads the gradients, then they are scaled."""
+BUCKETS, BUCKET_VIEW = 4, 2
+"""The same for DDP's buckets: gradients are copied in and out again, as views only in."""
+
+
+class UnknownError(Exception):
+    """Something that a prediction needs is not known; the message says what."""
+
+
+class Roof(Strict, kw_only=True):
+    """What limits the kernels of a device, from its registry entry."""
+
+    peaks: list[Peak]
+    memory_gb_per_s: Positive | None
+
+
+class PredictSettings(Strict, kw_only=True):
+    """`--settings` of predict-rates: repeat 1 of each cell, and its devices."""
+
+    specs: list[RunSpec]
+    devices: dict[Name, Roof]
+
+
+class Operation(NamedTuple):
+    """An operation, or several as one kernel, with the bytes read and written by storage."""
+
+    flops: float
+    precision: str
+    reads: dict[int, int]
+    writes: dict[int, int]
+
+
+class Step(NamedTuple):
+    """Forward and backward pass of a micro-step, and what the optimizer then works on."""
+
+    operations: list[Operation]
+    gradients: set[int]
+    """Their storages."""
+    tensors: int
+    parameter_bytes: int
+
+
+def predict_rates(settings: PredictSettings, data: Path, out: Path) -> None:
+    """Predict the rate of each cell, print it, and write all to `out` (predicted.json).
+
+    `data` is the manifest of the prepared data, which include the tokenizer.
+    """
+    steps: dict[str, Step] = {}
+    found = []
+    for spec in settings.specs:
+        try:
+            one = predict(spec, settings.devices[spec.device], data.parent, steps)
+            told = f"{one['samples_per_s']:,.0f} samples/s predicted"
+        except UnknownError as unknown:
+            one, told = {"why": str(unknown)}, f"no prediction: {unknown}"
+        print(f"{spec.device} {spec.cell}: {told}")
+        found.append({"device": spec.device, "cell": spec.cell, **one})
+    write_json(out, found)
+
+
+def predict(spec: RunSpec, roof: Roof, prepared: Path, steps: dict[str, Step]) -> dict[str, Any]:
+    """A cell's rate, all devices together, and the times of a step: `multiply_s` of kernels that
+    FLOPs limit, `move_s` of those that bytes limit, `launch_s` of the host.
+
+    `steps` keeps traces, because many cells share one. Raises UnknownError.
+    """
+    settings, train = spec.settings, spec.settings.train
+    flops_per_s, bytes_per_s = rates(roof, train.precision.removesuffix("_full"))
+    execution, optimizer = adapter_class(spec.kind).executed(settings)
+    if optimizer not in ADAM or train.strategy == "fsdp":
+        asked = f"train.optimizer: {optimizer} with train.strategy: {train.strategy}"
+        raise UnknownError(f"{asked} is not modelled")
+    key = repr((settings.model, settings.loader.max_tokens, train.batch_size, train.precision))
+    if key not in steps:
+        steps[key] = trace(build_bare(settings.model, settings.loader, prepared), settings)
+    step = steps[key]
+    kernels = step.operations if execution == "eager" else fuse(step)
+    passes, launches = ADAM[optimizer]
+    passes += CLIPPING + (BUCKET_VIEW if train.ddp_bucket_view else BUCKETS) * (spec.count > 1)
+    multiply_s, move_s = 0.0, passes * step.parameter_bytes / bytes_per_s
+    launch_s = launches * step.tensors * LAUNCH_S["eager"]
+    for flops, precision, reads, writes in kernels * train.gradient_accumulation:
+        computing_s = flops / flops_per_s[precision]
+        moving_s = (sum(reads.values()) + sum(writes.values())) / bytes_per_s
+        multiply_s += computing_s if computing_s > moving_s else 0
+        move_s += moving_s if computing_s <= moving_s else 0
+        launch_s += LAUNCH_S[execution]
+    samples = train.batch_size * train.gradient_accumulation * spec.count
+    times = {"multiply_s": multiply_s, "move_s": move_s, "launch_s": launch_s}
+    return {"samples_per_s": samples / max(multiply_s + move_s, launch_s), **times}
+
+
+def rates(roof: Roof, precision: str) -> tuple[dict[str, float], float]:
+    """FLOP/s by precision, and bytes/s, that kernels reach on a device. Raises UnknownError where
+    the registry lacks the bandwidth or the peak of `precision`, which others default to."""
+    peaks = {
+        p.precision: 1e12 * (p.achievable_tflops or PEAK_SHARE * (p.datasheet_tflops or 0))
+        for p in roof.peaks
+    }
+    own, gb_per_s = peaks.get(precision), roof.memory_gb_per_s
+    if not own or not gb_per_s:
+        lacks = [f"peak for {precision}"] * (not own) + ["memory bandwidth"] * (not gb_per_s)
+        raise UnknownError(f"its entry in config/devices.yaml has no {' and no '.join(lacks)}")
+    return defaultdict(lambda: own, peaks), MEMORY_SHARE * 1e9 * gb_per_s
+
+
+def fuse(step: Step) -> list[Operation]:
+    """The kernels that torch.compile makes of a step.
+
+    Two operations fuse if one feeds the other and no path between them has a multiplication, which
+    is a kernel of its own. What nothing outside a kernel reads is not written.
+    """
+    kernels: dict[int, Operation] = {}
+    readers: dict[int, set[int]] = defaultdict(set)
+    for operation, name in zip(step.operations, _kernels(step.operations), strict=True):
+        flops, precision, reads, writes = operation
+        kernel = kernels.setdefault(name, Operation(flops, precision, {}, {}))
+        kernel.reads.update({s: moved for s, moved in reads.items() if s not in kernel.writes})
+        kernel.writes.update(writes)
+        for storage in reads:
+            readers[storage].add(name)
+    for name, kernel in kernels.items():
+        for storage in [*kernel.writes]:
+            if storage not in step.gradients and not readers[storage] - {name}:
+                del kernel.writes[storage]
+    return list(kernels.values())
+
+
+def _kernels(operations: Sequence[Operation]) -> list[int]:
+    """The number of each operation's kernel."""
+    writer: dict[int, int] = {}
+    level: list[int] = []  # changes between multiplications and other work on the way
+    leader = list(range(len(operations)))
+
+    def first(number: int) -> int:
+        while leader[number] != number:
+            number = leader[number]
+        return number
+
+    for number, operation in enumerate(operations):
+        sources = {writer[storage] for storage in operation.reads if storage in writer}
+        apart = {n: bool(operation.flops or operations[n].flops) for n in sources}
+        level.append(max((level[n] + apart[n] for n in sources), default=0))
+        for n in sources:
+            if not apart[n] and level[n] == level[number]:
+                leader[first(n)] = first(number)
+        writer |= dict.fromkeys(operation.writes, number)
+    return [first(number) for number in range(len(operations))]
+
+
+def trace(built: Built, settings: Settings) -> Step:
+    """The operations of a micro-step of a model, which loses its weights. Nothing is computed."""
+    train = settings.train
+    model = cast(built.model.to("meta"), train).train()
+    half = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
+    parts = float8_parts(model, built.layers) if train.precision == "fp8" else {}
+    recorder = _Recorder({f"{type(model).__name__}.{name}" for name in parts.values()})
+    # One kernel, as on a GPU; the meta device would choose the steps of the eager form. Mask and
+    # dropout move next to nothing.
+    fused = torch.ops.aten._scaled_dot_product_efficient_attention
+    attend: Any = lambda q, k, v, *_, **__: fused(q, k, v, None, True)[0]  # noqa: E731
+    attention = patch.object(functional, "scaled_dot_product_attention", attend)
+    with torch.device("meta"), NoValues():
+        tokens = 1 if built.scores == "accuracy" else settings.loader.max_tokens
+        pair = one_pair(built.image_px, tokens)
+        batch = {n: v.expand(train.batch_size, *v.shape[1:]).clone() for n, v in pair.items()}
+        with attention, recorder.modules, recorder:
+            with _AsOnGpu(half.get(train.precision)):
+                loss = model(**batch, return_loss=True)["loss"]
+            loss.backward()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return Step(
+        operations=recorder.operations,
+        gradients=set(recorder.sizes([p.grad for p in trained])),
+        tensors=len(trained),
+        parameter_bytes=sum(p.numel() * p.itemsize for p in trained),
+    )
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes every operation that moves data; those inside the modules `fp8` multiply in fp8."""
+
+    FREE = (torch.ops.aten._unsafe_view, torch.ops.aten.empty, torch.ops.aten.empty_like)
+    PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+    def __init__(self, fp8: set[str]) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+        self.modules = ModuleTracker()
+        self._fp8 = fp8
+        self._storages: dict[int, Any] = {}  # kept, so that no other gets the same address
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        packet = function._overloadpacket
+        if function.is_view or packet in self.FREE:
+            return result
+        count = flop_registry.get(packet)
+        flops = count(*args, **kwargs, out_val=result) if count else 0.0
+        reads, writes = self.sizes((args, kwargs)), self.sizes(result)
+        precision = self.PRECISIONS.get(args[0].dtype, "") if flops else ""
+        if flops and self._fp8 & self.modules.parents:
+            halves = {-len(self.operations) - 1: sum(reads.values()) // 2}
+            self.operations.append(Operation(0.0, "", reads, halves))  # the cast
+            reads, precision = halves, "fp8"
+        self.operations.append(Operation(flops, precision, reads, writes))
+        return result
+
+    def sizes(self, values: Any) -> dict[int, int]:
+        """The bytes of the tensors in `values` by storage; an expanded tensor is read once."""
+        found: dict[int, int] = {}
+        for tensor in tree_leaves(values):
+            if isinstance(tensor, Tensor):
+                storage = tensor.untyped_storage()
+                self._storages[storage._cdata] = storage
+                found[storage._cdata] = min(tensor.numel() * tensor.itemsize, storage.nbytes())
+        return found
+
+
+class _AsOnGpu(TorchFunctionMode):
+    """Autocast to `half` and fused dropout, as on a GPU; the meta device has neither."""
+
+    IN_HALF = (
+        *(functional.linear, functional.conv2d, functional.multi_head_attention_forward),
+        *(torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__),
+    )
+    IN_FP32 = (
+        *(functional.layer_norm, functional.softmax, functional.log_softmax, torch.softmax),
+        *(functional.cross_entropy, functional.normalize, Tensor.softmax, Tensor.norm),
+    )
+
+    def __init__(self, half: torch.dtype | None) -> None:
+        super().__init__()
+        wholes = dict.fromkeys(self.IN_FP32, torch.float32)
+        self._to = dict.fromkeys(self.IN_HALF, half) | wholes if half else {}
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function is functional.dropout and kwargs["training"]:
+            return torch.native_dropout(args[0], kwargs["p"], True)[0]
+        if to := self._to.get(function):
+            args, kwargs = tree_map_only(
+                Tensor, lambda v: v.to(to) if v.is_floating_point() else v, (args, kwargs)
+            )
+        return function(*args, **kwargs)

@@ -1,0 +1,58 @@
+"""The rate that FLOPs, bytes and launches predict for each cell, next to the measured one."""
+
+import msgspec
+
+from feedrate.config.errors import ConfigError
+from feedrate.report import text
+from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small, word
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import CellRow, Inputs, Key
+
+NEEDS = ("cells", "predicted")
+ORDER = 125
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of predicted.json."""
+
+    device: str = ""
+    cell: str = ""
+    samples_per_s: float | None = None
+    multiply_s: float | None = None
+    move_s: float | None = None
+    launch_s: float | None = None
+    why: str = "it was not predicted"
+
+
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A row for each tried cell: the parts of its predicted step, and both rates."""
+    path = inputs.path("predicted.json")
+    try:
+        predictions = msgspec.json.decode(path.read_bytes(), type=list[Prediction])
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    known: dict[Key, Prediction] = {(one.device, one.cell): one for one in predictions}
+
+    def of(cell: CellRow) -> Prediction:
+        return known.get(cell.key, Prediction())
+
+    def predicted(cell: CellRow) -> str:
+        rate, why = of(cell).samples_per_s, of(cell).why
+        return text.number(rate) if rate else join(word("no prediction"), small(why))
+
+    def share(cell: CellRow, rate: float | None) -> str:
+        expected = of(cell).samples_per_s
+        return text.share(rate / expected if rate and expected else None)
+
+    columns: dict[str, Field] = {
+        "FLOPs (s)": lambda cell: text.number(of(cell).multiply_s, 3),
+        "Memory (s)": lambda cell: text.number(of(cell).move_s, 3),
+        "Launches, meanwhile (s)": lambda cell: text.number(of(cell).launch_s, 3),
+        "Predicted (samples/s)": predicted,
+        "Measured (samples/s)": lambda cell: text.number(cell.samples_per_s),
+        "Measured / predicted": lambda cell: share(cell, cell.samples_per_s),
+        "Model-only / predicted": lambda cell: share(cell, cell.model_samples_per_s),
+        "Limited by": lambda cell: cell.verdict or text.DASH,
+    }
+    return cell_table(settings, inputs.cells(settings.study), columns)
