@@ -9,7 +9,7 @@ TORCH := $(shell grep '^torch==' requirements/run.lock)
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run`, `make plan` and `make tune`; ARGS goes to the command and to Snakemake:
+# Choices for `make run`, `make plan`, `make tune` and `make selftest`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 PROFILE ?=
 STUDY ?=
@@ -26,7 +26,7 @@ TORCH_INDEX ?=
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan tune compare test check bench lock format clean
+.PHONY: help setup run plan tune selftest compare test check bench lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -41,6 +41,9 @@ plan: $(RUN_READY) ## Show what would run where, for how long and at what cost, 
 
 tune: $(RUN_READY) ## Recommend loader settings for this machine, with the expected throughput
 	@$(BIN)/python -m feedrate tune $(CHOICES)
+
+selftest: $(RUN_READY) ## Show what works on this machine, in under ten minutes: make selftest DEVICE=detected
+	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
 	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \

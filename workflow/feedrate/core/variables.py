@@ -20,8 +20,8 @@ PROFILE_FILES = "FEEDRATE_PROFILE_FILES"
 QUIET = "FEEDRATE_QUIET"
 """`1` if training jobs must print no steps."""
 ADVICE_LATER = "FEEDRATE_ADVICE_LATER"
-"""Start of the call that waits for the advice and shows it at the end, seconds since 1970: older
-advice is measured again."""
+"""Start of the call that waits for advice or a self-test and shows it at the end, seconds since
+1970: what is older is measured again."""
 PLAN = "FEEDRATE_PLAN"
 """The folder to which a dry-run writes its plan as data."""
 LADDERS = "FEEDRATE_LADDERS"
