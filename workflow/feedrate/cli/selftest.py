@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -24,7 +23,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 from msgspec.structs import replace
 
-from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
+from feedrate.cli.run import measure_again
+from feedrate.cli.tune import run_ranks
 from feedrate.config.devices import Device, variant
 from feedrate.config.errors import raise_all
 from feedrate.config.plan import make_plan
@@ -34,11 +34,11 @@ from feedrate.config.study import Study
 from feedrate.config.values import load
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
-from feedrate.core.errors import MASK, Masker, tell
+from feedrate.core.errors import MASK, ExpectedError, Masker, tell
 from feedrate.core.files import write_json, write_text
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
-from feedrate.devices.host import host_facts, host_lock, lock_path
+from feedrate.devices.host import host_facts
 from feedrate.jobs.events import EventTail, Step, Window
 from feedrate.jobs.probe import Probe, answer_file
 from feedrate.results import physics
@@ -54,8 +54,6 @@ PART_S, LEAST_S = 180.0, 20.0
 """The longest time of a part, s, and the shortest in which one is still begun."""
 STOPWATCH_S, LOOK_S = 4.0, 0.005
 """Length of the window that is compared with a stopwatch, and how often the stopwatch looks, s."""
-MEASURING = {"stopwatch": (24, 4, 0.2), "slow-loader": (24, 4, 1.0), "slow-model": (24, 4, 2.0)}
-"""Parts that measure rather than show that something runs: steps, warm-up steps, ceiling_s."""
 VERDICTS = {"slow-loader": "input-bound", "slow-model": "compute-bound"}
 KEPT = (".json", ".jsonl", ".log")
 """Files of the runs that go into the archive, by the ends of their names."""
@@ -69,16 +67,10 @@ SECRETS = re.compile(
 
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Test the chosen devices and print their pages; 1 if something failed."""
-    check_call(options, others)
-    started_s = time.time()
-    code = run_snakemake(
-        snakemake_arguments(options, NAME, *others),
-        environment={variables.ADVICE_LATER: f"{started_s}"},
-    )
-    found = sorted(Path().glob(paths.SELFTEST.format(device="*")))
-    for page in (file for file in found if file.stat().st_mtime >= started_s):
-        print(f"\n{page.read_text(encoding='utf-8').rstrip()}")
-        lines = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["lines"]
+    code, pages = measure_again(options, others, NAME, paths.SELFTEST)
+    for file in pages:
+        print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
+        lines = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["lines"]
         code = code or int(any(line["outcome"] == "failed" for line in lines))
     return code
 
@@ -108,8 +100,8 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
         **{"machine": host_facts(), "environment": launch.recorded_environment()},
     }
     head = f"{device} on {platform.node()}, {started:%Y-%m-%d %H:%M} UTC, {minutes:.1f} minutes"
-    write_json(out.with_suffix(".json"), json.loads(scrub(msgspec.json.encode(figures).decode())))
-    write_text(out, scrub(page(head, lines)))
+    write_json(out.with_suffix(".json"), msgspec.to_builtins(figures))
+    write_text(out, page(head, lines))
     write_archive(out)
 
 
@@ -169,8 +161,11 @@ class SelfTest:
 
     def lines(self) -> Iterator[Line]:
         """All lines, in the order in which they become known."""
-        specs = [spec for spec in self._plan.runs.values() if is_asked(spec.levels, spec.count)]
-        specs.sort(key=lambda spec: spec.count)
+        specs = [
+            spec
+            for spec in sorted(self._plan.runs.values(), key=lambda spec: spec.count)
+            if spec.levels["cards"] == ("one" if spec.count == 1 else "all")
+        ]
         yield from self._physics(specs[-1])
         for spec in specs:
             yield from self._part(spec)
@@ -183,50 +178,30 @@ class SelfTest:
 
     def _physics(self, spec: RunSpec) -> Iterator[Line]:
         """The lines of the device's physics, of all cards at the same time."""
-        folder = self._runs / "probe"
+        folder, subject = self._runs / "probe", "physics"
+        precisions = [peak.precision for peak in self._entry.peaks] or ["fp32"]
         try:
-            self.probes = self._probe(spec, folder)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            yield Line("failed", "physics", f"{error}; see {folder / paths.LOG_NAME}")
+            run_ranks(spec, "probe", folder, ["--precisions", *precisions], subject, PART_S)
+        except ExpectedError as error:
+            yield Line("failed", subject, f"{error}")
             return
+        files = [answer_file(folder, rank) for rank in range(spec.count)]
+        self.probes = [msgspec.json.decode(file.read_bytes(), type=Probe) for file in files]
         for answer in self.probes:
             yield from physics.judge_probe(answer, self._entry.peaks)
         yield physics.judge_energy(self.probes, self._entry.power_w)
 
-    def _probe(self, spec: RunSpec, folder: Path) -> list[Probe]:
-        """The answers of all ranks, while no other job measures."""
-        folder.mkdir(parents=True)
-        write_json(folder / paths.SPEC_NAME, msgspec.to_builtins(spec))
-        precisions = [peak.precision for peak in self._entry.peaks] or ["fp32"]
-        module = ["feedrate", "probe", "--run", str(folder), "--precisions", *precisions]
-        job = launch.prepare(spec, module, [folder], os.environ)
-        with (
-            host_lock(lock_path(), partial(tell, "feedrate selftest")) as lock,
-            (folder / paths.LOG_NAME).open("wb") as log,
-        ):
-            subprocess.run(
-                job.command,
-                env=job.environment,
-                check=True,
-                timeout=PART_S,
-                pass_fds=[lock],
-                stdout=log,
-                stderr=log,
-            )
-        files = [answer_file(folder, rank) for rank in range(spec.count)]
-        return [msgspec.json.decode(file.read_bytes(), type=Probe) for file in files]
-
     def _part(self, spec: RunSpec) -> Iterator[Line]:
         """The lines of one part."""
         part = str(spec.levels["part"])
-        subject = f"{'one card' if spec.levels['cards'] == 'one' else 'all cards'}: {part}"
+        subject = f"{'one card' if spec.count == 1 else 'all cards'}: {part}"
         left_s = self._deadline_s - time.monotonic()
         if left_s < LEAST_S:
             yield Line("unknown", subject, f"not run: the {LIMIT_S / 60:.0f} minutes are over")
             return
-        record, stopwatch_s = self._run(measuring(spec, self._step_s), min(left_s, PART_S))
+        record, stopwatch_s = self._run(long_enough(spec, self._step_s), min(left_s, PART_S))
         yield physics.judge_run(record, subject)
-        if record.status != "ok" or record.measurement is None:
+        if record.measurement is None:
             return
         if part == "baseline":
             self._step_s = record.measurement.step_time_median_s
@@ -249,27 +224,21 @@ class SelfTest:
         if needed and store and not (index := store / STORE_INDEX).is_file():
             asked = msgspec.json.encode(needed).decode()
             start("store-dataset", data=self._data, settings=asked, out=index).wait()
-        limit = json.dumps({NAME: {spec.device: limit_s / 60}})
-        job = start("train", {variables.TIMEOUTS: limit}, spec=file, data=self._data, out=folder)
+        limits = json.dumps({NAME: {spec.device: limit_s / 60}})
+        environment = {variables.TIMEOUTS: limits, variables.QUIET: "1"}
+        job = start("train", environment, spec=file, data=self._data, out=folder)
         stopwatch_s = time_window(job, folder, spec.protocol.warmup_steps)
         return current_record(folder, self._facts)[0], stopwatch_s
 
 
-def is_asked(levels: Any, cards: int) -> bool:
-    """Whether a cell belongs to a device of so many cards."""
-    return bool(levels["cards"] == ("one" if cards == 1 else "all"))
-
-
-def measuring(spec: RunSpec, step_s: float) -> RunSpec:
-    """The spec with the steps that its part needs, if `step_s` is the time of a small step."""
-    part = str(spec.levels["part"])
-    if part not in MEASURING:
+def long_enough(spec: RunSpec, step_s: float) -> RunSpec:
+    """The part `stopwatch` with a window of `STOPWATCH_S`, if a step takes `step_s`; others as they
+    are."""
+    if spec.levels["part"] != "stopwatch" or not step_s:
         return spec
-    steps, warmup, ceiling_s = MEASURING[part]
-    if part == "stopwatch" and step_s:
-        steps = warmup + max(steps, round(STOPWATCH_S / step_s))
-    changes = {"steps": steps, "warmup_steps": warmup, "ceiling_s": ceiling_s}
-    return replace(spec, protocol=replace(spec.protocol, **changes))
+    protocol = spec.protocol
+    steps = max(protocol.steps, protocol.warmup_steps + round(STOPWATCH_S / step_s))
+    return replace(spec, protocol=replace(protocol, steps=steps))
 
 
 def start(job: str, environment: dict[str, str] | None = None, **options: object) -> Any:
