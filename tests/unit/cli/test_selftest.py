@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -12,17 +11,16 @@ from zipfile import ZipFile
 
 import msgspec
 import pytest
-import yaml
 
 import warm
 from feedrate.cli import selftest as testing
-from feedrate.config.devices import Capability, Device
+from feedrate.config.devices import Capability
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Devices
 from feedrate.config.study import Study
 from feedrate.config.values import load
-from feedrate.core.files import digest_file, write_json
 from feedrate.results.physics import Line
+from selftest_parts import run_selftest, some_parts
 from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -141,42 +139,13 @@ def test_the_command_fails_if_something_failed(tmp_path, monkeypatch, outcome, c
     assert "the page" in capsys.readouterr().out
 
 
-def some_parts(folder: Path, *levels: str) -> Path:
-    """The file of parts with these only."""
-    whole = yaml.safe_load(PARTS.read_text())
-    factor = whole["factors"]["part"]
-    factor["levels"] = list(levels)
-    factor["bundles"] = {level: factor["bundles"][level] for level in levels}
-    factor["requires"] = {k: v for k, v in factor["requires"].items() if k in levels}
-    whole["exclude"] = [e for e in whole["exclude"] if e["levels"]["part"] in levels]
-    for change in whole["adapt"].values():
-        bundles = change["bundles"]["part"]
-        change["bundles"]["part"] = {k: v for k, v in bundles.items() if k in levels}
-    path = folder / "selftest.yaml"
-    path.write_text(yaml.safe_dump(whole, sort_keys=False))
-    return path
-
-
-def run_selftest(entry: Device, parts: Path, prepared: Path, folder: Path) -> dict[str, Line]:
-    """The lines of a self-test by their subjects."""
-    data = shutil.copytree(prepared, folder / "tiny/prepared")
-    manifest = json.loads((data / "manifest.json").read_text())
-    manifest["files"] = {name: digest_file(data / name) for name in manifest["files"]}
-    write_json(data / "manifest.json", manifest)  # the fixture has changed some of them
-    out = folder / "out/selftest.txt"
-    testing.selftest_device("cpu-x2", entry, parts, data / "manifest.json", out)
-    figures = json.loads(out.with_suffix(".json").read_text())
-    assert out.with_suffix(".zip").is_file()
-    return {line["subject"]: line for line in figures["lines"]}
-
-
 @pytest.mark.usefixtures("own_lock")
 def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     software = msgspec.structs.replace(DEVICES["cpu-x2"].software, python=warm.python())
     entry = msgspec.structs.replace(DEVICES["cpu-x2"], software=software)
-    parts = some_parts(tmp_path, "baseline", "decode-cache", "half", "fp8", "ddp", "fsdp-bf16")
-    found = run_selftest(entry, parts, labelled, tmp_path)
+    parts = some_parts(tmp_path, "baseline", "decode-cache", "fp8", "ddp", "fsdp")
+    found = run_selftest("cpu-x2", entry, parts, labelled, tmp_path)
     outcomes = {subject: line["outcome"] for subject, line in found.items()}
     text = "\n".join(f"{line['outcome']} {name}: {line['text']}" for name, line in found.items())
     for card in ("card 0", "card 1"):
@@ -188,11 +157,10 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
         "one card: baseline: pixels": "passed",
         "one card: decode-cache": "passed",
         "one card: decode-cache: pixels": "passed",
-        "one card: half": "passed",
         "fp8": "not claimed",
         "all cards: ddp": "passed",
         "all cards: ddp: weights": "passed",
-        "all cards: fsdp-bf16": "passed",
+        "all cards: fsdp": "passed",
     }, text
 
 
@@ -205,7 +173,7 @@ def test_what_does_not_run_fails_its_line_only(labelled, tmp_path, monkeypatch):
     begun = time.monotonic()
     monkeypatch.setattr(testing, "LIMIT_S", testing.LEAST_S + 3)
     monkeypatch.setattr(testing, "run_ranks", lambda *_: fail_to_start())
-    found = run_selftest(entry, parts, labelled, tmp_path)
+    found = run_selftest("cpu-x2", entry, parts, labelled, tmp_path)
     assert time.monotonic() - begun > 3, "the first part took the time"
     assert found["physics"]["outcome"] == "failed"
     assert "no device" in found["physics"]["text"]
