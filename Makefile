@@ -26,7 +26,7 @@ TORCH_INDEX ?=
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan tune selftest compare test check bench lock format clean
+.PHONY: help setup run plan tune compare test check bench lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -42,7 +42,8 @@ plan: $(RUN_READY) ## Show what would run where, for how long and at what cost, 
 tune: $(RUN_READY) ## Recommend loader settings for this machine, with the expected throughput
 	@$(BIN)/python -m feedrate tune $(CHOICES)
 
-selftest: $(RUN_READY) ## Show what works on this machine, in under ten minutes: make selftest DEVICE=detected
+.PHONY: selftest
+selftest: $(RUN_READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results

@@ -1,5 +1,4 @@
-"""`python -m feedrate COMMAND`: run studies, plan them, tune loaders, test this machine, compare
-results, cancel jobs.
+"""`python -m feedrate COMMAND`: run studies, plan them, tune loaders, compare results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
