@@ -30,6 +30,7 @@ GPU_DRIVER ?=
 # Prints the index for a driver. With GPUs, set-up also installs what decodes, multiplies in fp8 and
 # measures energy on them.
 BUILDS := workflow/feedrate/devices/doctor/_torch_builds.py
+INDEX = $(if $(TORCH_INDEX),"$(TORCH_INDEX)",$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2> /dev/null))
 READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi),$(CUDA_READY))
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
@@ -86,12 +87,13 @@ clean: ## Delete results, data, logs and report.html, after asking (YES=1: witho
 $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "feedrate needs Python 3.11, 3.12 or 3.13: make run PYTHON=/path/to/python3.12"; exit 1; }
+	@# Says which torch an older NVIDIA driver needs, and stops if none fits.
+	@test -n "$(TORCH_INDEX)" || $(PYTHON) $(BUILDS) $(GPU_DRIVER) > /dev/null
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
 		"sudo apt install python3-venv"; exit 1; }
-	@index="$(TORCH_INDEX)"; test -n "$$index" || index=$$($(PYTHON) $(BUILDS) $(GPU_DRIVER)) || exit 1; \
-	echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"; \
-	$(BIN)/pip install --quiet --disable-pip-version-check \
+	@echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"
+	@index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check \
 		$${index:+--index-url "$$index"} $(TORCH)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -100,15 +102,14 @@ $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 # torchvision and torchao are made for one version of CUDA: they come from the index that torch came
 # from. --no-deps: what they need is installed, and their index has not all of it.
 $(CUDA_READY): $(RUN_READY) requirements/cuda.lock
-	@index="$(TORCH_INDEX)"; test -n "$$index" || index=$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2>/dev/null); \
-	cuda=$$($(BIN)/python -c 'import torch; print(torch.version.cuda or "")'); \
-	test -n "$$cuda" || { echo "feedrate: $(VENV) has a torch for CPUs, which uses no GPU: make clean" \
-		"does not remove it; rm -r $(VENV), and run this without TORCH_INDEX" >&2; exit 1; }; \
+	@cuda=$$($(BIN)/python -c 'import torch; print(torch.version.cuda or "")'); \
+	if test -z "$$cuda"; then \
+		echo "feedrate: the torch in $(VENV) is a build for CPUs and uses no GPU" >&2; exit 0; fi; \
 	echo "feedrate: installing torchvision, torchao and nvidia-ml-py for CUDA $$cuda"; \
+	index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+		$${index:+--index-url "$$index"} $$(grep '^torch' requirements/cuda.lock) && \
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
-		$${index:+--index-url "$$index"} $$(grep -v -e '^#' -e nvidia requirements/cuda.lock); \
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
-		$$(grep nvidia requirements/cuda.lock)
+		$$(grep '^nvidia' requirements/cuda.lock)
 	@touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock

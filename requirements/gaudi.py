@@ -1,8 +1,8 @@
 """Add to a Gaudi environment what training jobs lack: PYTHON requirements/gaudi.py [--dry-run].
 
-Run it with the interpreter that has Intel's packages. It installs pins of gaudi.lock without their
-dependencies, and replaces only libraries whose version optimum-habana bounds (OURS). Everything else
-that is installed stays as it is: torch, numpy, pillow and setuptools are Intel's builds or versions.
+Run it with the interpreter that has Intel's packages. It installs pins of gaudi.lock without
+their dependencies, and replaces only libraries whose version optimum-habana bounds (OURS). All else
+that is installed stays as it is: torch, numpy, pillow and setuptools are Intel's choices.
 """
 
 import importlib.metadata
@@ -22,18 +22,18 @@ VENDORS = ("torch",)
 """Never installed: only Intel's build runs on Gaudi."""
 
 
-def canonical(name):
+def canonical(name: str) -> str:
     """A package's name in its canonical spelling."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def installed():
+def installed() -> dict[str, str]:
     """The installed packages with their versions, by canonical name."""
     found = importlib.metadata.distributions()
     return {canonical(one.metadata["Name"]): one.version for one in found}
 
 
-def missing(pins, present):
+def missing(pins: list[str], present: dict[str, str]) -> list[str]:
     """The pins to install."""
     wanted = []
     for pin in pins:
@@ -46,9 +46,9 @@ def missing(pins, present):
     return wanted
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int | str:
     """Install what is missing; with --dry-run, print it."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # a vendor's interpreter may be older
         return f"{sys.executable} is Python {sys.version.split()[0]}; training needs 3.11 or 3.12"
     present = installed()
     if "habana-torch-plugin" not in present:

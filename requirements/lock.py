@@ -1,9 +1,9 @@
 """Update the lock files: install the .in files into a fresh environment and record the versions.
 
-run.lock lists all that `make run` installs, cuda.lock what it adds on a machine with NVIDIA GPUs, and
-dev.lock what the tests and checks add. gaudi.lock
-is the environment of training jobs on Gaudi; the tests use it without a Gaudi. environment.yml and
-envs/*.yaml have the same versions for conda users.
+run.lock lists all that `make run` installs, cuda.lock what it adds on a machine with NVIDIA GPUs,
+and dev.lock what the tests and checks add. gaudi.lock is the environment of training jobs on Gaudi;
+the tests use it without a Gaudi. environment.yml and envs/*.yaml have the same versions for conda
+users.
 """
 
 import re

@@ -54,17 +54,17 @@ def build_for(driver: Version, capabilities: list[Version]) -> Build | None:
     return None
 
 
-def advice(driver: Version, capabilities: list[Version]) -> str:
-    """What to do if the default build does not fit; empty if it does."""
-    best, build = BUILDS[0], build_for(driver, capabilities)
-    numbers = ".".join(map(str, driver))
-    why = f"the default torch needs NVIDIA driver {best.driver[0]}, and this one is {numbers}"
+def advice(driver_text: str, capabilities: list[Version]) -> str:
+    """Which build fits if the default one does not; empty if it does."""
+    driver, best = version(driver_text), BUILDS[0]
+    build = build_for(driver, capabilities)
+    why = f"the default torch needs NVIDIA driver {best.driver[0]}, and this one is {driver_text}"
     if driver >= best.driver:
         gpu = ".".join(map(str, min(capabilities, default=())))
         why = f"the default torch has no code for a GPU of compute capability {gpu}"
     if build is None:
         return f"{why}; no build of torch 2.13 fits: update the driver to {best.driver[0]} or newer"
-    return "" if build is best else f"{why}; use TORCH_INDEX={build.url}"
+    return "" if build is best else f"{why}; torch from TORCH_INDEX={build.url} fits"
 
 
 def main(arguments: list[str]) -> int:
@@ -73,9 +73,9 @@ def main(arguments: list[str]) -> int:
     rows = [argument.split(",") for argument in arguments] or _ask()
     if not rows:
         return 0
-    driver = version(rows[0][0])
+    driver = rows[0][0]
     capabilities = [found for row in rows for text in row[1:] if (found := version(text))]
-    build, said = build_for(driver, capabilities), advice(driver, capabilities)
+    build, said = build_for(version(driver), capabilities), advice(driver, capabilities)
     if said:
         print(f"feedrate: {said}", file=sys.stderr)
     if build and build is not BUILDS[0]:

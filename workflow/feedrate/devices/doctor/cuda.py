@@ -51,9 +51,9 @@ def _torch(asked: Asked) -> Iterator[Finding]:
     """The build of torch against the driver and the GPUs."""
     rows = tool_rows(list(DRIVER_QUERY), columns=2)
     driver = version(rows[0][0]) if rows else ()
-    capabilities = [version(row[1]) for row in rows]
-    better = advice(driver, capabilities) if driver else ""
-    again = f"{better or 'use the default torch'}: remove .venv and run `make setup` with it"
+    capabilities = [found for row in rows if (found := version(row[1]))]
+    better = advice(rows[0][0], capabilities) if driver else ""
+    again = f"remove .venv and run `make setup` again{better and f': {better}'}"
     cuda = asked.answers["cuda"]
     if error := asked.error("cuda"):
         yield Finding(FAILS, "torch", f"it cannot be imported ({error})", INSTALL)
@@ -71,7 +71,7 @@ def _torch(asked: Asked) -> Iterator[Finding]:
             yield Finding(FAILS, "torch", f"{text}, but torch finds no GPU", use)
         return
     names = asked.answers["architectures"]
-    lacking = [gpu for gpu in dict.fromkeys(capabilities) if gpu and not _has_code(names, gpu)]
+    lacking = [gpu for gpu in dict.fromkeys(capabilities) if not _has_code(names, gpu)]
     for gpu in lacking:
         text = f"{text} has no code for compute capability {'.'.join(map(str, gpu))}"
         yield Finding(FAILS, "torch", text, again)
