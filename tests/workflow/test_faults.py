@@ -187,4 +187,19 @@ def test_an_absent_device_stops_the_call_before_anything_is_fetched(project):
     assert "h100: GPUs: " in done.stdout
     assert not (project.root / "resources").exists()
     assert not (project.root / "results/mini").exists()
-    assert project.run("--device", "cpu").returncode == 0, "the other device is not held up"
+
+
+def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goes_on(project):
+    workers = {"sets": "loader.workers", "levels": [0]}
+    project.study(factors={"workers": workers}, baseline={"workers": 0})
+    project.device("cpu-x2", count=1, model_pattern="No such CPU")
+    project.config(devices=["cpu", "cpu-x2"])
+    done = project.run()
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout
+    record = project.record("workers=0", device="cpu-x2")
+    assert record["status"] == "failed"
+    assert "No such CPU" in record["cause"]
+    assert project.record("workers=0")["status"] == "ok"
+    assert record["cause"] in done.stdout
+    assert (project.root / "report.html").exists()

@@ -165,6 +165,7 @@ def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
 
 def planned(*outputs, rule="train_cpu"):
     jobs = [SimpleNamespace(rule=SimpleNamespace(name=rule), output=[name]) for name in outputs]
+    jobs.append(SimpleNamespace(rule=SimpleNamespace(name="all"), output=[]))
     return SimpleNamespace(dag=SimpleNamespace(needrun_jobs=lambda: iter(jobs)))
 
 

@@ -237,8 +237,8 @@ def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) ->
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
-    rules = ((job.rule.name, str(job.output[0])) for job in workflow.dag.needrun_jobs())
-    planned = {output for rule, output in rules if rule.startswith(paths.TRAIN_RULE)}
+    jobs = workflow.dag.needrun_jobs()
+    planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
     if not specs or variables.LOST in os.environ:
         return  # what remains uses no device
