@@ -19,6 +19,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import Devices
 from feedrate.config.study import Study
 from feedrate.config.values import load
+from feedrate.devices.doctor import Finding
 from feedrate.results.physics import Line
 from selftest_parts import run_selftest, some_parts
 from tiny_spec import tiny_spec
@@ -123,9 +124,11 @@ def test_the_archive_has_all_logs_and_no_secret(tmp_path, monkeypatch):
 
 def test_the_page_begins_with_what_failed():
     lines = [Line("passed", "a", "x"), Line("not claimed", "b", "x"), Line("failed", "c", "x")]
-    rows = testing.page("cpu on here", lines).splitlines()
+    found = [Finding("will fail", "disk", "it is full", "make room")]
+    rows = testing.page("cpu on here", lines, found).splitlines()
     assert rows[1] == "1 failed, 0 unknown, 1 passed, 1 not claimed"
-    assert [row.split()[0] for row in rows[3:]] == ["failed", "passed", "not"]
+    assert [row.split()[0] for row in rows[3:6]] == ["failed", "passed", "not"]
+    assert rows[-1].split() == ["will", "fail", "disk:", "it", "is", "full", "(make", "room)"]
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("unknown", 0), ("passed", 0)])

@@ -38,6 +38,7 @@ from feedrate.core.errors import MASK, ExpectedError, Masker, tell
 from feedrate.core.files import write_json, write_text
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
+from feedrate.devices.doctor import Finding, examine
 from feedrate.devices.host import host_facts
 from feedrate.jobs.events import EventTail, Step, Window
 from feedrate.jobs.probe import Probe, answer_file
@@ -99,9 +100,11 @@ def selftest_device(device: str, entry: Device, parts: Path, data: Path, out: Pa
         **{"started_at": started.isoformat(timespec="seconds"), "minutes": round(minutes, 1)},
         **{"machine": host_facts(), "environment": launch.recorded_environment()},
     }
+    specs = [spec for spec in test.specs if spec.device == device]
+    figures["doctor"] = found = examine(project, specs)
     head = f"{device} on {platform.node()}, {started:%Y-%m-%d %H:%M} UTC, {minutes:.1f} minutes"
     write_json(out.with_suffix(".json"), msgspec.to_builtins(figures))
-    write_text(out, page(head, lines))
+    write_text(out, page(head, lines, found))
     write_archive(out)
 
 
@@ -118,15 +121,19 @@ def plan_project(device: str, entry: Device, parts: Path, dataset: str) -> Proje
     return Project(config=config, devices=devices, studies={NAME: study}, published={NAME: []})
 
 
-def page(head: str, lines: Sequence[Line]) -> str:
-    """The page, failures first."""
+def page(head: str, lines: Sequence[Line], found: Sequence[Finding]) -> str:
+    """The page: what failed comes first, and what doctor `found` last."""
     order: list[physics.Outcome] = ["failed", "unknown", "passed", "not claimed"]
     counts = ", ".join(f"{[line.outcome for line in lines].count(one)} {one}" for one in order)
     rows = [
         f"{line.outcome:<12}{line.subject}: {line.text}"
         for line in sorted(lines, key=lambda line: order.index(line.outcome))
     ]
-    return "\n".join([f"Self-test of {head}", counts, "", *rows, ""])
+    doctor = [
+        f"{one.outlook:<14}{one.subject}: {one.text}{f' ({one.remedy})' * bool(one.remedy)}"
+        for one in found
+    ]
+    return "\n".join([f"Self-test of {head}", counts, "", *rows, "", "Doctor", *doctor, ""])
 
 
 def scrub(text: str) -> str:
@@ -155,17 +162,18 @@ class SelfTest:
         self._facts = msgspec.convert(msgspec.to_builtins(self._entry), DeviceFacts)
         self._data, self._runs, self._deadline_s = data, runs, deadline_s
         self._plan = make_plan(project)
+        shown = filter(is_shown, self._plan.runs.values())
+        self.specs = sorted(shown, key=lambda spec: spec.count)
         self._step_s = 0.0
         """Of the baseline on one card."""
         self.probes: list[Probe] = []
 
     def lines(self) -> Iterator[Line]:
         """All lines, in the order in which they become known."""
-        specs = sorted(filter(is_shown, self._plan.runs.values()), key=lambda spec: spec.count)
-        yield from self._physics(specs[-1])
-        for spec in specs:
+        yield from self._physics(self.specs[-1])
+        for spec in self.specs:
             yield from self._part(spec)
-        shown = {spec.levels["part"] for spec in specs}
+        shown = {spec.levels["part"] for spec in self.specs}
         lacking = {cell.levels["part"]: cell.lacks for cell in self._plan.unsupported}
         for part in lacking.keys() - shown:
             yield Line("not claimed", str(part), f"the registry does not claim {lacking[part]}")

@@ -40,8 +40,9 @@ STOPWATCH_SHARE = 0.01
 """Share by which the timed window may differ from a stopwatch outside of the process."""
 POWER_SHARE = 0.05
 """NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
-MOST_LEVELS_OFF, LEAST_PSNR_DB = 3.0, 30.0
-"""Bounds of the distance between two correct decoders' pixels: levels of 0 to 255, and dB."""
+MOST_LEVELS_OFF = 10.0
+"""Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
+crop first differ by up to 4.5 (docs/loading.md), another picture by 46."""
 
 
 def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
@@ -144,10 +145,9 @@ def judge_pixels(record: Record, subject: str) -> Line:
     off, psnr_db = record.pixels.mean_abs_diff, record.pixels.psnr_db
     if off is None:
         return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
-    passed = off <= MOST_LEVELS_OFF and (psnr_db is None or psnr_db >= LEAST_PSNR_DB)
     ratio = "" if psnr_db is None else f", {psnr_db:.1f} dB"
     text = f"{off:.2f} of 255 levels from the reference's on average{ratio}"
-    return Line(_if(passed), f"{subject}: pixels", text)
+    return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
 
 
 def judge_weights(record: Record, subject: str) -> Line:
