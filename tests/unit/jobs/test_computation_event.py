@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
 
 from feedrate.jobs.train import (
@@ -49,6 +50,7 @@ def test_the_precision_is_that_of_layers_weights_and_accelerator(made, precision
     ],
 )
 def test_the_optimizer_is_named_through_accelerates_wrapper(options, name):
+    Accelerator(cpu=True)
     made = trainer(**options).optimizer
     assert running_optimizer(made) == name
     assert running_optimizer(AcceleratedOptimizer(made)) == name

@@ -38,6 +38,11 @@ def test_a_precision_that_fails_hides_no_other():
     assert [bool(product.failure) for product in answer.products] == [True, False]
 
 
+def test_fp8_is_unknown_where_only_the_trainer_multiplies_in_it(monkeypatch):
+    monkeypatch.setattr(DeviceAdapter, "fp8_by_torchao", False)
+    assert outcomes(DeviceAdapter(0, 1), ("fp8",))[1]["fp8"] == "unknown"
+
+
 class Queueing(DeviceAdapter):
     """A device that works behind the host's back: a step takes 20 ms, and is only submitted."""
 

@@ -23,9 +23,15 @@ def test_a_product_within_20_to_100_percent_of_the_peak_passes(tflops):
     assert product(tflops).outcome == "passed"
 
 
-@pytest.mark.parametrize("tflops", [9890, 990, 197, None])
+@pytest.mark.parametrize("tflops", [9890, 990, 197])
 def test_a_rate_that_is_impossible_or_far_too_low_fails(tflops):
     assert product(tflops).outcome == "failed"
+
+
+def test_a_product_that_fails_is_no_product_that_a_kind_lacks():
+    broken = Product(precision="bf16", failure="RuntimeError")
+    assert physics.judge_product(broken, 989, "card 0").outcome == "failed"
+    assert product(None).outcome == "unknown"
 
 
 def test_a_product_without_a_registered_peak_is_unknown():

@@ -158,7 +158,7 @@ class SelfTest:
         self, project: Project, device: str, data: Path, runs: Path, deadline_s: float
     ) -> None:
         """`runs` is the folder for the jobs; after `deadline_s` (monotonic) no part is begun."""
-        self._entry, self._device = project.devices[device], device
+        self._entry = project.devices[device]
         self._facts = msgspec.convert(msgspec.to_builtins(self._entry), DeviceFacts)
         self._data, self._runs, self._deadline_s = data, runs, deadline_s
         self._plan = make_plan(project)

@@ -29,7 +29,8 @@ ALLOCATED_BYTES = 2**28
 
 
 class Product(msgspec.Struct, kw_only=True):
-    """Products of square matrices in one precision; `tflops` is None where they failed."""
+    """Products of square matrices in one precision; without `tflops` they failed, or, without
+    `failure` either, the kind of device has no product for it."""
 
     precision: str
     side: int = 0
@@ -89,6 +90,9 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
 
     products = []
     for precision in precisions:
+        if precision == "fp8" and not device.fp8_by_torchao:
+            products.append(Product(precision=precision))
+            continue
         try:
             products.append(multiply(device, precision, seconds, read_energy))
         except Exception as error:  # one precision that fails must not hide the others

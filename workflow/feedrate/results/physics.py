@@ -58,7 +58,8 @@ def judge_product(product: Product, peak_tflops: float | None, card: str) -> Lin
     synchronisation does not wait, or the entry describes another device."""
     subject = f"{card}: matrix product in {product.precision}"
     if product.tflops is None:
-        return Line("failed", subject, product.failure)
+        text = product.failure or "this kind of device has none outside of its Trainer"
+        return Line("failed" if product.failure else "unknown", subject, text)
     text = f"{product.tflops:.4g} TFLOP/s, side {product.side}"
     if peak_tflops is None:
         return Line("unknown", subject, f"{text}; no peak is registered")
