@@ -295,10 +295,10 @@ def alone_on_host(e: Evidence) -> Finding:
 CHECKS: dict[str, Callable[[Evidence], Finding]] = {
     check.__name__: check
     for check in (
+        *(computation, equal_weights),
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(device_model, decode_path, attention, strategy, computation, equal_weights, fp32),
-        *(data_digest, alone_on_host),
+        *(device_model, decode_path, attention, strategy, fp32, data_digest, alone_on_host),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""
