@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
+CUDA_READY := $(VENV)/.ready-cuda
 DEV_READY := $(VENV)/.ready-dev
 TORCH := $(shell grep '^torch==' requirements/run.lock)
 # The environment for the tests of training on Gaudi: an older transformers, and no Gaudi.
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run`, `make plan` and `make tune`; ARGS goes to the command and to Snakemake:
+# Choices for `make run`, `make plan`, `make tune` and `make selftest`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 PROFILE ?=
 STUDY ?=
@@ -20,27 +21,42 @@ ARGS ?=
 CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study $(study)) \
 	$(foreach device,$(DEVICE),--device $(device)) $(if $(DATASET),--dataset $(DATASET)) \
 	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
-# The index from which pip installs torch; empty: the default index. PyTorch's CPU index
-# (https://download.pytorch.org/whl/cpu) saves gigabytes on a machine without a GPU.
+# The index from which pip installs torch; empty: the one that the driver of this machine's NVIDIA GPUs
+# needs, without GPUs the default index. PyTorch's CPU index (https://download.pytorch.org/whl/cpu)
+# saves gigabytes on a machine without a GPU.
 TORCH_INDEX ?=
+# The NVIDIA driver's version on the machines that train, if this one is not one of them: 570.124.06
+GPU_DRIVER ?=
+# Prints the index for a driver. With GPUs, set-up also installs what decodes, multiplies in fp8 and
+# measures energy on them.
+BUILDS := workflow/feedrate/devices/doctor/_torch_builds.py
+INDEX = $(if $(TORCH_INDEX),"$(TORCH_INDEX)",$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2> /dev/null))
+READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi),$(CUDA_READY))
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan tune compare test check bench lock format clean
+.PHONY: help setup run plan doctor tune compare test check bench lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(RUN_READY) ## Create the Python environment; the other targets do this when needed
+setup: $(READY) ## Create the Python environment; the other targets do this when needed
 
-run: $(RUN_READY) ## Run the studies of config/config.yaml and write report.html (ARGS=-n: dry run)
+run: $(READY) ## Run the studies of config/config.yaml and write report.html (ARGS=-n: dry run)
 	@$(BIN)/python -m feedrate run $(CHOICES)
 
-plan: $(RUN_READY) ## Show what would run where, for how long and at what cost, without starting it
+plan: $(READY) ## Show what would run where, for how long and at what cost, without starting it
 	@$(BIN)/python -m feedrate plan $(CHOICES)
 
-tune: $(RUN_READY) ## Recommend loader settings for this machine, with the expected throughput
+doctor: $(READY) ## Show what this machine has, what each study would lack, and what to do about it
+	@$(BIN)/python -m feedrate doctor $(CHOICES)
+
+tune: $(READY) ## Recommend loader settings for this machine, with the expected throughput
 	@$(BIN)/python -m feedrate tune $(CHOICES)
+
+.PHONY: selftest
+selftest: $(RUN_READY) ## Show, in under ten minutes, which capabilities of a device work here
+	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
 	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \
@@ -75,14 +91,29 @@ clean: ## Delete results, data, logs and report.html, after asking (YES=1: witho
 $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "feedrate needs Python 3.11, 3.12 or 3.13: make run PYTHON=/path/to/python3.12"; exit 1; }
+	@# Says which torch an older NVIDIA driver needs, and stops if none fits.
+	@test -n "$(TORCH_INDEX)" || $(PYTHON) $(BUILDS) $(GPU_DRIVER) > /dev/null
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
 		"sudo apt install python3-venv"; exit 1; }
 	@echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check \
-		$(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $(TORCH)
+	@index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check \
+		$${index:+--index-url "$$index"} $(TORCH)
 	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/run.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# torchvision and torchao are made for one version of CUDA: they come from the index that torch came
+# from. --no-deps: what they need is installed, and their index has not all of it.
+$(CUDA_READY): $(RUN_READY) requirements/cuda.lock
+	@cuda=$$($(BIN)/python -c 'import torch; print(torch.version.cuda or "")'); \
+	if test -z "$$cuda"; then \
+		echo "feedrate: the torch in $(VENV) is a build for CPUs and uses no GPU" >&2; exit 0; fi; \
+	echo "feedrate: installing torchvision, torchao and nvidia-ml-py for CUDA $$cuda"; \
+	index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+		$${index:+--index-url "$$index"} $$(grep '^torch' requirements/cuda.lock) && \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+		$$(grep '^nvidia' requirements/cuda.lock)
 	@touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock

@@ -43,6 +43,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/tune.smk"
+include: "workflow/rules/selftest.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/quality.smk"
 include: "workflow/rules/models.smk"
@@ -55,6 +56,7 @@ CAUSES = lost.Causes()
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
     check_files()
+    driver.check_machine(workflow, PROJECT, VIEW.plan, here=configuration.call().is_local)
     driver.check(workflow)
     driver.check_token(PROJECT.config)
     driver.tell_jobs(workflow)

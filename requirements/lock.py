@@ -1,8 +1,9 @@
 """Update the lock files: install the .in files into a fresh environment and record the versions.
 
-run.lock lists all that `make run` installs, and dev.lock what the tests and checks add. gaudi.lock
-is the environment of training jobs on Gaudi; the tests use it without a Gaudi. environment.yml and
-envs/*.yaml have the same versions for conda users.
+run.lock lists all that `make run` installs, cuda.lock what it adds on a machine with NVIDIA GPUs,
+and dev.lock what the tests and checks add. gaudi.lock is the environment of training jobs on Gaudi;
+the tests use it without a Gaudi. environment.yml and envs/*.yaml have the same versions for conda
+users.
 """
 
 import re
@@ -30,6 +31,9 @@ multiplications. It is not installed for the CPU, because transformers imports i
 which takes seconds. nvidia-ml-py reads the GPU's energy counter.
 """
 
+NEED_TORCH = ("torch", "accelerate", "optimum-habana")
+"""Packages for which pip would install a torch that no Gaudi runs."""
+
 
 def main() -> None:
     """Write all files."""
@@ -38,7 +42,8 @@ def main() -> None:
         dev = [pin for pin in resolve(pip, "dev") if pin not in run]
     with fresh_environment() as pip:
         gaudi = resolve(pip, "gaudi")
-    for part, pins in {"run": run, "dev": dev, "gaudi": gaudi}.items():
+    locks = {"run": run, "cuda": EXTRA["cuda"], "dev": dev, "gaudi": gaudi}
+    for part, pins in locks.items():
         write(HERE / f"{part}.lock", ["# Written by `make lock`.", *pins])
     root = HERE.parent
     lines = conda("feedrate", "The driver's environment", run, package="-e .")
@@ -46,8 +51,9 @@ def main() -> None:
     for kind, what in JOBS.items():
         pins = direct("run", run) + EXTRA.get(kind, [])
         write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, pins))
-    pins = [pin for pin in direct("gaudi", gaudi) if not pin.startswith("torch==")]
-    lines = conda("feedrate-gaudi", "Training on Gaudi, torch from the vendor", pins, lock="gaudi")
+    pins = [pin for pin in direct("gaudi", gaudi) if pin.split("==")[0] not in NEED_TORCH]
+    what = "The supervisor of jobs on Gaudi, whose processes run in the vendor's interpreter"
+    lines = conda("feedrate-gaudi", what, pins, lock="gaudi")
     write(root / "envs/gaudi.yaml", lines)
 
 

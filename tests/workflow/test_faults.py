@@ -200,20 +200,28 @@ def test_full_disk_is_reported_as_such(project):
         assert Path(target).is_dir()
 
 
-def test_absent_device_is_a_failed_record_with_a_sentence_and_the_report_goes_on(project):
-    devices = project.root / "config/devices.yaml"
-    text = devices.read_text()
-    assert "count: 8" in text
-    devices.write_text(text.replace("count: 8", "count: 1"))
-    workers = {"sets": "loader.workers", "levels": [0]}
-    project.study(factors={"workers": workers}, baseline={"workers": 0})
+def test_an_absent_device_stops_the_call_before_anything_is_fetched(project):
     project.config(devices=["cpu", "h100"])
     done = project.run()
     assert done.returncode != 0
     assert "Traceback" not in done.stdout
-    record = project.record("workers=0", device="h100")
+    assert "Nothing was started" in done.stdout
+    assert "h100: GPUs: " in done.stdout
+    assert not (project.root / "resources").exists()
+    assert not (project.root / "results/mini").exists()
+
+
+def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goes_on(project):
+    workers = {"sets": "loader.workers", "levels": [0]}
+    project.study(factors={"workers": workers}, baseline={"workers": 0})
+    project.device("cpu-x2", count=1, model_pattern="No such CPU")
+    project.config(devices=["cpu", "cpu-x2"])
+    done = project.run()
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout
+    record = project.record("workers=0", device="cpu-x2")
     assert record["status"] == "failed"
-    assert "CUDA" in record["cause"]
+    assert "No such CPU" in record["cause"]
     assert project.record("workers=0")["status"] == "ok"
     assert record["cause"] in done.stdout
     assert (project.root / "report.html").exists()

@@ -1,4 +1,5 @@
-"""`python -m feedrate COMMAND`: run studies, plan them, tune loaders, compare results, cancel jobs.
+"""`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, compare
+results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -14,7 +15,9 @@ from feedrate.core.errors import UsageError
 COMMANDS = {
     "run": "Run the studies of config.yaml, write report.html and print a summary.",
     "plan": "Show what would run where, for how long and at what cost. Starts nothing.",
+    "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
     "tune": "Measure the loaders and the model on this machine and recommend a loader.",
+    "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
@@ -23,7 +26,9 @@ COMMANDS = {
 FUNCTIONS = {
     "run": ("cli.run:add_run_options", "cli.run:run"),
     "plan": ("cli.run:add_choices", "cli.plan:plan"),
+    "doctor": ("cli.run:add_choices", "cli.doctor:doctor"),
     "tune": ("cli.run:add_choices", "cli.run:tune"),
+    "selftest": ("cli.run:add_choices", "cli.selftest:selftest"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }

@@ -1,13 +1,16 @@
 """The locks, the conda files and what is installed say the same."""
 
 import re
+import runpy
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
+gaudi = runpy.run_path(str(ROOT / "requirements/gaudi.py"))
 
 
 def pins(name):
@@ -43,11 +46,67 @@ def test_job_environments_pin_as_the_lock_does(kind):
     assert decoder == (f"{major - 2}.{minor + 15}.0" if kind == "cuda" else None)
 
 
-def test_the_gaudi_environment_pins_as_its_lock_does_and_leaves_torch_to_the_vendor():
+def test_the_gaudi_environment_pins_as_its_lock_does_and_brings_no_torch_of_its_own():
     found = conda_pins(ROOT / "envs/gaudi.yaml")
-    assert "optimum-habana" in found
-    assert "torch" not in found
     assert found.items() <= pins("gaudi.lock").items()
+    assert {"msgspec", "psutil", "transformers"} <= found.keys()
+    for needs_torch in ("torch", "accelerate", "optimum-habana"):
+        assert needs_torch not in found
+
+
+def test_what_make_adds_for_gpus_is_what_the_conda_environment_has():
+    only = conda_pins(ROOT / "envs/cuda.yaml").keys() - pins("run.lock").keys()
+    assert pins("cuda.lock").keys() == only
+
+
+# What is added to Intel's environment on Gaudi
+
+LOCK = ["torch==2.13.0", "numpy==2.4.6", "transformers==4.55.4", "huggingface_hub==0.36.2", "a==1"]
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted"),
+    [
+        ({}, LOCK[1:]),
+        ({"torch": "2.9.0+git1", "numpy": "1.26.4", "a": "0.9"}, LOCK[2:4]),
+        (
+            {"transformers": "4.49.0", "huggingface-hub": "0.36.2", "numpy": "1", "a": "2"},
+            LOCK[2:3],
+        ),
+        ({"transformers": "4.55.4", "huggingface-hub": "0.36.2", "numpy": "1", "a": "2"}, []),
+    ],
+)
+def test_intels_packages_are_never_replaced(present, wanted):
+    assert gaudi["missing"](LOCK, present) == wanted
+
+
+def test_the_installer_leaves_dependencies_and_what_is_installed_alone(monkeypatch):
+    present = {"habana-torch-plugin": "1.24.0", "torch": "2.9.0+git1", "numpy": "1.26.4"}
+    monkeypatch.setitem(gaudi["main"].__globals__, "installed", lambda: present)
+    ran = []
+
+    def run(command, **_options):
+        ran.append(command)
+        place = command[command.index("--constraint") + 1]
+        ran.append(Path(place).read_text().splitlines())
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(gaudi["subprocess"], "run", run)
+    assert gaudi["main"]([]) == 0
+    command, constraints = ran
+    assert "--no-deps" in command
+    assert f"optimum-habana=={pins('gaudi.lock')['optimum-habana']}" in command
+    assert not [word for word in command if word.startswith(("torch==", "numpy=="))]
+    assert "numpy==1.26.4" in constraints
+    assert not [line for line in constraints if line.startswith("torch==")], "no index has it"
+
+
+def test_the_installer_refuses_an_interpreter_without_intels_packages():
+    assert "habana-torch-plugin" in gaudi["main"](["--dry-run"])
+
+
+def test_every_library_that_must_match_is_locked():
+    assert {*gaudi["OURS"]} <= {canonical(name) for name in pins("gaudi.lock")}
 
 
 def test_both_environments_train_with_the_same_torch():

@@ -1,4 +1,5 @@
-"""What Slurm would not run is told beforehand, by commands that stand in for its own."""
+"""What is bound to fail is told before the first job: by Slurm, for which commands stand in, and by
+the checks of the machine."""
 
 import logging
 from types import SimpleNamespace
@@ -8,7 +9,10 @@ from snakemake.exceptions import WorkflowError
 from snakemake_executor_plugin_slurm import ExecutorSettings
 
 from feedrate.core import slurm as client
+from feedrate.core import variables
+from feedrate.devices.doctor import Finding
 from feedrate.flow import driver, lost
+from tiny_spec import tiny_spec
 
 
 class Resources(dict):
@@ -154,3 +158,84 @@ def test_a_controller_that_does_not_answer_holds_nobody_up(slurm, monkeypatch):
 def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
     with pytest.raises(WorkflowError, match="not allowed in the 'slurm_extra'"):
         driver.check(workflow(job(slurm_extra="--partition=x")))
+
+
+# The machine, before the first job
+
+
+def planned(*outputs, rule="train_cpu"):
+    jobs = [SimpleNamespace(rule=SimpleNamespace(name=rule), output=[name]) for name in outputs]
+    jobs.append(SimpleNamespace(rule=SimpleNamespace(name="all"), output=[]))
+    return SimpleNamespace(dag=SimpleNamespace(needrun_jobs=lambda: iter(jobs)))
+
+
+@pytest.fixture
+def examined(monkeypatch):
+    """What `examine` finds, and the runs that it was asked about."""
+    seen = SimpleNamespace(found=[], specs=None, here=None)
+
+    def examine(_project, specs, *, here):
+        seen.specs, seen.here = list(specs), here
+        return seen.found
+
+    monkeypatch.setattr(driver, "examine", examine)
+    monkeypatch.delenv(variables.LOST, raising=False)
+    return seen
+
+
+def run_of(cell):
+    return tiny_spec(study="s", device="cpu", cell=cell)
+
+
+def plan_of(*cells):
+    return SimpleNamespace(runs={cell: run_of(cell) for cell in cells})
+
+
+def test_only_runs_that_this_call_trains_are_examined(examined):
+    workflow = planned("results/s/cpu/b/rep1/outcome.json", "results/other")
+    driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
+    assert [spec.cell for spec in examined.specs] == ["b"]
+    assert examined.here is True
+
+
+@pytest.mark.parametrize("rule", ["fetch_dataset", "parse_logs", "tune_cpu"])
+def test_a_call_that_trains_nothing_needs_no_device(examined, rule):
+    workflow = planned("results/s/cpu/b/rep1/outcome.json", rule=rule)
+    driver.check_machine(workflow, None, plan_of("b"), here=True)
+    assert examined.specs is None
+
+
+def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, caplog):
+    examined.found = [
+        Finding("will fail", "h100: torchao", "it is missing", "install it"),
+        Finding("will fail", "disk", "it is full", "free some space"),
+        Finding("will be slow", "h100: power", "the limit is low", "raise it"),
+        Finding("unknown", "h100: energy", "it cannot be read", "install nvidia-ml-py"),
+        Finding("fine", "Python", "3.12"),
+    ]
+    workflow = planned("results/s/cpu/b/rep1/outcome.json")
+    with (
+        pytest.raises(WorkflowError) as told,
+        caplog.at_level(logging.WARNING, lost.snakemake_log().name),
+    ):
+        driver.check_machine(workflow, None, plan_of("b"), here=True)
+    first, *lines = str(told.value).splitlines()
+    assert first.startswith("Nothing was started")
+    assert lines == [
+        "  h100: torchao: it is missing: install it",
+        "  disk: it is full: free some space",
+    ]
+    assert ["the limit is low" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_what_is_slow_or_unknown_stops_nothing(examined):
+    examined.found = [Finding("will be slow", "a", "b", "c"), Finding("unknown", "a", "b", "c")]
+    workflow = planned("results/s/cpu/b/rep1/outcome.json")
+    driver.check_machine(workflow, None, plan_of("b"), here=True)
+
+
+def test_runs_that_are_given_up_need_no_device(examined, monkeypatch):
+    monkeypatch.setenv(variables.LOST, "file.json")
+    workflow = planned("results/s/cpu/b/rep1/outcome.json")
+    driver.check_machine(workflow, None, plan_of("b"), here=True)
+    assert examined.specs is None

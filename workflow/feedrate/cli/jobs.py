@@ -35,6 +35,8 @@ JOBS = {
     "merge-results": "results.tables:merge_results",
     "confirm-results": "results.tables:confirm_results",
     "tune-device": "cli.tune:tune_device",
+    "selftest-device": "cli.selftest:selftest_device",
+    "probe": "jobs.probe:probe_device",
     "drain": "jobs.drain:drain_loaders",
     "render-page": "report.rows:render_page",
     "write-overview": "report.overview:write_overview",

@@ -117,18 +117,26 @@ def _write_report(options: argparse.Namespace) -> int:
 
 def tune(options: argparse.Namespace, others: Sequence[str]) -> int:
     """Measure again and print the new advice; return the exit code."""
-    check_call(options, others)
-    started_s = time.time()
-    code = run_snakemake(
-        snakemake_arguments(options, "tune", *others),
-        environment={variables.ADVICE_LATER: f"{started_s}"},
-    )
-    found = sorted(Path().glob(paths.ADVICE.format(device="*")))
-    new = [file for file in found if file.stat().st_mtime >= started_s]
+    code, new = measure_again(options, others, "tune", paths.ADVICE)
     for file in (*new, Path(paths.PREDICTIONS)):
         if new and file.is_file():
             print(f"\n{file.read_text(encoding='utf-8').rstrip()}")
     return code
+
+
+def measure_again(
+    options: argparse.Namespace, others: Sequence[str], target: str, page: str
+) -> tuple[int, list[Path]]:
+    """Make a target of Snakemake that writes a page for each device at every call; the exit code,
+    and the new pages."""
+    check_call(options, others)
+    started_s = time.time()
+    code = run_snakemake(
+        snakemake_arguments(options, target, *others),
+        environment={variables.ADVICE_LATER: f"{started_s}"},
+    )
+    found = sorted(Path().glob(page.format(device="*")))
+    return code, [file for file in found if file.stat().st_mtime >= started_s]
 
 
 def add_cancel_options(parser: argparse.ArgumentParser) -> None:

@@ -149,31 +149,36 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:
-    """Measure all loaders with as many processes as the run has ranks, while no other job measures.
+    """Measure all loaders with as many processes as the run has ranks. Raises TuningError."""
+    what, limit_s = "the loader-only measurement", DRAIN_TIMEOUT_S
+    run_ranks(spec, "drain", folder, ["--data", str(manifest.parent)], what, limit_s)
+    return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
-    The host lock is held only for this: the training runs take it themselves. Raises TuningError.
+
+def run_ranks(
+    spec: RunSpec, job: str, folder: Path, options: Sequence[str], what: str, limit_s: float
+) -> None:
+    """Run a job of feedrate in `folder` on each rank of a run, while no other job measures.
+
+    The host lock is held only for this: training jobs take it themselves. Raises TuningError, which
+    says `what` failed, or DeviceError.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_json(folder / SPEC_NAME, msgspec.to_builtins(spec))
-    module = ["feedrate", "drain", "--run", str(folder), "--data", str(manifest.parent)]
-    job = launch.prepare(spec, module, [folder, manifest.parent], os.environ)
-    what = "the loader-only measurement"
+    module = ["feedrate", job, "--run", str(folder), *options]
+    folders = [folder, *(Path(word) for word in options if word.startswith("/"))]
+    made = launch.prepare(spec, module, folders, os.environ)
     try:
-        with host_lock(lock_path(), partial(tell, "feedrate tune-device")) as lock:
+        with host_lock(lock_path(), partial(tell, "feedrate")) as lock:
             subprocess.run(
-                job.command,
-                env=job.environment,
-                check=True,
-                timeout=DRAIN_TIMEOUT_S,
-                pass_fds=[lock],
+                made.command, env=made.environment, check=True, timeout=limit_s, pass_fds=[lock]
             )
     except subprocess.TimeoutExpired:
-        raise TuningError(f"{what} took longer than {DRAIN_TIMEOUT_S} s") from None
+        raise TuningError(f"{what} took longer than {limit_s:g} s") from None
     except subprocess.CalledProcessError as error:
         code = error.returncode
         raise TuningError(f"{what} failed with exit code {code}; see the lines above") from None
-    return gather([answer_file(folder, rank) for rank in range(spec.count)])
 
 
 def gather(files: Sequence[Path]) -> Drained:

@@ -201,7 +201,7 @@ def with_detected(
         found.say(f"devices[{names.index(DETECTED)}]", fault)
     raise_all(found)
     exact = [name for name in matching if devices[name].count == count]
-    name, entry = (exact[0], devices[exact[0]]) if exact else _variant(matching[0], devices, count)
+    name, entry = (exact[0], devices[exact[0]]) if exact else variant(matching[0], devices, count)
     chosen = dict.fromkeys(name if word == DETECTED else word for word in names)
     return list(chosen), {**devices, name: entry}
 
@@ -231,7 +231,7 @@ def _detection_fault(
     return ""
 
 
-def _variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
+def variant(name: str, devices: Mapping[str, Device], count: int) -> tuple[str, Device]:
     """The name and values of an entry for another count of devices on one host."""
     entry = devices[name]
     share = count / entry.count

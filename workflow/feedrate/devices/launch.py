@@ -32,6 +32,7 @@ from typing import NamedTuple
 from feedrate.config.spec import KINDS, LAUNCHERS, RunSpec, Software
 from feedrate.core import plugins, variables
 from feedrate.core.processes import die_with_parent
+from feedrate.devices import vendor
 from feedrate.devices.base import DeviceError, adapter_class
 from feedrate.devices.host import cores_granted
 
@@ -85,6 +86,7 @@ def prepare(
 
     The module reads and writes `folders`. Raises DeviceError if something needed is missing.
     """
+    spec = vendor.with_interpreter(spec, environment)
     made = launch_environment(spec, environment)
     check_software(spec, made)
     return Launch(launch_command(spec, module, folders), made)
@@ -106,6 +108,7 @@ def launch_environment(spec: RunSpec, environment: Mapping[str, str]) -> dict[st
         for name, value in environment.items()
         if not any(fnmatchcase(name, pattern) for pattern in hidden)
     }
+    kept = vendor.with_profile(spec, kept)
     ranks = spec.count // spec.nodes
     needed = {
         "OMP_NUM_THREADS": str(max(1, cores_granted() // ranks)),
@@ -191,6 +194,15 @@ def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
     Only software other than this process's own is tried.
     """
     software = spec.software
+    needed = check_programs(spec, environment)
+    if software.python or software.modules or software.container:
+        _probe(spec, needed, environment)
+
+
+def check_programs(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
+    """The interpreter and the launcher's program. Raises DeviceError if one of them, or what they
+    are wrapped in, is not here; nothing is started."""
+    software = spec.software
     program = plugins.declared(LAUNCHERS, "PROGRAM").get(spec.launcher)
     needed = [interpreter(software), *([program] if program else [])]
     first = ["bash"] if software.modules else ["apptainer"] if software.container else needed
@@ -200,8 +212,7 @@ def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
     image = software.container
     if image and "://" not in image and not Path(_from_root(image)).exists():
         raise DeviceError(f"software.container: there is no {_from_root(image)}")
-    if software.python or software.modules or image:
-        _probe(spec, needed, environment)
+    return needed
 
 
 def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -145,10 +145,11 @@ def check_targets(root: Path, project: Project, layers: Layers, targets: Iterabl
 
 
 class Profile(NamedTuple):
-    """A profile's executor and configuration files."""
+    """A profile's executor and configuration files, and all its values."""
 
     executor: str
     files: list[Path]
+    values: dict[str, Any]
 
 
 def read_profile(name: str) -> Profile:
@@ -161,9 +162,9 @@ def read_profile(name: str) -> Profile:
                 named = found.get("configfile") or found.get("configfiles") or []
                 names = [named] if isinstance(named, str) else named
                 files = [file.parent / n if (file.parent / n).exists() else Path(n) for n in names]
-                return Profile(str(found.get("executor", "local")), files)
+                return Profile(str(found.get("executor", "local")), files, found)
         if place.is_dir():  # its file is for certain versions of Snakemake
-            return Profile("", [])
+            return Profile("", [], {})
     raise ConfigError(f"--profile: {not_one_of(name, profile_names(), 'profiles')}")
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from feedrate.config.plan import timeouts_min
+from feedrate.config.plan import Plan, timeouts_min
 from feedrate.config.project import Project
 from feedrate.config.workflow import WorkflowConfig
-from feedrate.core import slurm, variables
+from feedrate.core import paths, slurm, variables
+from feedrate.devices.doctor import examine
 from feedrate.flow.configuration import profile_names
+from feedrate.flow.digests import of_run
 from feedrate.flow.lost import mend_executor
 from feedrate.jobs.earlier import ladders
 
@@ -226,6 +228,29 @@ def check_token(config: WorkflowConfig) -> None:
         raise WorkflowError(
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
             "nothing was started"
+        )
+
+
+def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
+    """Raise WorkflowError for all that is bound to fail in the training jobs of this call, and warn
+    of what will be slow; nothing has been fetched yet. `here`: they run on this host."""
+    from snakemake.exceptions import WorkflowError
+    from snakemake.logging import logger
+
+    jobs = workflow.dag.needrun_jobs()
+    planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
+    specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
+    if not specs or variables.LOST in os.environ:
+        return  # what remains uses no device
+    found = examine(project, specs, here=here)
+    for one in found:
+        if one.outlook == "will be slow":
+            logger.warning(f"Will be slow: {one.subject}: {one.text}: {one.remedy}")
+    if bound := [one for one in found if one.outlook == "will fail"]:
+        lines = (f"  {one.subject}: {one.text}: {one.remedy}" for one in bound)
+        raise WorkflowError(
+            "Nothing was started, because this is bound to fail (`feedrate doctor` shows all "
+            "checks):\n" + "\n".join(lines)
         )
 
 

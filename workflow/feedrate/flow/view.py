@@ -150,6 +150,11 @@ class PlanView:
         asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
         return params | self.inputs.weights(spec.settings.model) | asked
 
+    def testing(self, device: str) -> Params:
+        """A device's registry entry, and the time of the call: a self-test is always a new one."""
+        entry = msgspec.to_builtins(self.project.devices[device])
+        return {"settings": entry, "asked_at": os.environ.get(variables.ADVICE_LATER, "")}
+
     def predictions(self) -> Params:
         """The published rates of all studies, selected or not, that predictions are made from."""
         published = results.prediction_settings(with_all_studies(self._root, self.project))

@@ -139,6 +139,20 @@ class Strategy(Event, frozen=True, kw_only=True, tag="strategy"):
     reduce_dtype: str | None = None
 
 
+class Computation(Event, frozen=True, kw_only=True, tag="computation"):
+    """What the steps were computed with, read from the Trainer after the last of them.
+
+    `compiled_graphs` were compiled by torch, `unrecorded_graphs` of them not replayed as CUDA
+    graphs. `weights` is the same for ranks with equal weights; empty if each rank holds a part.
+    """
+
+    precision: str | None = None
+    optimizer: str = ""
+    compiled_graphs: int = 0
+    unrecorded_graphs: int = 0
+    weights: str = ""
+
+
 class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
     """The metrics that `Trainer.train` returned."""
 
@@ -243,6 +257,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     machines: list[Machine] = []
     """At the beginning and at the end of the window."""
     strategy: Strategy | None = None
+    computation: Computation | None = None
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
     notes: list[Note] = []

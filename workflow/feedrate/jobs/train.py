@@ -1,6 +1,8 @@
 """The training job of one rank: train, evaluate, measure the ceilings."""
 
+import hashlib
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,9 @@ from feedrate.models.layers import cast, count_checkpointed, use_float8
 TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 """Optimizers of torchao, by the Trainer's names."""
 
+WEIGHTS_SAMPLED = 1024
+"""Numbers of each parameter that ranks are compared by."""
+
 
 def run_job(
     spec: RunSpec,
@@ -70,6 +75,8 @@ def run_job(
     # The Trainer wraps the model in `train`, so the strategy is known only now.
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
+    whole = ran["name"] != "fsdp"
+    log.write(events.Computation(rank=log.rank, **describe_computation(trainer, whole=whole)))
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
     if spec.protocol.evaluate:
@@ -194,6 +201,48 @@ def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
     ]
     found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
+
+
+def describe_computation(trainer: Any, *, whole: bool) -> dict[str, Any]:
+    """The keys of the `computation` event; `whole`: this rank holds all weights."""
+    counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return {
+        "precision": running_precision(trainer),
+        "optimizer": running_optimizer(trainer.optimizer),
+        "compiled_graphs": counted["stats"]["unique_graphs"] if counted else 0,
+        "unrecorded_graphs": counted["inductor"]["cudagraph_skips"] if counted else 0,
+        "weights": digest_weights(trainer.model) if whole else "",
+    }
+
+
+def running_precision(trainer: Any) -> str:
+    """The precision in the words of `train.precision`: from the layers' types, the weights, and
+    what the accelerator casts to."""
+    float8 = any(type(module).__name__ == "Float8Linear" for module in trainer.model.modules())
+    if float8 or getattr(trainer.accelerator, "fp8_enabled", False):
+        return "fp8"
+    weights = next(p.dtype for p in trainer.model.parameters() if p.is_floating_point())
+    halves = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
+    mixed = str(trainer.accelerator.mixed_precision)
+    return halves.get(weights) or ("fp32" if mixed == "no" else mixed)
+
+
+def running_optimizer(optimizer: Any) -> str:
+    """The optimizer's class, and `fused`, `foreach` or `loop` if it was told how to go through the
+    tensors."""
+    while hasattr(optimizer, "optimizer"):  # accelerate's wrapper
+        optimizer = optimizer.optimizer
+    fused, foreach = (optimizer.defaults.get(name) for name in ("fused", "foreach"))
+    way = " fused" if fused else " foreach" if foreach else " loop" if foreach is False else ""
+    return type(optimizer).__name__ + way
+
+
+def digest_weights(model: torch.nn.Module) -> str:
+    """A digest of the first `WEIGHTS_SAMPLED` numbers of each trained parameter: ranks that do not
+    exchange gradients differ in all of them."""
+    trained = (p.detach() for p in model.parameters() if p.requires_grad)
+    sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
+    return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]
 
 
 def _is_offloaded(module: torch.nn.Module) -> bool:

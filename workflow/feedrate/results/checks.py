@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from feedrate.config.devices import is_called
@@ -240,6 +241,42 @@ def strategy(e: Evidence) -> Finding:
     return True, f"The work was shared by {ran.name}, as asked for{sums}."
 
 
+WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
+"""Ends of the Trainer's names of optimizers, which the name of what ran must share."""
+
+
+def computation(e: Evidence) -> Finding:
+    """In training: precision, optimizer and compilation were those that were asked for."""
+    train, ran = e.spec.settings.train, e.first.computation
+    if ran is None:
+        return True, "The run reported nothing of its precision and optimizer."
+    if ran.precision != train.precision:
+        return False, f"precision: {train.precision} was asked for, {ran.precision} was run."
+    way = train.optimizer.rpartition("_")[2]
+    if way in WAYS and not ran.optimizer.endswith(way):
+        return False, f"optimizer: {train.optimizer} was asked for, {ran.optimizer} was run."
+    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
+    mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
+    if mode.startswith("compile") or mode == "cuda_graphs":
+        if not ran.compiled_graphs:
+            return False, f"{mode} was asked for, and torch.compile compiled nothing."
+        # Forward and backward pass of a graph are recorded one by one.
+        if mode == "cuda_graphs" and ran.unrecorded_graphs >= 2 * ran.compiled_graphs:
+            return False, "CUDA graphs were asked for, and none was recorded."
+    return True, f"Steps were computed in {ran.precision} with {ran.optimizer}, as asked for."
+
+
+def equal_weights(e: Evidence) -> Finding:
+    """In training: all ranks ended with equal weights, unless each held a part of them."""
+    told = [events.computation.weights for events in e.ranks.values() if events.computation]
+    found = {digest for digest in told if digest}
+    if len(found) > 1:
+        return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
+    if not found or e.spec.count == 1:
+        return True, "No two ranks held the same weights."
+    return True, f"All {len(told)} ranks ended with equal weights."
+
+
 def fp32(e: Evidence) -> Finding:
     """In training: single precision was computed as such: on CUDA without TF32."""
     used = e.first.strategy.fp32 if e.first.strategy else None
@@ -314,6 +351,7 @@ def undisturbed(e: Evidence) -> Finding:
 CHECKS: dict[str, Callable[[Evidence], Finding]] = {
     check.__name__: check
     for check in (
+        *(computation, equal_weights),
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
         *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest),
@@ -329,6 +367,8 @@ ONLY_IF_FAILED = {
 ONLY_OF: dict[str, Task] = {
     "loss_finite": "training",
     "strategy": "training",
+    "computation": "training",
+    "equal_weights": "training",
     "fp32": "training",
     "answers_finite": "inference",
 }

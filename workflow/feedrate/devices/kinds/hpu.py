@@ -7,6 +7,7 @@
 import importlib
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -73,6 +74,15 @@ MODULE = "HLS_MODULE_ID"
 RECORDED_VARIABLES = ("HABANA_", "HCCL_", "HCL_", "PT_")
 RECORDED_PACKAGES = ("optimum-habana", "optimum", "habana-torch-plugin", "habana-media-loader")
 
+VENDOR_MODULE = "habana_frameworks"
+VENDOR_INTERPRETERS = (
+    *("/usr/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3.12", "/usr/bin/python3.11"),
+    *("/usr/local/bin/python3.11", "$HABANALABS_VIRTUAL_DIR/bin/python"),
+    "~/habanalabs-venv/bin/python",
+)
+"""Those of Intel's images, and the environment that Intel's installer makes with --venv."""
+VENDOR_PROFILE = "/etc/profile.d/habanalabs.sh"
+
 GAUDI_MODELS = {
     **dict.fromkeys(("0x1000", "0x1010"), "GAUDI"),
     **dict.fromkeys(("0x1020", "0x1021", "0x1030"), "GAUDI2"),
@@ -103,7 +113,7 @@ class DeviceAdapter(Adapter):
         for module, package in packages.items():
             if not _importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
-        self._hpu: Any = importlib.import_module("habana_frameworks.torch.hpu")
+        self._hpu: Any = _bridge()
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
         if found < local_ranks:
             raise DeviceError(f"the job needs {local_ranks} HPUs on this host, found {found}")
@@ -189,9 +199,15 @@ class DeviceAdapter(Adapter):
                 path = folder / f"{variable.lower()}.txt"
                 write_text(path, "".join(f"{operation}\n" for operation in operations))
                 os.environ[variable] = str(path)
-        # optimum-habana asks `pip list` for the plugin's version: PATH must find this one's pip.
-        bin_folder = str(Path(sys.executable).parent)
-        os.environ["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
+        # optimum-habana asks `pip list` for the plugin's version. Intel's images have pip in
+        # another folder than the interpreter, behind the driver's environment on PATH.
+        programs = folder / "bin"
+        programs.mkdir(exist_ok=True)
+        pip = programs / f"pip.{os.getpid()}"  # renamed when it is complete: ranks share the folder
+        pip.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pip "$@"\n')
+        pip.chmod(0o755)
+        pip.replace(programs / "pip")
+        os.environ["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
 
     def synchronize(self) -> None:
         """Submit the collected operations and wait for them."""
@@ -327,6 +343,20 @@ def gaudi_counter(module: str | None) -> Counter:
         return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
 
     return counter(find, read, pyhlml.HLMLError)
+
+
+def _bridge() -> Any:
+    """The module of the device. Raises DeviceError if the bridge cannot be imported."""
+    try:
+        return importlib.import_module("habana_frameworks.torch.hpu")
+    except (AssertionError, AttributeError, ImportError, OSError) as error:
+        import torch
+
+        # The bridge asserts that torch's local version begins with `git`, as in Intel's builds.
+        stock = "" if "+git" in torch.__version__ else ", a stock build; Gaudi needs Intel's torch"
+        raise DeviceError(
+            f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} ({error})"
+        ) from error
 
 
 def _importable(module: str) -> bool:

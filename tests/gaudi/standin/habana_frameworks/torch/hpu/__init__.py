@@ -4,7 +4,8 @@ FEEDRATE_STANDIN_HPUS (default 8) are there, of the model FEEDRATE_STANDIN_MODEL
 """
 
 import os
-import resource
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from habana_frameworks.torch.hpu import random as random
@@ -56,8 +57,10 @@ def synchronize(device: Any = None) -> None:
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The host's memory of this process, under the keys of the real allocator."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"Limit": LIMIT_BYTES, "InUse": peak, "MaxInUse": peak}
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    kib = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
+           if name in ("VmRSS", "VmHWM")}  # fmt: skip
+    return {"Limit": LIMIT_BYTES, "InUse": kib["VmRSS"] * 1024, "MaxInUse": kib["VmHWM"] * 1024}
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -69,7 +72,8 @@ def max_memory_allocated(device: Any = None) -> int:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    pass
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def enable_dynamic_shape() -> None:

@@ -1,0 +1,48 @@
+"""The self-test on the stand-in: the vendor's library runs what the registry claims."""
+
+import msgspec
+import pytest
+from gaudi_software import ROOT, WITH_MEDIA, in_warm_processes, make_spec
+
+from feedrate.config.devices import Peak
+from feedrate.config.project import Devices
+from feedrate.config.values import load
+from selftest_parts import run_selftest, some_parts
+
+ENTRY = load(ROOT / "config/devices.yaml", Devices, "devices")["gaudi2"]
+PARTS = ("baseline", "decode-device", "bf16", "compiled", "fused-adam", "flash")
+
+
+@pytest.fixture
+def found(prepared, tmp_path, monkeypatch):
+    """The lines of one stand-in, whose registered peaks are a planted fault."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    spec = in_warm_processes(make_spec(environment={"PYTHONPATH": WITH_MEDIA}))
+    entry = msgspec.structs.replace(
+        ENTRY,
+        count=1,
+        launcher="single",
+        software=spec.software,
+        peaks=[Peak(precision="bf16", datasheet_tflops=432, source="of a real one")],
+    )
+    return run_selftest("gaudi2-x1", entry, some_parts(tmp_path, *PARTS), prepared, tmp_path)
+
+
+def test_parts_run_and_what_is_no_gaudi_is_found(found):
+    text = "\n".join(f"{line['outcome']} {name}: {line['text']}" for name, line in found.items())
+    outcomes = {name: line["outcome"] for name, line in found.items()}
+    assert outcomes.pop("card 0: matrix product in bf16") == "failed", "a CPU is no Gaudi"
+    assert outcomes.pop("card 0: memory figures") == "passed", text
+    assert outcomes.pop("energy") == "unknown", text
+    assert outcomes == {
+        "one card: baseline": "passed",
+        "one card: baseline: pixels": "passed",
+        "one card: decode-device": "passed",
+        "one card: decode-device: pixels": "passed",
+        "one card: bf16": "passed",
+        "one card: compiled": "passed",
+        "one card: fused-adam": "passed",
+        "flash": "not claimed",
+        "all cards": "not claimed",
+    }, text

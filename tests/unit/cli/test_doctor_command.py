@@ -1,0 +1,152 @@
+"""The command doctor: what it looks at, shows and returns, and what Slurm offers."""
+
+from pathlib import Path
+
+import pytest
+
+from feedrate import __main__ as entry
+from feedrate.cli import doctor
+from feedrate.core import variables
+from feedrate.devices import host
+from feedrate.devices.doctor import Finding
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    """A machine with an empty PATH and no accelerators, in the project's root."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("DEV", "PROC", "SYS"):
+        monkeypatch.setattr(host, name, tmp_path / name)
+    monkeypatch.setenv(variables.DETECTED, "")  # what a test leaves there is taken away again
+    for name in (variables.DETECTED, "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def examined(monkeypatch):
+    """What is found, and the devices and studies of each call."""
+    calls, found = [], []
+
+    def examine(project, specs, *, here):
+        studies = sorted({spec.study for spec in specs})
+        calls.append((project.config.devices, studies, here))
+        return list(found)
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    return calls, found
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_on_this_machine_every_study_is_named_and_nothing_fails(capsys):
+    assert entry.main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    for file in (ROOT / "config/studies").glob("*.yaml"):
+        assert f"{file.stem} on cpu: " in said
+    assert "will fail" not in said
+
+
+def test_one_study_and_one_device_can_be_chosen(examined):
+    calls, _ = examined
+    assert entry.main(["doctor", "--study", "vit-speedups", "--device", "cpu-x2"]) == 0
+    assert calls == [(["cpu-x2"], ["vit-speedups"], True)]
+
+
+def test_what_will_fail_comes_first_with_its_remedy(examined, capsys):
+    _, found = examined
+    found += [Finding("fine", "Python", "3.12"), Finding("will fail", "disk", "full", "free some")]
+    assert entry.main(["doctor"]) == 1
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert first.split() == ["will", "fail", "disk:", "full"]
+    assert second.strip() == "free some"
+    assert last.startswith("1 will fail, ")
+
+
+def test_a_study_that_is_not_configured_fails_nobody(examined, capsys):
+    _, found = examined
+    found += [Finding("will fail", "cpu: x", "absent", "install", studies=["vit-speedups"])]
+    assert entry.main(["doctor"]) == 0
+    assert "vit-speedups on cpu: 28 runs" in capsys.readouterr().out
+    assert entry.main(["doctor", "--study", "vit-speedups"]) == 1
+    assert "look at: x" in capsys.readouterr().out
+
+
+def test_what_is_slow_or_unknown_fails_nobody(examined):
+    _, found = examined
+    found += [Finding("will be slow", "a", "b", "c"), Finding("unknown", "a", "b", "c")]
+    assert entry.main(["doctor"]) == 0
+
+
+def test_accelerators_that_are_not_configured_are_examined_too(examined, machine):
+    row = "NVIDIA H100 80GB HBM3, GPU-0, 00000000:00:00.0, Disabled"
+    program(machine, "nvidia-smi", f'case "$*" in *=name*) echo "{row}";; *) exit 2;; esac')
+    calls, _ = examined
+    entry.main(["doctor", "--study", "vit-speedups"])
+    assert [devices for devices, _, _ in calls] == [["cpu"], ["h100-x1"]]
+
+
+def test_without_accelerators_detected_is_one_sentence(capsys):
+    assert entry.main(["doctor", "--profile", "gpu-node"]) == 1
+    assert "no accelerator was found" in capsys.readouterr().out
+
+
+def test_other_words_are_refused():
+    assert entry.main(["doctor", "--retries", "2"]) == 2
+
+
+# Slurm
+
+
+@pytest.fixture
+def cluster(machine):
+    """A Slurm whose sinfo prints what is given."""
+
+    def answer(text: str, code: int = 0) -> None:
+        program(machine, "sbatch", "exit 0")
+        program(machine, "sinfo", f"echo '{text}' >&{2 if code else 1}\nexit {code}")
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("offers", "code", "word"),
+    [
+        ("gaudi:8|4|idle", 0, "fine"),
+        ("gaudi:hl225:8(S:0-1)|4|mixed", 0, "fine"),
+        ("(null)|4|idle", 1, "will fail"),
+        ("gpu:8|4|idle", 1, "will fail"),
+        ("gaudi:4|4|idle", 1, "will fail"),
+        ("", 1, "will fail"),
+    ],
+)
+def test_partition_and_gres_of_the_profile(examined, cluster, capsys, offers, code, word):
+    cluster(offers)
+    assert entry.main(["doctor", "--profile", "gaudi"]) == code
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if "gaudi2: Slurm: " in row]
+    assert line.startswith(word)
+    calls, _ = examined
+    assert calls[0][2] is False, "the nodes are elsewhere"
+
+
+def test_a_controller_that_does_not_answer_is_unknown(examined, cluster, capsys):
+    cluster("slurm_load_partitions: Unable to contact slurm controller", code=1)
+    assert entry.main(["doctor", "--profile", "gaudi"]) == 0
+    assert "Unable to contact slurm controller" in capsys.readouterr().out
+
+
+def test_without_sbatch_a_cluster_profile_fails(examined, capsys):
+    assert entry.main(["doctor", "--profile", "slurm"]) == 1
+    assert "no sbatch" in capsys.readouterr().out
+
+
+def test_inside_a_slurm_job_the_node_itself_is_examined(examined, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    entry.main(["doctor", "--profile", "gaudi"])
+    assert examined[0][0][2] is True

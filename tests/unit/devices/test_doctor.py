@@ -1,0 +1,418 @@
+"""What is found on a machine, with a fault planted for each check: stand-ins for the tools of
+drivers, and packages that stand in for the vendors' in a real interpreter."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from job_specs import make_job
+
+from feedrate.config.project import Project, load_project
+from feedrate.config.spec import Software
+from feedrate.config.values import read_yaml
+from feedrate.core import plugins
+from feedrate.devices import doctor, host
+from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, _host, examine
+from tiny_spec import tiny_spec
+
+ROOT = Path(__file__).resolve().parents[3]
+H100 = "NVIDIA H100 80GB HBM3"
+TORCH = """
+import types
+__version__ = {version!r}
+cuda = types.SimpleNamespace(
+    is_available=lambda: {available}, get_arch_list=lambda: {architectures})
+uint8 = "uint8"
+def frombuffer(data, dtype):
+    assert data[:2] == b"\\xff\\xd8", "a JPEG file"
+    return data
+"""
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    """The project's own, on the generated dataset."""
+    return load_project(ROOT, read_yaml(ROOT / "config/config.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    """A machine without accelerators and tools; its root folder."""
+    for name in ("bin", "dev", "proc", "sys", "site"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    monkeypatch.chdir(tmp_path)
+    for name in ("DEV", "PROC", "SYS"):
+        monkeypatch.setattr(host, name, tmp_path / name.lower())
+    for variable in ("CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "SLURM_JOB_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/site")
+    return tmp_path
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def package(folder: Path, name: str, version: str, /, **files: str) -> None:
+    """A package with modules, in the interpreter's path."""
+    where = folder / "site" / name.replace("-", "_")
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "__init__.py").touch()
+    for module, text in files.items():
+        (where / f"{module}.py").write_text(text)
+    info = folder / f"site/{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def gpu_node(
+    folder: Path,
+    *,
+    gpus: int = 1,
+    driver: str = "580.65.06",
+    capability: str = "9.0",
+    mig: str = "Disabled",
+    state: str = "Enabled, 700.00, 700.00, 0x0000000000000000",
+    processes: str = "",
+    torch: str = "2.13.0+cu130",
+    cuda: str | None = "13.0",
+    available: bool = True,
+    vision_cuda: str = "13.0",
+    decodes: str = "types.SimpleNamespace(shape=(3, 16, 16))",
+    without: tuple[str, ...] = (),
+) -> None:
+    """A server with GPUs, its driver's tool and packages."""
+    rows = "\n".join(f"{H100}, GPU-{n}, 00000000:0{n}:00.0, {mig}" for n in range(gpus))
+    program(
+        folder,
+        "nvidia-smi",
+        f"""case "$*" in
+*query-gpu=name*) echo '{rows}';;
+*driver_version*) echo '{driver}, {capability}';;
+*persistence*clocks_event*) echo '{state}';;
+*compute-apps*) echo '{processes}';;
+*) exit 2;;
+esac""",
+    )
+    text = TORCH.format(
+        version=torch, available=available, architectures=["sm_80", "sm_90", "compute_120"]
+    )
+    package(folder, "torch", torch, __init__=text, version=f"cuda = {cuda!r}\n")
+    io = f"import types\ndef decode_jpeg(data, device): return {decodes}\n"
+    version = f"cuda = {vision_cuda!r}\n"
+    parts = {
+        "torchvision": ("0.28.0", {"io": io, "version": version}),
+        "torchao": ("0.18.0", {}),
+        "pynvml": ("13.0", {"__init__": "def nvmlInit(): pass\n"}),
+    }
+    for name in parts.keys() - set(without):
+        package(folder, name, parts[name][0], **parts[name][1])
+
+
+def gpu_job(**changes):
+    """A run on one H100 that decodes on it, in fp8."""
+    base = {"loader": {"decode": "device"}, "train": {"precision": "fp8"}}
+    spec = tiny_spec(device="h100-x1", kind="cuda", study="mine", **(base | changes))
+    software = msgspec.structs.replace(spec.software, python=sys.executable)
+    return msgspec.structs.replace(spec, software=software)
+
+
+def look(project: Project, *specs, **options) -> dict[str, Finding]:
+    """The findings by subject, the worst of each."""
+    h100 = msgspec.structs.replace(project.devices["h100"], count=1)
+    known = {**project.devices, "h100-x1": h100}
+    wide = msgspec.structs.replace(project, devices=known)
+    order = [FINE, UNKNOWN, SLOW, FAILS]
+    found = sorted(examine(wide, specs, **options), key=lambda one: order.index(one.outlook))
+    assert all(one.remedy for one in found if one.outlook != FINE), "each says what to do"
+    assert not any("\n" in one.text + one.remedy for one in found), "one sentence each"
+    return {one.subject.removeprefix("h100-x1: "): one for one in found}
+
+
+def bad(found: dict[str, Finding]) -> dict[str, str]:
+    return {subject: one.outlook for subject, one in found.items() if one.outlook != FINE}
+
+
+def test_a_gpu_server_in_order_is_fine(project, machine):
+    gpu_node(machine)
+    found = look(project, gpu_job())
+    assert bad(found) == {}
+    assert {"Python", "GPUs", "CUDA", "torchvision", "torchao", "clocks"} <= found.keys()
+    assert "580.65.06" in found["CUDA"].text
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject", "outlook", "said"),
+    [
+        ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "torch", FAILS, "for CPUs"),
+        ({"driver": "570.124.06", "available": False}, "torch", FAILS, "whl/cu126"),
+        ({"available": False}, "torch", FAILS, "finds no GPU"),
+        ({"capability": "7.0"}, "torch", FAILS, "no code for compute capability 7.0"),
+        ({"vision_cuda": "12.6"}, "torchvision", FAILS, "CUDA 12.6, and torch for 13.0"),
+        ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
+        ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
+        ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
+        ({"without": ("pynvml",)}, "energy", UNKNOWN, "pynvml"),
+        ({"mig": "Enabled"}, "GPUs", FAILS, "MIG"),
+        ({"gpus": 0}, "GPUs", FAILS, "none"),
+        ({"state": "Enabled, 500.00, 700.00, 0x0"}, "power", SLOW, "is 500 W"),
+        ({"state": "Enabled, 700.00, 700.00, 0x48"}, "clocks", SLOW, "hardware thermal slowdown"),
+        ({"state": "Enabled, 700.00, 700.00, 0x5"}, "clocks", FINE, "no GPU is throttled"),
+        ({"state": "Disabled, 700.00, 700.00, 0x0"}, "driver", SLOW, "nvidia-smi -pm 1"),
+        ({"state": ""}, "clocks", UNKNOWN, "power limits"),
+        ({"processes": "4711, python3, 2000 MiB"}, "GPUs in use", SLOW, "pid 4711"),
+    ],
+)
+def test_each_fault_of_a_gpu_server_is_found(project, machine, fault, subject, outlook, said):
+    gpu_node(machine, **fault)
+    one = look(project, gpu_job())[subject]
+    assert one.outlook == outlook
+    assert said in f"{one.text} {one.remedy}"
+
+
+def test_a_driver_that_a_compatibility_package_helps_is_not_refused(project, machine):
+    gpu_node(machine, driver="570.124.06", available=True)
+    assert "torch" not in bad(look(project, gpu_job()))
+
+
+def test_a_package_that_no_run_needs_is_not_missed(project, machine):
+    gpu_node(machine, without=("torchvision", "torchao"))
+    plain = gpu_job(loader={"decode": "host"}, train={"precision": "bf16"})
+    assert bad(look(project, plain)) == {}
+    both = look(project, plain, msgspec.structs.replace(gpu_job(), study="other"))
+    assert both["torchao"].studies == ["other"]
+
+
+def test_only_as_many_gpus_as_a_job_may_see_count(project, machine, monkeypatch):
+    gpu_node(machine, gpus=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert look(project, gpu_job())["GPUs"].outlook == FAILS
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert look(project, gpu_job())["GPUs"].outlook == FINE
+
+
+def test_another_model_than_the_registered_one_fails(project, machine):
+    gpu_node(machine)
+    wrong = msgspec.structs.replace(project.devices["h100"], count=1, model_pattern="NVIDIA A100")
+    known = msgspec.structs.replace(project, devices={"h100-x1": wrong})
+    found = {one.subject: one for one in examine(known, [gpu_job()])}
+    assert found["h100-x1: GPUs"].outlook == FAILS
+
+
+def test_on_another_host_nothing_of_the_device_is_claimed(project):
+    found = look(project, gpu_job(), here=False)
+    assert bad(found) == {"node": UNKNOWN}
+    assert "feedrate doctor --device h100-x1" in found["node"].remedy
+
+
+# The interpreter of the jobs
+
+
+def interpreter(folder: Path, script: str) -> str:
+    program(folder, "python-of-jobs", script)
+    return str(folder / "bin/python-of-jobs")
+
+
+def with_python(python: str, **changes):
+    return tiny_spec(device="cpu", software=Software(python=python), **changes)
+
+
+def test_an_old_python_is_found_before_the_first_job(project, machine):
+    old = interpreter(machine, """echo '{"python": [3, 10, 12], "missing": [], "torch": "2.9"}'""")
+    found = {one.subject: one for one in examine(project, [with_python(old)])}
+    assert found["cpu: Python"].outlook == FAILS
+    assert "3.10.12" in found["cpu: Python"].text
+
+
+def test_missing_packages_are_named_with_their_interpreter(project, machine):
+    bare = interpreter(machine, f'exec {sys.executable} -S -I "$@"')
+    found = {one.subject: one for one in examine(project, [with_python(bare)])}
+    one = found["cpu: packages"]
+    assert one.outlook == FAILS
+    assert "transformers" in one.text
+    assert bare in one.text
+
+
+@pytest.mark.parametrize("script", ["exec /bin/sleep 30", "echo hello", "exit 3"])
+def test_an_interpreter_without_an_answer_is_unknown(project, machine, monkeypatch, script):
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.2)
+    silent = with_python(interpreter(machine, script))
+    found = {one.subject: one for one in examine(project, [silent])}
+    assert found["cpu: Python"].outlook == UNKNOWN
+
+
+def test_an_interpreter_that_is_not_there_fails(project):
+    found = {one.subject: one for one in examine(project, [with_python("/no/python")])}
+    assert found["cpu: software"].outlook == FAILS
+
+
+def test_a_launcher_that_is_not_there_fails(project):
+    job = make_job("mpirun", 2)
+    found = {one.subject: one for one in examine(project, [job])}
+    assert found["cpu: software"].outlook == FAILS
+    assert "mpirun" in found["cpu: software"].text
+
+
+def test_several_nodes_need_a_slurm_job(project):
+    found = {one.subject: one for one in examine(project, [make_job("srun", 2, nodes=2)])}
+    assert found["cpu: nodes"].outlook == FAILS
+
+
+# Gaudi
+
+
+def gaudi_node(
+    folder: Path,
+    monkeypatch,
+    *,
+    torch: str = "2.9.0+git1234567",
+    bridge: str = "def is_available(): return True\n",
+    mpirun: str = "mpirun (Open MPI) 4.1.6",
+    kernels: str | None = "kernels.so",
+    without: tuple[str, ...] = (),
+) -> None:
+    """A server with one Gaudi2 and Intel's software."""
+    if "hl-smi" not in without:
+        asked = 'case "$*" in *driver*) echo 1.24.0-480;; *) echo HL-225;; esac'
+        program(folder, "hl-smi", asked)
+    else:
+        card = folder / "sys/class/accel/accel0/device"
+        card.mkdir(parents=True)
+        (card / "vendor").write_text("0x1da3\n")
+        (card / "device").write_text("0x1020\n")
+        (folder / "dev/accel").mkdir()
+        (folder / "dev/accel/accel0").touch()
+    if mpirun:
+        program(folder, "mpirun", f"echo '{mpirun}'")
+    package(folder, "torch", torch, __init__="import types\ncuda = None\n")
+    package(folder, "habana_frameworks", "1", torch="", **{})
+    frameworks = folder / "site/habana_frameworks"
+    (frameworks / "torch.py").unlink()
+    (frameworks / "torch").mkdir()
+    (frameworks / "torch/__init__.py").touch()
+    (frameworks / "torch/hpu.py").write_text(bridge)
+    if "mediapipe" not in without:
+        (frameworks / "mediapipe.py").touch()
+    if "optimum-habana" not in without:
+        package(folder, "optimum-habana", "1.21.2")
+    (folder / "kernels.so").touch()
+    if kernels is not None:
+        monkeypatch.setenv("GC_KERNEL_PATH", str(folder / kernels))
+
+
+def gaudi_job(launcher: str = "mpirun"):
+    """A run on one Gaudi2 that decodes on it."""
+    spec = tiny_spec(device="gaudi2", kind="hpu", launcher=launcher, loader={"decode": "device"})
+    software = msgspec.structs.replace(spec.software, python=sys.executable)
+    return msgspec.structs.replace(spec, software=software)
+
+
+def of_gaudi(project: Project) -> dict[str, Finding]:
+    found = look(project, gaudi_job())
+    return {subject.removeprefix("gaudi2: "): one for subject, one in found.items()}
+
+
+def test_a_gaudi_server_in_order_is_fine(project, machine, monkeypatch):
+    gaudi_node(machine, monkeypatch)
+    found = of_gaudi(project)
+    assert bad(found) == {}
+    assert "4.1.6" in found["Open MPI"].text
+    assert "1.24.0-480" in found["driver"].text
+    assert found["pip"].outlook == FINE
+
+
+STOCK = "raise AssertionError('Stock PyTorch version is not supported')\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject", "outlook", "said"),
+    [
+        ({"torch": "2.13.0", "bridge": STOCK}, "habana_frameworks", FAILS, "a stock build"),
+        ({"bridge": "def is_available(): return False\n"}, "habana_frameworks", FAILS, "no device"),
+        ({"without": ("optimum-habana",)}, "optimum-habana", FAILS, "requirements/gaudi.py"),
+        ({"without": ("mediapipe",)}, "media loader", FAILS, "decode_device"),
+        ({"without": ("hl-smi",)}, "driver", UNKNOWN, "hl-smi"),
+        ({"kernels": None}, "variables", FAILS, "GC_KERNEL_PATH is not set"),
+        ({"kernels": "absent.so"}, "variables", FAILS, "absent.so does not exist"),
+        ({"mpirun": ""}, "software", FAILS, "mpirun"),
+    ],
+)
+def test_each_fault_of_a_gaudi_server_is_found(
+    project, machine, monkeypatch, fault, subject, outlook, said
+):
+    gaudi_node(machine, monkeypatch, **fault)
+    monkeypatch.delenv("HABANA_PLUGINS_LIB_PATH", raising=False)
+    one = of_gaudi(project)[subject]
+    assert one.outlook == outlook
+    assert said in f"{one.text} {one.remedy}"
+
+
+def test_an_interpreter_without_pip_fails(project, machine, monkeypatch):
+    gaudi_node(machine, monkeypatch)
+    (machine / "site/pip.py").write_text("raise SystemExit('No module named pip')\n")
+    assert of_gaudi(project)["pip"].outlook == FAILS
+
+
+# The host
+
+
+def test_a_full_disk_fails_and_more_is_needed_for_published_data(project, monkeypatch):
+    hub = msgspec.structs.replace(project.config, dataset="hub")
+    free = {"gib": 5.0}
+    usage = lambda _path: SimpleNamespace(free=free["gib"] * host.GIB)  # noqa: E731
+    monkeypatch.setattr(_host.shutil, "disk_usage", usage)
+    assert look(project, with_python(sys.executable))["disk"].outlook == FINE
+    published = msgspec.structs.replace(project, config=hub)
+    assert look(published, with_python(sys.executable))["disk"].outlook == FAILS
+    free["gib"] = 0.1
+    assert look(project, with_python(sys.executable))["disk"].outlook == FAILS
+
+
+@pytest.mark.parametrize(
+    ("batch", "decode", "outlook"), [(4, "host", FINE), (512, "host", FAILS), (512, "device", FINE)]
+)
+def test_shared_memory_that_the_batches_of_workers_overflow(
+    project, monkeypatch, batch, decode, outlook
+):
+    free = SimpleNamespace(free=64 * 2**20)  # Docker's default
+    usage = lambda path: free if path == _host.SHARED else SimpleNamespace(free=2**40)  # noqa: E731
+    monkeypatch.setattr(_host.shutil, "disk_usage", usage)
+    loader = {"workers": 2, "decode": decode}
+    job = with_python(sys.executable, loader=loader, train={"batch_size": batch})
+    assert look(project, job)["shared memory"].outlook == outlook
+
+
+def test_too_few_cores_are_slow(project, monkeypatch):
+    monkeypatch.setattr(_host, "cores_granted", lambda: 1)
+    assert look(project, make_job("torchrun", 2))["cores"].outlook == SLOW
+
+
+def test_unknown_numa_nodes_are_slow_where_there_are_several(project, machine):
+    gpu_node(machine)
+    for node in ("node0", "node1"):
+        (machine / "sys/devices/system/node" / node).mkdir(parents=True)
+    assert look(project, gpu_job())["NUMA"].outlook == SLOW
+    device = machine / "sys/bus/pci/devices/0000:00:00.0"
+    device.mkdir(parents=True)
+    (device / "numa_node").write_text("1\n")
+    assert look(project, gpu_job())["NUMA"].outlook == FINE
+
+
+def test_a_slurm_job_is_named(project, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    assert "4711" in look(project, with_python(sys.executable))["Slurm"].text
+
+
+def test_the_questions_of_every_kind_are_expressions():
+    for questions in plugins.declared(doctor.__name__, "QUESTIONS").values():
+        for question in questions.values():
+            compile(question, "question", "eval")
+    assert json.loads(msgspec.json.encode(Finding(FINE, "a", "b")))["outlook"] == FINE
+    assert os.environ["PATH"].endswith("/bin")

@@ -1,0 +1,110 @@
+"""The torch that set-up installs, by NVIDIA driver and GPU, and what it adds for GPUs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from feedrate.devices.doctor._torch_builds import BUILDS, advice, build_for, version
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "workflow/feedrate/devices/doctor/_torch_builds.py"
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpu", "build"),
+    [
+        ("580.65.06", (9, 0), "cu130"),
+        ("595.10", (12, 0), "cu130"),
+        ("570.124.06", (9, 0), "cu126"),
+        ("525.60.13", (8, 0), "cu126"),
+        ("525.60.11", (8, 0), None),
+        ("470.256.02", (7, 0), None),
+        ("580.65.06", (7, 0), "cu126"),  # V100: CUDA 13 has no code for it
+        ("570.124.06", (10, 0), None),  # B200: CUDA 12.6 has no code for it
+    ],
+)
+def test_driver_and_gpu_choose_the_build(driver, gpu, build):
+    found = build_for(version(driver), [gpu])
+    assert (found and found.name) == build
+    said = advice(driver, [gpu])
+    assert (said == "") == (build == BUILDS[0].name)
+    if build is None:
+        assert "update the driver" in said
+
+
+def answers(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """What set-up prints where nvidia-smi is this script; Python has no packages."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(SCRIPT)],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_new_driver_gets_the_default_index_without_a_word(tmp_path):
+    done = answers(tmp_path, "echo 580.65.06, 9.0; echo 580.65.06, 9.0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_older_driver_gets_its_index_and_one_sentence(tmp_path):
+    done = answers(tmp_path, "echo 550.54.15, 9.0")
+    assert (done.returncode, done.stdout.strip()) == (0, BUILDS[1].url)
+    assert done.stderr.count("\n") == 1
+    assert "driver 580, and this one is 550.54.15" in done.stderr
+    assert BUILDS[1].url in done.stderr
+
+
+def test_a_driver_that_is_too_old_for_all_stops_set_up(tmp_path):
+    done = answers(tmp_path, "echo 470.82.01, 8.0")
+    assert done.returncode == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("script", ["exit 9", "echo no devices; exit 6", ""])
+def test_without_a_driver_that_answers_the_default_index_is_used(tmp_path, script):
+    done = answers(tmp_path, script)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_gpu_whose_driver_does_not_know_its_capability(tmp_path):
+    done = answers(tmp_path, "echo '535.104.05, [N/A]'")
+    assert done.stdout.strip() == BUILDS[1].url
+
+
+def commands(target: str, tmp_path: Path, *arguments: str, nvidia: bool) -> str:
+    """What make would do for a target in a new clone, with or without nvidia-smi."""
+    if nvidia:
+        (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 550.54.15, 9.0\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    done = subprocess.run(
+        ["make", "--dry-run", "VENV=.no-venv", f"PYTHON={sys.executable}", target, *arguments],
+        cwd=ROOT,
+        env={"PATH": f"{tmp_path}:{os.defpath}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", ["setup", "run", "plan", "doctor", "tune"])
+def test_set_up_adds_what_gpus_need_where_there_are_some(target, tmp_path):
+    adds = "requirements/cuda.lock"
+    assert adds not in commands(target, tmp_path, nvidia=False)
+    assert adds in commands(target, tmp_path, "GPU_DRIVER=570.1", nvidia=False)
+    done = commands(target, tmp_path, nvidia=True)
+    assert adds in done
+    assert done.index(SCRIPT.name) < done.index("-m venv"), "the driver is asked before all else"
+
+
+def test_an_index_of_the_users_own_is_used_without_asking(tmp_path):
+    done = commands("setup", tmp_path, "TORCH_INDEX=https://mirror/simple", nvidia=True)
+    assert done.count('index="https://mirror/simple"') == 2

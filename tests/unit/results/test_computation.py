@@ -1,0 +1,74 @@
+"""What a run was computed with must be what was asked for: nothing falls back unnoticed."""
+
+import pytest
+
+from feedrate.jobs.events import Computation, RankEvents
+from feedrate.results.checks import Evidence, computation, equal_weights
+from feedrate.results.settings import DeviceFacts
+from tiny_spec import tiny_spec
+
+
+def evidence(spec, **ran):
+    event = Computation(**{"rank": 0, "precision": "fp32", "optimizer": "AdamW", **ran})
+    return Evidence(spec, None, DeviceFacts(), {0: RankEvents(computation=event)})
+
+
+def found(train=None, hpu=None, kind="cpu", **ran):
+    return computation(evidence(tiny_spec(train=train, hpu=hpu, kind=kind), **ran))
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        ({"precision": "fp8"}, {"precision": "bf16"}),
+        ({"precision": "bf16_full"}, {"precision": "bf16"}),
+        ({"precision": "fp32"}, {"precision": "bf16"}),
+        ({"optimizer": "adamw_torch_fused"}, {"optimizer": "AdamW"}),
+        ({"optimizer": "adamw_torch_loop"}, {"optimizer": "AdamW foreach"}),
+        ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW"}),
+        ({"execution": "compiled"}, {}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 2}),
+    ],
+)
+def test_another_path_than_asked_for_fails(asked, ran):
+    assert not found(asked, **ran)[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ran"),
+    [
+        ({"precision": "fp8"}, {"precision": "fp8"}),
+        ({"optimizer": "adamw_torch_fused"}, {"optimizer": "AdamW fused"}),
+        ({"optimizer": "adamw_torch_8bit"}, {"optimizer": "AdamW8bit"}),
+        ({"optimizer": "adamw_torch"}, {"optimizer": "AdamW foreach"}),
+        ({"execution": "compiled"}, {"compiled_graphs": 1}),
+        ({"execution": "cuda_graphs"}, {"compiled_graphs": 1, "unrecorded_graphs": 1}),
+    ],
+)
+def test_what_was_asked_for_passes(asked, ran):
+    assert found(asked, **ran)[0]
+
+
+def test_on_gaudi_the_mode_says_whether_torch_compiles():
+    assert not found(hpu={"mode": "compile"}, kind="hpu")[0]
+    assert found(hpu={"mode": "compile"}, kind="hpu", compiled_graphs=1)[0]
+    assert found(hpu={"mode": "compile"}, kind="cpu")[0], "other kinds ignore it"
+
+
+def test_runs_of_earlier_versions_did_not_report_it():
+    told = Evidence(tiny_spec(), None, DeviceFacts(), {0: RankEvents()})
+    assert computation(told)[0]
+    assert equal_weights(told)[0]
+
+
+def ranks(*weights):
+    events = {
+        r: RankEvents(computation=Computation(rank=r, weights=w)) for r, w in enumerate(weights)
+    }
+    return Evidence(tiny_spec(count=len(weights)), None, DeviceFacts(), events)
+
+
+def test_ranks_that_learned_apart_are_found():
+    assert equal_weights(ranks("a", "a", "a"))[0]
+    assert equal_weights(ranks("", ""))[0], "each holds a part"
+    assert not equal_weights(ranks("a", "a", "b"))[0]

@@ -1,0 +1,212 @@
+"""Each judgement of the self-test passes what is right, and finds the fault that is planted."""
+
+import pytest
+
+from feedrate.config.devices import Peak
+from feedrate.jobs.probe import Allocation, Probe, Product
+from feedrate.results import physics
+from feedrate.results.record import Check, Record
+from feedrate.results.schema import Ceilings, Measurement, PixelDistance
+from tiny_spec import tiny_spec
+
+PEAKS = [Peak(precision="bf16", datasheet_tflops=989, source="a data sheet")]
+
+
+def product(tflops):
+    return physics.judge_product(
+        Product(precision="bf16", side=16384, tflops=tflops), 989, "card 0"
+    )
+
+
+@pytest.mark.parametrize("tflops", [198, 650, 989])
+def test_a_product_within_20_to_100_percent_of_the_peak_passes(tflops):
+    assert product(tflops).outcome == "passed"
+
+
+@pytest.mark.parametrize("tflops", [9890, 990, 197])
+def test_a_rate_that_is_impossible_or_far_too_low_fails(tflops):
+    assert product(tflops).outcome == "failed"
+
+
+def test_a_product_that_fails_is_no_product_that_a_kind_lacks():
+    broken = Product(precision="bf16", failure="RuntimeError")
+    assert physics.judge_product(broken, 989, "card 0").outcome == "failed"
+    assert product(None).outcome == "unknown"
+
+
+def test_a_product_without_a_registered_peak_is_unknown():
+    found = Product(precision="fp32", side=512, tflops=0.05)
+    assert physics.judge_product(found, None, "card 0").outcome == "unknown"
+
+
+FIGURES = (1.0, 1.25, 1.0, 1.25, 1.0)
+"""GiB before, during and after 0.25 GiB; the peak, and the peak after a reset."""
+
+
+def allocation(*figures):
+    return physics.judge_allocation(
+        Allocation(size_gib=0.25, figures_gib=figures), "card 0"
+    ).outcome
+
+
+def test_memory_figures_follow_an_allocation():
+    assert allocation(*FIGURES) == "passed"
+    assert allocation(1.0, 1.26, 1.01, 1.26, 1.0) == "passed"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        (1.0, 1.0, 1.0, 1.25, 1.0),  # what is in use does not rise
+        (1.0, 1.25, 1.25, 1.25, 1.0),  # nor fall
+        (1.0, 1.25, 1.0, 1.0, 1.0),  # the peak misses it
+        (1.0, 1.25, 1.0, 1.25, 1.25),  # the peak cannot be reset
+        (1e-9, 0.25e-9, 1e-9, 0.25e-9, 1e-9),  # another unit
+    ],
+)
+def test_memory_figures_that_do_not_follow_fail(planted):
+    assert allocation(*planted) == "failed"
+
+
+def test_missing_memory_figures_are_unknown():
+    assert allocation(None, 1.25, 1.0, 1.25, 1.0) == "unknown"
+
+
+def energy(*ranks, power_w=700):
+    """The outcome for the joules that each rank reads once a second."""
+    probes = [
+        Probe(
+            rank=number,
+            device_model="a device",
+            products=[],
+            allocation=Allocation(size_gib=0.25, figures_gib=FIGURES),
+            energy=[(float(second), joules) for second, joules in enumerate(readings)],
+        )
+        for number, readings in enumerate(ranks)
+    ]
+    return physics.judge_energy(probes, power_w).outcome
+
+
+def test_energy_increases_below_the_rated_power():
+    assert energy([0, 600, 1200], [50, 700, 1400]) == "passed"
+    assert energy([0, 700, 1400], [0, 0, 0]) == "passed", "a CPU's first rank counts for all"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        ([0, 600, 500],),  # backwards
+        ([9, 9, 9],),  # it stands still
+        ([0, 600, 1200], [7, 7, 7]),  # on another card
+        ([0, 600e3, 1200e3],),  # millijoules
+    ],
+)
+def test_a_planted_fault_of_the_energy_counter_is_found(planted):
+    assert energy(*planted) == "failed"
+
+
+def test_energy_without_a_counter_or_a_rating_is_unknown():
+    assert energy([None, None]) == "unknown"
+    assert energy([0, 600, 1200], power_w=None) == "unknown"
+
+
+def record(
+    status="ok", wait=0.0, rate=100.0, ceilings=(130.0, 103.0), off=0.4, psnr_db=49.0, **more
+):
+    """A record of one rank."""
+    loader, model = ceilings
+    values = dict.fromkeys((f for f in Measurement.__struct_fields__), 0)
+    measured = Measurement(
+        **{
+            **values,
+            "samples_per_s": rate,
+            "wall_s": 4.0,
+            "paused_s": 0.0,
+            "data_wait_share": wait,
+            "peak_memory_gib": 1.0,
+        }
+    )
+    return Record(
+        **{
+            "study": "selftest",
+            "device": "cpu",
+            "cell": "cards=one~part=baseline",
+            "levels": {"cards": "one", "part": "baseline"},
+            "repeat": 1,
+            "status": status,
+            "spec": tiny_spec(),
+            "measurement": measured,
+            "ceilings": Ceilings(loader_samples_per_s=loader, model_samples_per_s=model),
+            "pixels": PixelDistance(mean_abs_diff=off, psnr_db=psnr_db),
+            **more,
+        }
+    )
+
+
+def test_a_window_is_compared_with_a_stopwatch():
+    def judged(stopwatch_s):
+        return physics.judge_stopwatch(record().measurement, stopwatch_s, "stopwatch").outcome
+
+    assert [judged(s) for s in (3.97, 4.0, 4.03)] == ["passed"] * 3
+    assert [judged(s) for s in (3.9, 4.2, None)] == ["failed"] * 3
+
+
+def test_pixels_must_be_those_of_the_reference():
+    assert physics.judge_pixels(record(), "decode").outcome == "passed"
+    assert physics.judge_pixels(record(off=0.0, psnr_db=None), "decode").outcome == "passed"
+    for planted in ({"off": 46.0}, {"off": None}):
+        assert physics.judge_pixels(record(**planted), "decode").outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        ({"wait": 0.6, "ceilings": (110.0, 300.0)}, "input-bound"),
+        ({"wait": 0.005, "ceilings": (5000.0, 101.0)}, "compute-bound"),
+    ],
+)
+def test_a_planted_limit_is_called_by_its_name(planted, expected):
+    names = {"input-bound", "compute-bound"}
+    (other,) = names - {expected}
+    assert physics.judge_verdict(record(**planted), expected, None, "plant").outcome == "passed"
+    assert physics.judge_verdict(record(**planted), other, None, "plant").outcome == "failed"
+
+
+def check(name, passed):
+    return Check(name=name, passed=passed, detail="What was found.")
+
+
+def test_a_job_that_took_another_path_fails_its_line():
+    wrong = [check("computation", passed=False)]
+    line = physics.judge_run(record(status="invalid", cause="x", checks=wrong), "one card: fp8")
+    assert (line.outcome, "What was found" in line.text) == ("failed", True)
+    for status in ("failed", "out_of_memory"):
+        assert physics.judge_run(record(status=status, cause="x"), "fp8").outcome == "failed"
+    assert physics.judge_run(record(), "fp8").outcome == "passed"
+
+
+def test_another_job_on_the_host_is_no_fault_of_a_capability():
+    disturbed = record(status="invalid", checks=[check("alone_on_host", passed=False)])
+    assert physics.judge_run(disturbed, "fp8").outcome == "passed"
+
+
+def test_ranks_with_unequal_weights_fail():
+    def judged(*checks):
+        return physics.judge_weights(record(checks=list(checks)), "all cards: ddp").outcome
+
+    assert judged(check("equal_weights", passed=True)) == "passed"
+    assert judged(check("equal_weights", passed=False)) == "failed"
+    assert judged() == "failed"
+
+
+def test_a_probe_has_a_line_for_each_product_and_for_memory():
+    answer = Probe(
+        rank=3,
+        device_model="a device",
+        products=[Product(precision="bf16", side=8192, tflops=600.0)],
+        allocation=Allocation(size_gib=0.25, figures_gib=FIGURES),
+        energy=[],
+    )
+    lines = list(physics.judge_probe(answer, PEAKS))
+    assert [line.outcome for line in lines] == ["passed", "passed"]
+    assert all(line.subject.startswith("card 3") for line in lines)

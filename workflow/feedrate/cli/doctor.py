@@ -1,0 +1,152 @@
+"""`python -m feedrate doctor`: what this machine has, and what each study would lack on it."""
+
+import argparse
+import copy
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from feedrate.cli.display import counted, output
+from feedrate.cli.run import assignments
+from feedrate.config.devices import DETECTED
+from feedrate.config.errors import ConfigError
+from feedrate.config.plan import Plan, make_plan
+from feedrate.config.project import Project, study_names
+from feedrate.core import paths, slurm
+from feedrate.core.errors import UsageError
+from feedrate.devices import host
+from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
+from feedrate.flow import configuration
+from feedrate.flow.configuration import Layers, Profile
+
+STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
+"""The outlooks in the order in which they are shown."""
+
+
+def doctor(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Print all findings; return 1 if something will fail for a configured study and device."""
+    if others:
+        raise UsageError(f"unknown: {' '.join(others)}")
+    profile = configuration.read_profile(options.profile)
+    here = profile.executor in ("", "local") or slurm.JOB_ID in os.environ
+    layers = _layers(options, profile)
+    configured = set(layers.values["studies"])
+    devices = layers.values["devices"]
+    found = list(_of_devices(options, profile, devices, here=here))
+    if not options.device and DETECTED not in devices and host.machine().models:
+        found += (f for f in _of_devices(options, profile, [DETECTED], here=True) if f not in found)
+    show(output(), found)
+    bound = (one for one in found if one.outlook == FAILS)
+    return int(any(not one.studies or configured & set(one.studies) for one in bound))
+
+
+def _layers(options: argparse.Namespace, profile: Profile) -> Layers:
+    files = [*profile.files, *map(Path, options.configfile)]
+    return configuration.read_layers(files, assignments(options))
+
+
+def _of_devices(
+    options: argparse.Namespace, profile: Profile, devices: list[str], *, here: bool
+) -> Iterator[Finding]:
+    """The findings about the studies of the call, by default all, on some devices."""
+    wider = copy.copy(options)
+    wider.study, wider.device = options.study or study_names(Path()), devices
+    try:
+        project = configuration.load(Path(), _layers(wider, profile))
+        plan = make_plan(project)
+    except ConfigError as error:
+        yield Finding(FAILS, "configuration", str(error), "correct it; nothing else was examined")
+        return
+    found = examine(project, plan.runs.values(), here=here)
+    if not here:
+        found += _slurm(project, profile)
+    yield from found
+    yield from _studies(project, plan, found)
+
+
+def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator[Finding]:
+    """For each study and device, the runs that it has and what they lack."""
+    runs = Counter((study, device) for study, device, *_ in plan.runs)
+    for device in project.config.devices:
+        for study in project.studies:
+            own = (study, device)
+            bound = [
+                one.subject.removeprefix(f"{device}: ")
+                for one in found
+                if one.outlook == FAILS
+                and one.subject.startswith(f"{device}: ")
+                and study in (one.studies or [study])
+            ]
+            text = counted(runs[own], "run")
+            absent = [
+                cell for cell in plan.unsupported if (cell.study, cell.device) == (study, device)
+            ]
+            if absent:
+                needs = sorted({need for cell in absent for need in cell.lacks.split(", ")})
+                text += f"; {counted(len(absent), 'cell')} not supported ({', '.join(needs)})"
+            if bound:
+                text += f"; look at: {', '.join(bound)}"
+            outlook = FAILS if bound else FINE
+            yield Finding(outlook, f"{study} on {device}", text, studies=[study])
+
+
+def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
+    """Whether Slurm is here, and offers the partition and gres of each device."""
+    if not slurm.is_installed():
+        use = "run it on a login node, or use a profile for one machine"
+        yield Finding(FAILS, "Slurm", "there is no sbatch here", use)
+        return
+    common = profile.values.get("default-resources") or {}
+    for name in project.config.devices:
+        rule = paths.TRAIN_RULE + re.sub(r"[-.]", "_", name)
+        own = (profile.values.get("set-resources") or {}).get(rule) or {}
+        partition = own.get("slurm_partition") or common.get("slurm_partition")
+        yield _partition(name, partition, own.get("gres", project.devices[name].job.gres), rule)
+
+
+def _partition(device: str, partition: str | None, gres: str | None, rule: str) -> Finding:
+    """Whether a partition exists and its nodes have the gres of a job."""
+    subject, use = f"{device}: Slurm", f"set it under {rule} in the profile's config.yaml"
+    where = ["--partition", partition] if partition else []
+    try:
+        rows = slurm.ask("sinfo", "--noheader", "--format", "%G|%D|%T", *where).splitlines()
+    except slurm.SlurmError as error:
+        return Finding(UNKNOWN, subject, f"sinfo: {error}", "ask again when Slurm answers")
+    partition = partition or "the default partition"
+    if not rows:
+        return Finding(FAILS, subject, f"there is no partition {partition}", use)
+    offered = dict.fromkeys(row.split("|")[0] for row in rows)
+    text = f"{partition} offers {', '.join(offered)}"
+    if gres and not any(_offers(one, gres) for one in offered):
+        return Finding(FAILS, subject, f"{text}, and a job asks for {gres}", use)
+    return Finding(FINE, subject, text)
+
+
+def _offers(offered: str, gres: str) -> bool:
+    """Whether a node's gres, such as `gpu:h100:8(S:0-1)`, include those of a job: `gpu:8`."""
+    *wanted, number = gres.split(":")
+    for one in re.sub(r"\(.*?\)", "", offered).split(","):
+        *kind, count = one.split(":")
+        if kind[: len(wanted)] == wanted and count.isdigit() and int(count) >= int(number):
+            return True
+    return False
+
+
+def show(console: Console, found: Iterable[Finding]) -> None:
+    """Print the findings, those that need an action first, and their number."""
+    order = list(STYLES)
+    rows = sorted(found, key=lambda one: order.index(one.outlook))
+    for one in rows:
+        concerned = f" ({', '.join(one.studies)})" if one.studies and one.remedy else ""
+        line = Text(f"{one.outlook:<12}  ", STYLES[one.outlook])
+        line.append(f"{one.subject}: {one.text}{concerned}", "default")
+        console.print(line, soft_wrap=True)
+        if one.remedy:
+            console.print(Text(f"{'':14}{one.remedy}", "dim"), soft_wrap=True)
+    counts = Counter(one.outlook for one in rows)
+    console.print(", ".join(f"{counts[name]} {name}" for name in order if counts[name]))

@@ -1,0 +1,206 @@
+"""What this machine has, and what the runs of a plan would lack on it, before anything is fetched.
+
+One file per device kind has that kind's checks: a function `findings`, and QUESTIONS for the
+interpreter of the kind's jobs, {name: Python expression}; there, `module` imports a module,
+`version` gives that of an installed package, and `output` runs a program. No measured program
+imports this package: an edit here repeats no run.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from feedrate.config.devices import Device, is_called
+from feedrate.config.project import Project
+from feedrate.config.spec import KINDS, RunSpec
+from feedrate.core import plugins, slurm
+from feedrate.core.processes import die_with_parent
+from feedrate.devices import launch, vendor
+from feedrate.devices.base import Card, DeviceError, adapter_class
+
+Outlook = Literal["fine", "will fail", "will be slow", "unknown"]
+FINE: Outlook = "fine"
+FAILS: Outlook = "will fail"
+SLOW: Outlook = "will be slow"
+UNKNOWN: Outlook = "unknown"
+
+ANSWER_S = 15
+"""Time limit of the questions to an interpreter, s. torch, from a cold disk, takes most of it."""
+MODULES = (
+    *("msgspec", "numpy", "psutil", "PIL", "pyarrow", "safetensors", "simplejpeg", "tensorboard"),
+    *("tokenizers", "torch", "transformers", "accelerate"),
+)
+"""What the measured programs import on every kind of device."""
+QUESTIONS = {
+    "python": "list(sys.version_info[:3])",
+    "missing": f"[name for name in {MODULES} if importlib.util.find_spec(name) is None]",
+    "torch": "version('torch')",
+}
+_ASK = """
+import importlib, importlib.metadata, importlib.util, json, os, subprocess, sys
+module, version = importlib.import_module, importlib.metadata.version
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+answers = {}
+for name, question in json.loads(sys.argv[1]).items():
+    try:
+        answers[name] = eval(question)
+    except BaseException as error:
+        answers[name] = {"error": f"{type(error).__name__}: {error}"}
+print("\\n" + json.dumps(answers))
+"""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    outlook: Outlook
+    subject: str
+    """What it is about: `Python`, `h100: torchao`."""
+    text: str
+    """What was found, in one sentence without a full stop."""
+    remedy: str = ""
+    """What to do about it; empty if it is fine."""
+    studies: list[str] = []
+    """The studies that it concerns; empty: all."""
+
+
+class Asked(NamedTuple):
+    """What a kind's checks judge: runs on one device of this host."""
+
+    specs: Sequence[RunSpec]
+    answers: Mapping[str, Any]
+    """By question; {"error": reason} for one without an answer."""
+    environment: Mapping[str, str]
+    """Of the jobs."""
+    python: str
+    """The interpreter of the jobs."""
+
+    def error(self, question: str) -> str:
+        """Why a question has no answer; empty if it has one."""
+        answer = self.answers.get(question)
+        return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else ""
+
+    def studies(self, setting: str, values: Collection[Any]) -> list[str]:
+        """The studies with a run whose setting is one of these values."""
+        value = attrgetter(f"settings.{setting}")
+        return sorted({spec.study for spec in self.specs if value(spec) in values})
+
+
+def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
+    """What is fine, will fail, will be slow or is unknown for these runs of the project.
+
+    `here`: they run on this host, whose devices and software are looked at. No network is used.
+    """
+    from feedrate.devices.doctor import _host  # which needs Finding
+
+    runs = sorted(specs, key=attrgetter("device"))
+    found = list(_host.findings(project, runs, here=here))
+    for device, group in groupby(runs, key=attrgetter("device")):
+        entry = project.devices[device]
+        own = _of_device(entry, list(group)) if here else [_elsewhere(device)]
+        found += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
+    return found
+
+
+def _elsewhere(device: str) -> Finding:
+    command = f"python -m feedrate doctor --device {device}"
+    text = "its nodes cannot be examined from this host"
+    return Finding(UNKNOWN, "node", text, f"run there, inside a job (srun …): {command}")
+
+
+def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
+    """The findings about one device and the software of its jobs."""
+    spec = specs[0]
+    cards = adapter_class(spec.kind).cards()
+    if spec.kind in plugins.declared(KINDS, "NOUNS"):
+        yield (counted := _count(device, spec, cards))
+        if counted.outlook == FAILS:
+            return
+    if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
+        text = f"a job of {spec.nodes} nodes needs a Slurm job, and this is none"
+        yield Finding(FAILS, "nodes", text, "use a profile with Slurm, or start it inside salloc")
+        return
+    try:
+        spec = vendor.with_interpreter(spec, os.environ)
+        environment = launch.launch_environment(spec, os.environ)
+        for launcher in dict.fromkeys(each.launcher for each in specs):
+            launch.check_programs(msgspec.structs.replace(spec, launcher=launcher), environment)
+    except DeviceError as error:
+        yield Finding(FAILS, "software", str(error), "docs/first-hour.md shows a working set-up")
+        return
+    checks = __name__ if spec.kind in plugins.names(__name__) else ""
+    questions = plugins.declared(__name__, "QUESTIONS").get(spec.kind, {})
+    answers = ask(spec, {**QUESTIONS, **questions}, environment)
+    python = launch.interpreter(spec.software)
+    asked = Asked(specs, answers, environment, python)
+    yield from _software(asked)
+    if checks and answers:
+        yield from plugins.load(checks, spec.kind).findings(asked, cards)
+
+
+def _count(device: Device, spec: RunSpec, cards: list[Card]) -> Finding:
+    """Whether the host has the model and number of accelerators that a job needs."""
+    one, many = plugins.declared(KINDS, "NOUNS")[spec.kind]
+    variable = plugins.declared(KINDS, "VISIBLE").get(spec.kind, "")
+    if (wanted := os.environ.get(variable)) is not None:
+        cards = adapter_class(spec.kind).visible(cards, wanted)
+    needed, models = spec.count // spec.nodes, sorted({card.model for card in cards})
+    found = f"{len(cards)} x {', '.join(models)}" if cards else f"none ({one} that answers)"
+    text = f"a job needs {needed} on a host, and here are {found}"
+    faults = [card.fault for card in cards if card.fault]
+    others = [m for m in models if device.model_pattern and not is_called(m, device.model_pattern)]
+    if len(cards) < needed or faults or others:
+        more = f"; the {many} are {faults[0]}" if faults else ""
+        use = "use --device detected for what this machine has, or run it where the device is"
+        return Finding(FAILS, many, text + more, "turn MIG off" if faults else use)
+    return Finding(FINE, many, found)
+
+
+def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, str]) -> Any:
+    """The interpreter's answers, inside the device's modules and container; empty if it gives none
+    in time."""
+    command = [launch.interpreter(spec.software), "-c", _ASK, json.dumps(questions)]
+    try:
+        said = subprocess.run(
+            launch.wrap(spec, command),
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S,
+            check=False,
+            preexec_fn=die_with_parent,
+        ).stdout
+        return json.loads(said.strip().rpartition("\n")[2])
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {}
+
+
+def _software(asked: Asked) -> Iterator[Finding]:
+    """Python and the packages that all kinds need."""
+    if not asked.answers:
+        text = f"{asked.python} did not answer within {ANSWER_S} s"
+        yield Finding(UNKNOWN, "Python", text, "start it by hand, in the same software")
+        return
+    version = ".".join(map(str, asked.answers["python"]))
+    text = f"{version} ({asked.python})"
+    if tuple(asked.answers["python"]) < vendor.OLDEST:
+        oldest = ".".join(map(str, vendor.OLDEST))
+        use = "use an image or environment with 3.11 or 3.12 (docs/first-hour.md names some)"
+        yield Finding(FAILS, "Python", f"{text}, but the jobs need {oldest} or newer", use)
+    else:
+        yield Finding(FINE, "Python", text)
+    if missing := asked.answers["missing"]:
+        kind = asked.specs[0].kind
+        remedy = plugins.declared(__name__, "INSTALL").get(kind, "run `make setup` again")
+        text = f"{asked.python} lacks {', '.join(missing)}"
+        yield Finding(FAILS, "packages", text, remedy.replace("PYTHON", asked.python))
+    elif not asked.error("torch"):
+        yield Finding(FINE, "torch", str(asked.answers["torch"]))

@@ -1,0 +1,103 @@
+"""A vendor's software on this machine, for devices whose entry names no software of their own.
+
+A kind may declare three constants:
+
+VENDOR_MODULE        module that the vendor's software brings; the kind's jobs cannot run without it
+VENDOR_INTERPRETERS  interpreters that usually have it, in the order of search
+VENDOR_PROFILE       shell file that sets the software's environment variables in login shells
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from feedrate.config.spec import KINDS, RunSpec
+from feedrate.core import plugins, variables
+from feedrate.devices.base import DeviceError
+
+ASK_S = 30
+"""Time limit of an interpreter, or of a profile file, s."""
+OLDEST = (3, 11)
+"""The oldest Python that runs the measured programs."""
+_HAS, _LACKS, _TOO_OLD = 0, 1, 2
+_ASK = f"""
+import importlib.util, sys
+found = importlib.util.find_spec(sys.argv[1])
+sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST} else {_HAS})
+"""
+
+
+def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
+    """The spec with an interpreter that has the vendor's software.
+
+    Unchanged if the kind needs none, if the device's entry names its software, or if this
+    interpreter has it. Raises DeviceError if no interpreter here has it.
+    """
+    module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
+    named = spec.software.python or spec.software.modules or spec.software.container
+    if module is None or named or importlib.util.find_spec(module):
+        return spec
+    tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
+    answers = {python: _asked(python, module, environment) for python in tried}
+    having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
+    if not having:
+        raise DeviceError(
+            f"no interpreter here has {module} (tried: {', '.join(tried)}); name the one that has "
+            f"it in config/devices.yaml, under {spec.device}: `software: {{python: "
+            f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
+        )
+    best = next((python for python in having if answers[python] == _HAS), having[0])
+    software = msgspec.structs.replace(spec.software, python=best)
+    return msgspec.structs.replace(spec, software=software)
+
+
+def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` with what the vendor's profile file adds. It takes no variable away, and of
+    those that are set it only extends lists such as PATH.
+
+    A container and a login shell, which loads modules, bring these variables themselves.
+    """
+    made = dict(environment)
+    file = plugins.declared(KINDS, "VENDOR_PROFILE").get(spec.kind, "")
+    if not Path(file).is_file() or spec.software.container or spec.software.modules:
+        return made
+    shell = shutil.which("bash") or "/bin/sh"
+    command = [shell, "-c", '. "$0" >/dev/null 2>&1; exec env -0', file]
+    try:
+        told = subprocess.run(
+            command, env=made, capture_output=True, text=True, timeout=ASK_S, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return made
+    found = dict(entry.split("=", 1) for entry in told.split("\0") if "=" in entry)
+    for name in ("_", "SHLVL", "PWD", "OLDPWD"):
+        found.pop(name, None)
+    return made | {n: v for n, v in found.items() if n not in made or made[n] in v}
+
+
+def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Paths of interpreters that exist, the user's choice first."""
+    if chosen := environment.get(variables.PYTHON):
+        yield chosen
+    for place in plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(kind, ()):
+        folder, _, rest = place.partition("/")
+        start = environment.get(folder[1:], "") if folder.startswith("$") else folder
+        path = os.path.expanduser(f"{start}/{rest}")  # noqa: PTH111  # keeps a leading `/`
+        if (start or not folder) and os.access(path, os.X_OK):
+            yield path
+
+
+def _asked(python: str, module: str, environment: Mapping[str, str]) -> int | None:
+    """Whether the interpreter has the module; None if it does not run."""
+    try:
+        return subprocess.run(
+            [python, "-c", _ASK, module],
+            env=dict(environment), capture_output=True, timeout=ASK_S, check=False,
+        ).returncode  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None

@@ -1,0 +1,180 @@
+"""The physics of a device, measured on one rank for `feedrate selftest`: the rate of a large matrix
+product, what the memory statistics say of an allocation, and the energy counter.
+
+All ranks of a job run this at the same time. results/physics.py judges the answers.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from feedrate.core.files import write_json
+from feedrate.devices.host import GIB
+from feedrate.devices.launch import rank_from_environment
+from feedrate.jobs.worker import bind_process, classify
+from feedrate.loading.watchdog import end_process_on_hang
+
+PRODUCT_S = 1.5
+"""Time of the products in each precision, s."""
+SIDES = (512, 1024, 2048, 4096, 8192, 16384)
+"""Sides of the matrices to try, the smallest first."""
+LONG_S = 0.005
+"""The first side whose product takes this long is large enough to reach a device's rate, s."""
+PRODUCTS_AT_A_TIME = 8
+"""Products that are submitted before the device is waited for."""
+ALLOCATED_BYTES = 2**28
+
+
+class Product(msgspec.Struct, kw_only=True):
+    """Products of square matrices in one precision; without `tflops` they failed, or, without
+    `failure` either, the kind of device has no product for it."""
+
+    precision: str
+    side: int = 0
+    tflops: float | None = None
+    failure: str = ""
+
+
+class Allocation(msgspec.Struct, kw_only=True):
+    """The device's memory figures around an allocation of a known size, GiB."""
+
+    size_gib: float
+    figures_gib: tuple[float | None, float | None, float | None, float | None, float | None]
+    """In use before, during and after it; the peak with it, and after it when reset."""
+
+
+class Probe(msgspec.Struct, kw_only=True):
+    """What one rank measured."""
+
+    rank: int
+    device_model: str
+    products: list[Product]
+    allocation: Allocation
+    energy: list[tuple[float, float | None]]
+    """Readings of the energy counter during the products: time, s, and energy, J."""
+
+
+def answer_file(run: Path, rank: int) -> Path:
+    """The answer of a rank."""
+    return run / f"probe.rank{rank}.json"
+
+
+def probe_device(run: Path, precisions: list[str]) -> None:
+    """Measure this rank's device, and write the answer into the folder of the run.
+
+    --run          folder with spec.json
+    --precisions   fp32, bf16, fp16, fp8: the precisions of the matrix products
+    """
+    end_process_on_hang(lambda error: print(error))
+    spec, _ = bind_process(run)
+    # Importing torch starts its threads, so the process must be bound before.
+    from feedrate.devices.base import adapter
+
+    rank, _, local_rank, local_ranks = rank_from_environment()
+    answer = probe(adapter(spec.kind, local_rank, local_ranks), rank, precisions)
+    write_json(answer_file(run, rank), msgspec.to_builtins(answer))
+
+
+def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
+    """Measure a device; products in each precision take `seconds`."""
+    device.hold_fp32()
+    count = device.energy_counter()
+    allocation = allocate(device)
+    energy: list[tuple[float, float | None]] = []
+
+    def read_energy() -> None:
+        energy.append((perf_counter(), count()))
+
+    products = []
+    for precision in precisions:
+        if precision == "fp8" and not device.fp8_by_torchao:
+            products.append(Product(precision=precision))
+            continue
+        try:
+            products.append(multiply(device, precision, seconds, read_energy))
+        except Exception as error:  # one precision that fails must not hide the others
+            failure = classify(error).message
+            products.append(Product(precision=precision, failure=failure))
+    return Probe(
+        rank=rank,
+        device_model=device.device_model(),
+        products=products,
+        allocation=allocation,
+        energy=energy,
+    )
+
+
+def allocate(device: Any) -> Allocation:
+    """Fill `ALLOCATED_BYTES` of the device's memory and free them again."""
+    import torch
+
+    torch.ones(1, device=device.device)  # the device's own share is taken with the first tensor
+    device.synchronize()
+    device.reset_peak()
+    before = device.memory()
+    filled: Any = torch.ones(ALLOCATED_BYTES, dtype=torch.uint8, device=device.device)
+    device.synchronize()
+    during = device.memory()
+    del filled
+    device.synchronize()
+    after = device.memory()
+    device.reset_peak()
+    peaks = during.peak_gib, device.memory().peak_gib
+    figures = (before.now_gib, during.now_gib, after.now_gib, *peaks)
+    return Allocation(size_gib=ALLOCATED_BYTES / GIB, figures_gib=figures)
+
+
+def multiply(
+    device: Any, precision: str, seconds: float, read_energy: Callable[[], None]
+) -> Product:
+    """The rate of matrix products that are large enough to reach the device's own rate.
+
+    2 n^3 operations a product of side n. The device is synchronised at both ends, so a
+    synchronisation that does not wait shows as a rate above the device's peak.
+    """
+    for side in SIDES:
+        product = _product(device, precision, side)
+        _timed(device, product, 1)
+        if _timed(device, product, 1) >= LONG_S:
+            break
+    read_energy()
+    wall_s, count = 0.0, 0
+    start_s = perf_counter()
+    while wall_s < seconds:
+        _timed(device, product, PRODUCTS_AT_A_TIME)
+        count += PRODUCTS_AT_A_TIME
+        wall_s = perf_counter() - start_s
+        read_energy()
+    tflops = count * 2 * side**3 / wall_s / 1e12
+    return Product(precision=precision, side=side, tflops=tflops)
+
+
+def _timed(device: Any, product: Callable[[], Any], count: int) -> float:
+    """Seconds that `count` products take."""
+    start_s = perf_counter()
+    for _ in range(count):
+        made = product()
+        device.end_of_step()
+    device.synchronize()
+    del made
+    return perf_counter() - start_s
+
+
+def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
+    """A function that multiplies two matrices of this side in this precision."""
+    import torch
+
+    # Random numbers: products of constants take less power and so run faster.
+    left, right = (torch.randn(side, side, device=device.device) for _ in range(2))
+    if precision == "fp8":
+        scale = torch.ones((), device=device.device)
+        eighths = [matrix.to(torch.float8_e4m3fn) for matrix in (left, right)]
+        return lambda: torch._scaled_mm(
+            eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+        )
+    kinds = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    left, right = left.to(kinds[precision]), right.to(kinds[precision])
+    return lambda: torch.mm(left, right)

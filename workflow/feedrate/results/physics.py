@@ -1,0 +1,181 @@
+"""The judgements of `feedrate selftest`: pure functions from measured figures to lines of its page.
+
+Each is grounded in what any device must do, not in what one has done before.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from feedrate.config.devices import Peak
+from feedrate.config.study import Thresholds
+from feedrate.jobs.probe import Allocation, Probe, Product
+from feedrate.results.checks import alone_on_host, equal_weights
+from feedrate.results.record import Record
+from feedrate.results.schema import Measurement
+from feedrate.results.verdicts import Limits, verdict
+
+Outcome = Literal["passed", "failed", "unknown", "not claimed"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the page."""
+
+    outcome: Outcome
+    subject: str
+    """`one card: fp8`, `rank 3: product in bf16`."""
+    text: str
+    """What was found, in one sentence without a full stop."""
+
+
+LEAST_OF_PEAK = 0.2
+"""Share of its peak that a large matrix product reaches on any device that works; libraries reach
+0.6 to 0.95 (config/devices.yaml, `achievable_tflops`)."""
+MEMORY_SHARE = 0.1
+"""Share of an allocation by which the memory figures may differ from it: allocators round up, and
+a process on a CPU takes other memory at the same time."""
+STOPWATCH_SHARE = 0.01
+"""Share by which the timed window may differ from a stopwatch outside of the process."""
+POWER_SHARE = 0.05
+"""NVML's figures are accurate within 5% (nvmlDeviceGetPowerUsage)."""
+MOST_LEVELS_OFF = 10.0
+"""Levels of 255 by which pixels may differ from the reference's on average. Decoders that shrink or
+crop first differ by up to 4.5 (docs/loading.md), another picture by 46."""
+
+
+def judge_probe(answer: Probe, peaks: Sequence[Peak]) -> Iterator[Line]:
+    """The lines of one rank's products and memory."""
+    known = {peak.precision: peak.datasheet_tflops for peak in peaks}
+    for product in answer.products:
+        yield judge_product(product, known.get(product.precision), f"card {answer.rank}")
+    yield judge_allocation(answer.allocation, f"card {answer.rank}")
+
+
+def judge_product(product: Product, peak_tflops: float | None, card: str) -> Line:
+    """A large matrix product reaches 20% to 100% of the registered peak. Above it, the
+    synchronisation does not wait, or the entry describes another device."""
+    subject = f"{card}: matrix product in {product.precision}"
+    if product.tflops is None:
+        text = product.failure or "this kind of device has none outside of its Trainer"
+        return Line("failed" if product.failure else "unknown", subject, text)
+    text = f"{product.tflops:.4g} TFLOP/s, side {product.side}"
+    if peak_tflops is None:
+        return Line("unknown", subject, f"{text}; no peak is registered")
+    share = product.tflops / peak_tflops
+    text += f", {share:.0%} of the registered {peak_tflops:g}"
+    if share > 1:
+        text += ": the device's synchronisation does not wait, or the entry is another device's"
+    return Line(_if(LEAST_OF_PEAK <= share <= 1), subject, text)
+
+
+def judge_allocation(found: Allocation, card: str) -> Line:
+    """The memory figures change by what was allocated and freed, and the peak can be reset."""
+    subject, size = f"{card}: memory figures", found.size_gib
+    before, during, after, peak, again = found.figures_gib
+    if before is None or during is None or after is None or peak is None or again is None:
+        return Line("unknown", subject, "the device reports none")
+    changes = {
+        "in use rose by": during - before,
+        "in use fell by": during - after,
+        "at the peak was above the start by": peak - before,
+        "at the peak fell after a reset by": peak - again,
+    }
+    for what, change in changes.items():
+        if abs(change - size) > MEMORY_SHARE * size:
+            text = f"memory {what} {change:.3f} GiB; {size:.3f} GiB were allocated and freed"
+            return Line("failed", subject, text)
+    return Line("passed", subject, f"{size:.3f} GiB were seen to come and go")
+
+
+def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
+    """Every energy counter increases, and the mean power stays below the rating.
+
+    Where the first rank counts for all (CPUs), the counters of the others stay at 0.
+    """
+    ranks = [answer.energy for answer in answers]
+    if any(joules is None for readings in ranks for _, joules in readings):
+        return Line("unknown", "energy", "it cannot be read here")
+    if not any(joules for readings in ranks[1:] for _, joules in readings):
+        ranks = ranks[:1]
+    power = []
+    for card, readings in enumerate(ranks):
+        times, joules = zip(*((s, j or 0.0) for s, j in readings), strict=True)
+        if any(later < earlier for earlier, later in pairwise(joules)):
+            return Line("failed", "energy", f"the counter of card {card} went backwards")
+        power.append((joules[-1] - joules[0]) / (times[-1] - times[0]))
+    if min(power) <= 0:
+        return Line(
+            "failed", "energy", f"the counter of card {power.index(min(power))} stood still"
+        )
+    text = f"the counters increase; {max(power):.4g} W on average under matrix products"
+    if power_w is None:
+        return Line("unknown", "energy", f"{text}; no rated power is registered")
+    passed = max(power) <= (1 + POWER_SHARE) * power_w
+    return Line(_if(passed), "energy", f"{text}, rated for {power_w:g} W")
+
+
+def judge_run(record: Record, subject: str) -> Line:
+    """The job of a claimed capability ends well, on the path that was asked for.
+
+    Other jobs on the host disturb its speed, which is not judged here.
+    """
+    wrong = [c for c in record.checks if not c.passed and c.name != alone_on_host.__name__]
+    if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
+        cause = wrong[0].detail if wrong else record.cause
+        return Line("failed", subject, f"{record.status}: {cause}")
+    text = f"{record.measurement.samples_per_s:.4g} samples/s, {len(record.checks)} checks passed"
+    return Line("passed", subject, text)
+
+
+def judge_stopwatch(found: Measurement, stopwatch_s: float | None, subject: str) -> Line:
+    """The timed window agrees within 1% with a stopwatch outside of the process."""
+    if not stopwatch_s:
+        return Line("failed", f"{subject}: window", "it was not seen from outside of the process")
+    window_s = found.wall_s + (found.paused_s or 0.0)
+    off = window_s / stopwatch_s - 1
+    text = (
+        f"{window_s:.3f} s, by a stopwatch outside of the process {stopwatch_s:.3f} s ({off:+.2%})"
+    )
+    return Line(_if(abs(off) <= STOPWATCH_SHARE), f"{subject}: window", text)
+
+
+def judge_pixels(record: Record, subject: str) -> Line:
+    """The pixels of a decode path match those of the reference on the host."""
+    off, psnr_db = record.pixels.mean_abs_diff, record.pixels.psnr_db
+    if off is None:
+        return Line("failed", f"{subject}: pixels", "they were not compared with the reference's")
+    ratio = "" if psnr_db is None else f", {psnr_db:.1f} dB"
+    text = f"{off:.2f} of 255 levels from the reference's on average{ratio}"
+    return Line(_if(off <= MOST_LEVELS_OFF), f"{subject}: pixels", text)
+
+
+def judge_weights(record: Record, subject: str) -> Line:
+    """All ranks end with equal weights."""
+    check = next((one for one in record.checks if one.name == equal_weights.__name__), None)
+    text = check.detail if check else "they were not compared"
+    return Line(_if(check is not None and check.passed), f"{subject}: weights", text)
+
+
+def judge_verdict(record: Record, expected: str, memory_gib: float | None, subject: str) -> Line:
+    """A planted limit is found: a slow loader is input-bound, a slow model is compute-bound."""
+    if record.measurement is None or record.spec is None:
+        return Line("failed", f"{subject}: verdict", "there is no measurement")
+    limits = Limits(
+        samples_per_s=record.measurement.samples_per_s,
+        data_wait_share=record.measurement.data_wait_share,
+        loader_samples_per_s=record.ceilings.loader_samples_per_s,
+        model_samples_per_s=record.ceilings.model_samples_per_s,
+        peak_memory_gib=record.measurement.peak_memory_gib,
+        memory_gib=memory_gib,
+        world_size=record.spec.count,
+        workers=record.spec.settings.loader.workers,
+    )
+    found = verdict(limits, Thresholds())
+    wrong = "" if found.name == expected else f", not {expected}"
+    return Line(_if(not wrong), f"{subject}: verdict", f"{found.name}{wrong}: {found.why}")
+
+
+def _if(passed: bool) -> Outcome:
+    return "passed" if passed else "failed"

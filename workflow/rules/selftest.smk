@@ -1,0 +1,34 @@
+"""The self-test: what works on this machine, part by part."""
+
+
+# Runs only when named: `snakemake --profile local selftest`, or `python -m feedrate selftest`.
+rule selftest:
+    """Show what works on each device of config/config.yaml."""
+    input:
+        expand(paths.SELFTEST, device=PROJECT.config.devices),
+
+
+for device, entry in VIEW.devices():
+
+    rule:
+        name:
+            f"selftest_{device.replace('-', '_').replace('.', '_')}"
+        input:
+            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            parts="config/selftest.yaml",
+        output:
+            paths.SELFTEST.replace("{device}", device),
+        log:
+            f"{paths.LOGS}/selftest/{device}.log",
+        conda:
+            f"../../envs/{ENVIRONMENTS[entry.kind]}.yaml"
+        threads: entry.threads or CORES
+        resources:
+            **VIEW.resources.tuning(device),
+        params:
+            device=device,
+            test=lambda wc, device=device: VIEW.testing(device),
+        shell:
+            "python -m feedrate selftest-device --device {params.device} "
+            "--entry {params.test[settings]:q} --data {input.data:q} --parts {input.parts:q} "
+            "--out {output:q} 2> >(tee {log:q} >&2)"
