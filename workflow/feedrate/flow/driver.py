@@ -211,7 +211,7 @@ def check(workflow: Any) -> None:
     found = [
         f"  {job.rule.name}: {problem}"
         for command, job in jobs.items()
-        if (problem := _too_long(job, tries) or _refusal(command))
+        if (problem := _too_long(job, tries) or refusal(command))
     ]
     if found:
         raise WorkflowError(
@@ -276,7 +276,7 @@ def _sbatch(job: Any, settings: Any) -> str:
     return str(get_submit_command(job, params, settings) + set_gres_string(job))
 
 
-def _refusal(command: str) -> str:
+def refusal(command: str) -> str:
     """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
     from snakemake.logging import logger
 
