@@ -3,7 +3,6 @@
 import argparse
 import copy
 import os
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -109,7 +108,7 @@ def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
         return
     common = profile.values.get("default-resources") or {}
     for name in project.config.devices:
-        rule = paths.TRAIN_RULE + re.sub(r"[-.]", "_", name)
+        rule = paths.rule_of(paths.TRAIN_RULE, name)
         asked = common | ((profile.values.get("set-resources") or {}).get(rule) or {})
         entry = project.devices[name]
         gres = asked.get("gres", entry.job.gres)

@@ -15,9 +15,9 @@ from feedrate.devices.base import adapter_class
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding
 from feedrate.devices.host import GIB, cores_granted, memory_gib
 
-RESULTS_GIB, FETCHED_GIB = 1.0, 10.0
-"""Disk space for a call's logs and results, and for the published data (raw, prepared, decoded:
-2.5 GB for 9,792 pictures of 294 px) and weights (866.6 M parameters in fp32: 3.5 GB)."""
+RESULTS_GIB, FETCHED_GIB = 0.2, 5.0
+"""Least disk space for a call's logs and results, and for the published weights (866.6 M parameters
+in fp32: 3.2 GiB) with the pictures, raw and prepared."""
 TINY_PX, IMAGE_PX = 128, 224
 """Smallest side of a picture, of the models' size `tiny` and of all others."""
 SHARED = Path("/dev/shm")
@@ -45,7 +45,7 @@ def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
             key = paths.checkpoint_key(model.checkpoint, model.revision)
             wanted.append(Path(paths.CHECKPOINT.format(checkpoint=key)))
     needed_gib = RESULTS_GIB + FETCHED_GIB * any(not path.exists() for path in wanted)
-    text = f"{free_gib:.1f} GiB are free in this folder, which needs about {needed_gib:.0f}"
+    text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
     if free_gib < needed_gib:
         return Finding(FAILS, "disk", text, "free some space, or clone the project elsewhere")
     return Finding(FINE, "disk", text)
