@@ -36,7 +36,7 @@ for device, entry in VIEW.devices():
 
     rule:
         name:
-            f"tune_{device.replace('-', '_').replace('.', '_')}"
+            paths.rule_of(paths.TUNE_RULE, device)
         input:
             data=lambda wc, device=device: paths.MANIFEST.format(
                 dataset=VIEW.inputs.first_run(device).dataset

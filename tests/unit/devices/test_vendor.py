@@ -102,6 +102,8 @@ def test_other_kinds_and_an_interpreter_that_has_it_need_no_search(places, monke
     (tmp_path / "habana_frameworks").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert vendor.with_interpreter(JOB, os.environ) is JOB
+    own = python(places / "own/python")
+    assert chosen(**{variables.PYTHON: own}) == own, "the user's choice comes first"
 
 
 PROFILE = """

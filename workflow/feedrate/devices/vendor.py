@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate.config.spec import KINDS, RunSpec
+from feedrate.config.spec import KINDS, RunSpec, Software
 from feedrate.core import plugins, variables
 from feedrate.devices.base import DeviceError
 
@@ -35,12 +35,13 @@ sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
     """The spec with an interpreter that has the vendor's software.
 
-    Unchanged if the kind needs none, if the device's entry names its software, or if this
-    interpreter has it. Raises DeviceError if no interpreter here has it.
+    Unchanged if the kind needs none, if the device's entry names its software, or if the user names
+    no interpreter and this one has it. Raises DeviceError if no interpreter here has it.
     """
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
-    named = spec.software.python or spec.software.modules or spec.software.container
-    if module is None or named or importlib.util.find_spec(module):
+    if module is None or spec.software != Software(environment=spec.software.environment):
+        return spec
+    if variables.PYTHON not in environment and importlib.util.find_spec(module):
         return spec
     tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
     answers = {python: _asked(python, module, environment) for python in tried}
