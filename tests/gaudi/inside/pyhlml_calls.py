@@ -12,7 +12,7 @@ from typing import Any
 import pyhlml
 from pyhlml import hlml_lib
 
-from feedrate.devices.kinds.hpu import gaudi_counter
+from feedrate.devices.kinds._habana import gaudi_counter
 
 MODULES, ENERGY_MJ, NAME = (5, 2), (3_000, 7_500), b"HL-225"
 SUCCESS, NOT_SUPPORTED = 0, 3

@@ -31,7 +31,7 @@ def runs_of(study):
 def test_no_planned_run_is_refused_by_its_device(study):
     """A level that a device cannot do is `unsupported` in the plan, not a failure in the job."""
     from feedrate.devices.base import refusals
-    from feedrate.jobs.trainer import check_strategy
+    from feedrate.jobs.strategy import check_strategy
 
     for spec in runs_of(study):
         if spec.repeat == 1:  # repeats differ in the seed only

@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from feedrate.devices.kinds import cpu
+from feedrate.devices.kinds._habana import gaudi_counter
 from feedrate.devices.kinds.cpu import Packages
 from feedrate.devices.kinds.cuda import gpu_condition, gpu_counter
-from feedrate.devices.kinds.hpu import gaudi_counter
 
 RANGE_UJ = 1_000_000
 

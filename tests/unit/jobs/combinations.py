@@ -27,8 +27,9 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.train import cast_for_training, describe_strategy
-from feedrate.jobs.trainer import make_trainer, shares_weights
+from feedrate.jobs.strategy import describe_strategy, shares_weights
+from feedrate.jobs.train import cast_for_training
+from feedrate.jobs.trainer import make_trainer
 from feedrate.models.build import build
 
 STEPS = 2

@@ -16,7 +16,8 @@ from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.job_setup import make_dataset
-from feedrate.jobs.trainer import make_trainer, shares_weights
+from feedrate.jobs.strategy import shares_weights
+from feedrate.jobs.trainer import make_trainer
 from feedrate.models.build import build
 from feedrate.models.builders import flava
 

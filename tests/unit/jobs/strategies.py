@@ -21,7 +21,8 @@ from feedrate.devices.launch import rank_from_environment
 from feedrate.jobs.events import EventLog, Strategy
 from feedrate.jobs.job_setup import make_dataset
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.train import describe_strategy, newest_checkpoint
+from feedrate.jobs.strategy import describe_strategy
+from feedrate.jobs.train import newest_checkpoint
 from feedrate.jobs.trainer import make_trainer
 from feedrate.models.build import build
 

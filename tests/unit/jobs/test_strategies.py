@@ -16,7 +16,7 @@ import warm
 from feedrate.config.settings import LoaderSettings, ModelSettings, TrainSettings
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.launch import launch_command
-from feedrate.jobs.trainer import check_strategy, sharding
+from feedrate.jobs.strategy import check_strategy, sharding
 from feedrate.models.build import build
 from feedrate.models.layers import give_shapes
 

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 from record_builder import make_measurement, make_spec
 
 from feedrate.jobs.events import Data, Machine, Model, RankEvents, Start, Step, Strategy, Window
-from feedrate.results.checks import CHECKS, ONLY_OF, Evidence, check_run, disturbances
+from feedrate.results.checks import CHECKS, ONLY_OF, check_run
+from feedrate.results.conformity import Evidence, disturbances
 from feedrate.results.record import Outcome
 from feedrate.results.settings import DeviceFacts
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feedrate.jobs.events import Computation, RankEvents
-from feedrate.results.checks import Evidence, computation, equal_weights
+from feedrate.results.conformity import Evidence, computation, equal_weights
 from feedrate.results.settings import DeviceFacts
 from tiny_spec import tiny_spec
 

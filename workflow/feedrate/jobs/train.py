@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 import transformers
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullyShardedDataParallel
-from torch.nn.parallel import DistributedDataParallel
 
 from feedrate.config.spec import RunSpec
 from feedrate.core.paths import MODEL_NAME, TRAINER_NAME
@@ -28,12 +26,13 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import Meter
-from feedrate.jobs.trainer import check_strategy, make_trainer, shares_weights
+from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
+from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
-from feedrate.models.layers import cast, count_checkpointed, use_float8
+from feedrate.models.layers import cast, use_float8
 
 TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 """Optimizers of torchao, by the Trainer's names."""
@@ -159,50 +158,6 @@ def trainer_library(trainer: type[Any]) -> str:
     return f"transformers {transformers.__version__}"
 
 
-def describe_strategy(
-    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[Any], ...]
-) -> dict[str, Any]:
-    """The keys of the `strategy` event, read from the wrapped model."""
-    modules = list(model.modules())
-    sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
-    inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
-    ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
-    if sharded:
-        name = "fsdp"
-    elif ddp is not None:
-        name = "ddp"
-    elif spec.count == 1:
-        name = "alone"
-    else:
-        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
-        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
-    return {
-        "name": name,
-        "layers": sum(isinstance(module, layers) for module in modules),
-        "sharded_layers": sum(isinstance(module, layers) for module in inner),
-        "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
-        "checkpointed_layers": count_checkpointed(model),
-        "reduce_dtype": None if name in ("alone", "none") else _reduce_dtype(model, sharded),
-        "ddp": ddp
-        and {
-            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
-            "ddp_static_graph": ddp.static_graph,
-            "ddp_bucket_view": ddp.gradient_as_bucket_view,
-        },
-    }
-
-
-def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
-    """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
-    first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    policies = [
-        m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
-        for m in sharded
-    ]
-    found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
-    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
-
-
 def describe_computation(trainer: Any, *, whole: bool) -> dict[str, Any]:
     """The keys of the `computation` event; `whole`: this rank holds all weights."""
     counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
@@ -243,14 +198,6 @@ def digest_weights(model: torch.nn.Module) -> str:
     trained = (p.detach() for p in model.parameters() if p.requires_grad)
     sampled = torch.cat([p.flatten()[:WEIGHTS_SAMPLED].float() for p in trained]).cpu()
     return hashlib.sha256(sampled.numpy().tobytes()).hexdigest()[:16]
-
-
-def _is_offloaded(module: torch.nn.Module) -> bool:
-    """Whether a module's weights stay on the host between its uses."""
-    if not isinstance(module, FSDPModule):
-        return False
-    group = module._get_fsdp_state()._fsdp_param_group
-    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)
 
 
 def save_model(trainer: Any, built: Built, folder: Path) -> None:

@@ -1,31 +1,22 @@
-"""The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added.
-
-If asked to shard, the stock Trainer silently runs DistributedDataParallel on CPUs, and shards only
-the root of a model whose layers it does not know. Sharding is therefore set up here, in the same
-way on all kinds of device.
-"""
+"""The Trainer of a job: stock or Gaudi's, with the meter, the loading path and sharding added."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecision, MixedPrecisionPolicy
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
 from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
 from feedrate.devices.base import (
-    AUTOCAST,
     COMPILE_MODES,
     Adapter,
     DeviceError,
-    UnsupportedError,
-    adapter_class,
 )
 from feedrate.jobs.meter import Meter, Watched
+from feedrate.jobs.strategy import sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -145,79 +136,6 @@ def optimizer_arguments(train: TrainSettings) -> dict[str, Any]:
     epsilon = FP16_EPSILON if train.precision == "fp16_full" else 1e-8
     options = {"lr": train.learning_rate, "betas": (0.9, 0.999), "eps": epsilon}
     return {"optimizer_cls_and_kwargs": (AdamW, {**options, **ADAM[train.optimizer]})}
-
-
-def check_strategy(spec: RunSpec) -> None:
-    """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
-    train = spec.settings.train
-    limited = train.limit_all_gathers is not None
-    if train.strategy != "fsdp":
-        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
-            if asked:
-                raise UnsupportedError(
-                    f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
-                )
-    elif spec.count == 1 and not train.cpu_offload:
-        raise UnsupportedError(
-            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
-        )
-    elif limited and train.cpu_offload:
-        raise UnsupportedError(
-            "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
-            "for the first; leave that null"
-        )
-
-
-def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
-    """accelerate's plugin that shards the model by its layers; None for another strategy.
-
-    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
-    """
-    check_strategy(spec)
-    if spec.settings.train.strategy != "fsdp":
-        return None
-    from accelerate.utils import FullyShardedDataParallelPlugin
-
-    limit = spec.settings.train.limit_all_gathers
-    version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
-    if spec.settings.train.cpu_offload:
-        # torch has no page-locked memory without an accelerator.
-        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
-    if limit is not None:
-        version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
-    return FullyShardedDataParallelPlugin(
-        **version,
-        mixed_precision_policy=mixed_precision(spec.settings.train),
-        cpu_ram_efficient_loading=shares_weights(spec),
-        auto_wrap_policy="transformer_based_wrap",
-        transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
-        state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
-    )
-
-
-def shares_weights(spec: RunSpec) -> bool:
-    """Whether rank 0 gives the other ranks their shards, so that a host holds the weights once.
-
-    PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
-    """
-    train = spec.settings.train
-    first = train.limit_all_gathers is not None
-    return train.strategy == "fsdp" and spec.count > 1 and not first and train.precision != "fp8"
-
-
-def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
-    """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
-
-    Weights are gathered in half precision, and gradients are reduced in fp32, as with ddp: adding
-    them in bf16 would round every sum to 8 bits, and in fp16 it would overflow. Outputs are not
-    cast: autocast (see `MeteredTrainer`) computes the loss in fp32, and accelerate's own policy
-    would round it to half precision.
-    """
-    if train.precision not in AUTOCAST:
-        return None
-    kind = MixedPrecisionPolicy if train.limit_all_gathers is None else MixedPrecision
-    half = getattr(torch, AUTOCAST[train.precision])
-    return kind(param_dtype=half, reduce_dtype=torch.float32)
 
 
 class MeteredTrainer(_TRAINER):

@@ -27,7 +27,8 @@ from feedrate.core.paths import (
 from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.logs import trainer
 from feedrate.logs.trainer import one_line, read_log
-from feedrate.results.checks import Evidence, check_run, disturbances
+from feedrate.results.checks import check_run
+from feedrate.results.conformity import Evidence, disturbances
 from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
 from feedrate.results.record import (
     Check,

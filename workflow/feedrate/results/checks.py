@@ -1,53 +1,29 @@
 """The checks that a run's numbers must pass before they count."""
 
 import math
-from collections.abc import Callable, Mapping
-from operator import attrgetter
-from typing import NamedTuple
+from collections.abc import Callable
 
-from feedrate.config.devices import is_called
 from feedrate.config.settings import Task
-from feedrate.config.spec import KINDS, RunSpec
-from feedrate.core import plugins
-from feedrate.jobs.events import RankEvents, Window
-from feedrate.logs.trainer import fallback_reason
-from feedrate.results.measurement import first_step, losses_of, step_sum, windows_of
-from feedrate.results.record import Check, Outcome
-from feedrate.results.schema import Measurement
-from feedrate.results.settings import DeviceFacts
-
-
-class Evidence(NamedTuple):
-    """What a check may look at: what was asked for, and what the run left behind."""
-
-    spec: RunSpec
-    measurement: Measurement
-    device: DeviceFacts
-    ranks: Mapping[int, RankEvents]
-    outcome: Outcome | None = None
-    log: str = ""
-
-    @property
-    def first(self) -> RankEvents:
-        """The events of rank 0."""
-        return self.ranks.get(0, RankEvents())
-
-    @property
-    def windows(self) -> dict[int, Window]:
-        """The timed windows by rank."""
-        return windows_of(self.ranks)
-
-
-Finding = tuple[bool, str]
-"""Whether a check is passed, and a sentence."""
-
-
-def listed(values: object) -> str:
-    """Values in a sentence."""
-    return ", ".join(map(str, values))  # type: ignore[call-overload]
-
-
-# Checks on the numbers themselves: identities that hold in every honest measurement.
+from feedrate.results.conformity import (
+    Evidence,
+    Judgement,
+    all_ranks_reported,
+    alone_on_host,
+    attention,
+    computation,
+    data_digest,
+    decode_path,
+    device_model,
+    equal_weights,
+    fp32,
+    listed,
+    pixels,
+    strategy,
+    undisturbed,
+    world_size,
+)
+from feedrate.results.measurement import first_step, losses_of, step_sum
+from feedrate.results.record import Check
 
 STEP_SUM_TOLERANCE = 0.05
 """Share by which the sum of the step times may differ from the window's wall time."""
@@ -55,12 +31,9 @@ STEP_SUM_SLACK_S = 0.1
 """Seconds in addition: one synchronisation at each end of the window lies outside the steps."""
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
-PIXEL_BOUND = 20.0
-"""Levels of 255 by which a picture may differ from `decode: reference` on average. For drawn
-pictures at 294 px it is up to 4.5 with `scaled_decode`, and at least 46 for another picture."""
 
 
-def window_after_warmup(e: Evidence) -> Finding:
+def window_after_warmup(e: Evidence) -> Judgement:
     """The window begins right after the warm-up and ends with the last step."""
     warmup, last = e.spec.protocol.warmup_steps, e.spec.protocol.steps
     first = first_step(e.ranks) + warmup  # a resumed job warms up again before its window opens
@@ -74,7 +47,7 @@ def window_after_warmup(e: Evidence) -> Finding:
     return True, f"The window is steps {first} to {last}, after {warmup} warm-up steps."
 
 
-def samples_identity(e: Evidence) -> Finding:
+def samples_identity(e: Evidence) -> Judgement:
     """Samples = steps x batch x accumulation x world size, on each rank too."""
     train, m = e.spec.settings.train, e.measurement
     of_rank = m.steps * train.batch_size * train.gradient_accumulation
@@ -94,7 +67,7 @@ def samples_identity(e: Evidence) -> Finding:
     return True, f"{product}, as counted."
 
 
-def step_times_sum(e: Evidence) -> Finding:
+def step_times_sum(e: Evidence) -> Judgement:
     """The steps add up to the window's wall time, within 5% and 0.1 s."""
     total, wall = step_sum(e.ranks), e.measurement.wall_s
     if total is None:
@@ -103,7 +76,7 @@ def step_times_sum(e: Evidence) -> Finding:
     return passed, f"The steps add up to {total:.4g} s, the window took {wall:.4g} s."
 
 
-def loss_finite(e: Evidence) -> Finding:
+def loss_finite(e: Evidence) -> Judgement:
     """In training: there are losses, all are finite, and the last is not exactly 0."""
     losses = losses_of(e.ranks)
     if not losses:
@@ -116,7 +89,7 @@ def loss_finite(e: Evidence) -> Finding:
     return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
 
 
-def answers_finite(e: Evidence) -> Finding:
+def answers_finite(e: Evidence) -> Judgement:
     """In inference: every pass reported its answer, and all answers are finite."""
     steps = [step for events in e.ranks.values() for step in events.steps]
     told = [step.finite for step in steps if step.finite is not None]
@@ -128,7 +101,7 @@ def answers_finite(e: Evidence) -> Finding:
     return True, f"All {expected} answers are finite."
 
 
-def mfu_at_most_100_percent(e: Evidence) -> Finding:
+def mfu_at_most_100_percent(e: Evidence) -> Judgement:
     """MFU is at most 1 (of the data sheet's peak, else of the achievable one)."""
     known = [("data-sheet", e.measurement.mfu), ("achievable", e.measurement.mfu_achievable)]
     name, share = next(((n, s) for n, s in known if s is not None), ("", None))
@@ -137,7 +110,7 @@ def mfu_at_most_100_percent(e: Evidence) -> Finding:
     return share <= 1, f"MFU is {share:.1%} of the {name} peak."
 
 
-def power_within_rating(e: Evidence) -> Finding:
+def power_within_rating(e: Evidence) -> Judgement:
     """The devices took at most 1.2 times the `power_w` of `config/devices.yaml`, if known."""
     used_w, rated_w = e.measurement.power_w, e.device.power_w
     if used_w is None or rated_w is None:
@@ -147,215 +120,13 @@ def power_within_rating(e: Evidence) -> Finding:
     return used_w <= POWER_TOLERANCE * allowed_w, detail
 
 
-# Checks on what was run: it must be what was asked for.
-
-
-def all_ranks_reported(e: Evidence) -> Finding:
-    """Every rank closed a timed window."""
-    missing = sorted(set(range(e.spec.count)) - set(e.windows))
-    if missing:
-        return False, f"No timed window from rank {listed(missing)} of {e.spec.count}."
-    return True, f"All {e.spec.count} ranks reported."
-
-
-def world_size(e: Evidence) -> Finding:
-    """Each rank saw as many ranks as requested."""
-    seen = {events.start.world_size for events in e.ranks.values() if events.start}
-    if seen != {e.spec.count}:
-        found = listed(sorted(seen - {e.spec.count})) or "unknown"
-        return False, f"The world size is {found}, expected {e.spec.count}."
-    return True, f"The world size is {e.spec.count}, as asked for."
-
-
-def device_model(e: Evidence) -> Finding:
-    """The device's model matches the registry's `model_pattern`."""
-    starts = [events.start for events in e.ranks.values() if events.start]
-    models = sorted({start.device_model for start in starts if start.device_model})
-    pattern, found = e.device.model_pattern, listed(models) or "unknown"
-    if pattern is None:
-        return True, f"The device registry asks for no model; found {found}."
-    if not models or not all(is_called(model, pattern) for model in models):
-        return False, f"The device model is {found}, the registry asks for /{pattern}/."
-    return True, f"The device model is {found}, as registered."
-
-
-def decode_path(e: Evidence) -> Finding:
-    """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
-    asked, used = e.spec.settings.loader.decode, e.first.data.decode if e.first.data else None
-    if (reason := fallback_reason(e.log)) is not None:
-        return False, (
-            f"The log says `Using Pytorch native dataloader because: {reason}`: "
-            "the host decoded instead of the device."
-        )
-    if used != asked:
-        return False, f"decode: {asked} was asked for, {used or 'an unknown path'} was used."
-    return True, f"Images were decoded as asked for: {asked}."
-
-
-def pixels(e: Evidence) -> Finding:
-    """No compared picture differs from `decode: reference` by more than 20 of 255 levels on
-    average: it would be damaged, or another one."""
-    data = e.first.data
-    worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
-    if worst is None:
-        return True, "The pixels were not compared."
-    return (
-        worst <= PIXEL_BOUND,
-        f"Pictures differ from the reference by at most {worst:.3g} of 255.",
-    )
-
-
-def attention(e: Evidence) -> Finding:
-    """The model's layers ran the requested attention."""
-    asked, ran = e.spec.settings.model.attention, e.first.model.attention if e.first.model else None
-    if ran not in (None, asked):
-        return False, f"attention: {asked} was asked for, {ran} was run."
-    return True, f"Attention was {asked}, as asked for."
-
-
-def strategy(e: Evidence) -> Finding:
-    """In training: gradients were exchanged (with the DDP settings that were given), parameters
-    sharded and layers checkpointed as requested."""
-    train, model, ran = e.spec.settings.train, e.spec.settings.model, e.first.strategy
-    asked = train.strategy
-    if ran is None:
-        plain = asked != "fsdp" and not model.checkpointing
-        return plain, f"The strategy {asked} was asked for; the run reported none."
-    if (e.spec.count > 1 or asked == "fsdp") and ran.name != asked:
-        return False, f"The strategy {asked} was asked for, {ran.name} was run."
-    counts = {
-        "sharded": (asked == "fsdp", ran.sharded_layers),
-        "offloaded": (train.cpu_offload, ran.offloaded_layers),
-        "checkpointed": (model.checkpointing, ran.checkpointed_layers),
-    }
-    for what, (wanted, count) in counts.items():
-        expected = ran.layers if wanted else 0
-        if count != expected or (wanted and not count):
-            return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
-    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
-    for name, used in (ran.ddp or {}).items():
-        chosen = getattr(train, name)
-        if f"train.{name}" not in replaced and chosen is not None and used != chosen:
-            return False, f"train.{name}: {chosen} was asked for, {used} was used."
-    sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
-    return True, f"The work was shared by {ran.name}, as asked for{sums}."
-
-
-WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
-"""Ends of the Trainer's names of optimizers, which the name of what ran must share."""
-
-
-def computation(e: Evidence) -> Finding:
-    """In training: precision, optimizer and compilation were those that were asked for."""
-    train, ran = e.spec.settings.train, e.first.computation
-    if ran is None:
-        return True, "The run reported nothing of its precision and optimizer."
-    if ran.precision != train.precision:
-        return False, f"precision: {train.precision} was asked for, {ran.precision} was run."
-    way = train.optimizer.rpartition("_")[2]
-    if way in WAYS and not ran.optimizer.endswith(way):
-        return False, f"optimizer: {train.optimizer} was asked for, {ran.optimizer} was run."
-    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
-    mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
-    if mode.startswith("compile") or mode == "cuda_graphs":
-        if not ran.compiled_graphs:
-            return False, f"{mode} was asked for, and torch.compile compiled nothing."
-        # Forward and backward pass of a graph are recorded one by one.
-        if mode == "cuda_graphs" and ran.unrecorded_graphs >= 2 * ran.compiled_graphs:
-            return False, "CUDA graphs were asked for, and none was recorded."
-    return True, f"Steps were computed in {ran.precision} with {ran.optimizer}, as asked for."
-
-
-def equal_weights(e: Evidence) -> Finding:
-    """In training: all ranks ended with equal weights, unless each held a part of them."""
-    told = [events.computation.weights for events in e.ranks.values() if events.computation]
-    found = {digest for digest in told if digest}
-    if len(found) > 1:
-        return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
-    if not found or e.spec.count == 1:
-        return True, "No two ranks held the same weights."
-    return True, f"All {len(told)} ranks ended with equal weights."
-
-
-def fp32(e: Evidence) -> Finding:
-    """In training: single precision was computed as such: on CUDA without TF32."""
-    used = e.first.strategy.fp32 if e.first.strategy else None
-    if used not in (None, "ieee"):
-        return False, f"Single precision was asked for, {used} was used instead."
-    return True, "fp32 is single precision."
-
-
-def data_digest(e: Evidence) -> Finding:
-    """The data that were read are the data that were prepared."""
-    asked = (e.outcome.data_digest if e.outcome else "") or ""
-    used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
-    if not asked:
-        return True, "No data digest was asked for."
-    if used != [asked]:
-        seen = listed(digest[:12] for digest in used) or "no digest"
-        return False, f"Data with digest {asked[:12]} were asked for, {seen} was read."
-    return True, f"The data have digest {asked[:12]}, as asked for."
-
-
-def alone_on_host(e: Evidence) -> Finding:
-    """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
-    one began."""
-    seen = ((e.outcome.machine_before if e.outcome else None) or {}).get("other_training_jobs")
-    others = len(seen) if isinstance(seen, list) else seen
-    if not isinstance(others, int):
-        return True, "Other jobs of feedrate on the host were not looked for."
-    if others:
-        return False, f"Other jobs of feedrate ran on the host at the start: {others}."
-    return True, "No other job of feedrate ran on the host at the start."
-
-
-STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
-"""Shares of the wanted CPU time from which a hypervisor's other guests disturb a run."""
-WAITED_FOR_MEMORY = 0.10
-"""Share of the window in which processes waited for memory, from which a run is noisy."""
-
-
-def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]:
-    """What certainly disturbed a run in its window, and what may have, as sentences."""
-    certain: list[str] = []
-    possible: list[str] = []
-    for events in ranks.values():
-        for end in (machine.device for machine in events.machines):
-            lowered = "The device's clocks were lowered by {}.".format
-            certain += map(lowered, end.get("slowed_by", ()))
-            possible += map(lowered, end.get("limited_by", ()))
-            if end.get("others"):
-                possible.append("Processes of others were on the device.")
-        if len(events.machines) == 2 and events.window:
-            start, end = (machine.host for machine in events.machines)
-            passed_s = {name: end[name] - start.get(name, end[name]) for name in end}
-            stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
-            waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
-            if busy := events.machines[1].device.get("others_busy"):
-                certain.append(f"Another process used {busy:.0%} of the device's cores.")
-            if stolen >= STOLEN_POSSIBLE:
-                found = certain if stolen >= STOLEN_CERTAIN else possible
-                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to others.")
-            if waited >= WAITED_FOR_MEMORY:
-                possible.append(f"Processes waited for memory {waited:.0%} of the time.")
-    return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
-
-
-def undisturbed(e: Evidence) -> Finding:
-    """In the window nobody else computed on the device, neither heat nor the power supply lowered
-    its clocks, and a hypervisor gave less than 10% of the CPU time to others."""
-    certain, _ = disturbances(e.ranks)
-    return not certain, " ".join(certain) or "Nothing that was looked for disturbed the run."
-
-
-CHECKS: dict[str, Callable[[Evidence], Finding]] = {
+CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     check.__name__: check
     for check in (
-        *(computation, equal_weights),
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
         *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest),
-        *(alone_on_host, undisturbed),
+        *(computation, equal_weights, alone_on_host, undisturbed),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""

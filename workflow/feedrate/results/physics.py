@@ -12,7 +12,7 @@ import msgspec
 from feedrate.config.devices import Peak
 from feedrate.config.study import Thresholds
 from feedrate.jobs.probe import Allocation, Probe, Product
-from feedrate.results.checks import alone_on_host, equal_weights
+from feedrate.results.conformity import alone_on_host, equal_weights
 from feedrate.results.record import Record
 from feedrate.results.schema import Measurement
 from feedrate.results.verdicts import Limits, verdict

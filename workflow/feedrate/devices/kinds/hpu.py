@@ -26,8 +26,6 @@ from feedrate.devices.base import (
     DeviceError,
     Memory,
     UnsupportedError,
-    counter,
-    unknown,
 )
 from feedrate.devices.host import GIB, kernel_number, kernel_text, numa_node, parse_list, tool_rows
 from feedrate.devices.kinds import _habana
@@ -230,7 +228,7 @@ class DeviceAdapter(Adapter):
 
     def energy_counter(self) -> Counter:
         """Energy of the HPU, without its host."""
-        return gaudi_counter(os.environ.get(MODULE))
+        return _habana.gaudi_counter(os.environ.get(MODULE))
 
     def defer(self, value: "torch.Tensor") -> Deferred:
         """Leave the number on the device: in lazy mode every reading, of an old number too, submits
@@ -318,31 +316,6 @@ class DeviceAdapter(Adapter):
         """Submit the operations that lazy mode has collected."""
         if os.environ.get(LAZY_MODE) == "1":
             importlib.import_module("habana_frameworks.torch.core").mark_step()
-
-
-def gaudi_counter(module: str | None) -> Counter:
-    """The energy counter of the Gaudi with this module number, from its driver (package pyhlml of
-    the Gaudi software).
-
-    A lone process gets any card and no number, so its energy is known only on a host with one card.
-    """
-    try:
-        import pyhlml
-    except (ImportError, OSError):
-        return unknown
-
-    def find() -> Any:
-        pyhlml.hlmlInit()
-        cards = map(pyhlml.hlmlDeviceGetHandleByIndex, range(pyhlml.hlmlDeviceGetCount()))
-        by_module = {str(pyhlml.hlmlDeviceGetModuleID(card)): card for card in cards}
-        if module is None and len(by_module) == 1:
-            return next(iter(by_module.values()))
-        return by_module.get(module or "")
-
-    def read(handle: Any) -> float:
-        return float(pyhlml.hlmlDeviceGetTotalEnergyConsumption(handle)) / 1000  # from mJ
-
-    return counter(find, read, pyhlml.HLMLError)
 
 
 def _bridge() -> Any:

@@ -1,0 +1,148 @@
+"""How a job's ranks share the model: the strategy that is asked for, and the one that ran.
+
+If asked to shard, the stock Trainer silently runs DistributedDataParallel on CPUs, and shards only
+the root of a model whose layers it does not know. Sharding is therefore set up here, in the same
+way on all kinds of device.
+"""
+
+from typing import Any
+
+import torch
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from feedrate.config.settings import TrainSettings
+from feedrate.config.spec import RunSpec
+from feedrate.devices.base import AUTOCAST, UnsupportedError, adapter_class
+from feedrate.models.layers import count_checkpointed
+
+
+def check_strategy(spec: RunSpec) -> None:
+    """Raise UnsupportedError for a strategy that the settings or the number of ranks rule out."""
+    train = spec.settings.train
+    limited = train.limit_all_gathers is not None
+    if train.strategy != "fsdp":
+        for name, asked in {"limit_all_gathers": limited, "cpu_offload": train.cpu_offload}.items():
+            if asked:
+                raise UnsupportedError(
+                    f"train.{name}: it is a choice of fsdp, not of {train.strategy}"
+                )
+    elif spec.count == 1 and not train.cpu_offload:
+        raise UnsupportedError(
+            "train.strategy: fsdp needs several devices, or train.cpu_offload: true; the job has 1"
+        )
+    elif limited and train.cpu_offload:
+        raise UnsupportedError(
+            "train.cpu_offload: it needs PyTorch's second FSDP, and train.limit_all_gathers asks "
+            "for the first; leave that null"
+        )
+
+
+def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
+    """accelerate's plugin that shards the model by its layers; None for another strategy.
+
+    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
+    """
+    check_strategy(spec)
+    if spec.settings.train.strategy != "fsdp":
+        return None
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    limit = spec.settings.train.limit_all_gathers
+    version: dict[str, Any] = {"fsdp_version": 2, "reshard_after_forward": True}
+    if spec.settings.train.cpu_offload:
+        # torch has no page-locked memory without an accelerator.
+        version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
+    if limit is not None:
+        version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
+    return FullyShardedDataParallelPlugin(
+        **version,
+        mixed_precision_policy=mixed_precision(spec.settings.train),
+        cpu_ram_efficient_loading=shares_weights(spec),
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=[kind.__name__ for kind in layers],
+        state_dict_type="SHARDED_STATE_DICT",  # a run cannot resume from whole ones
+    )
+
+
+def shares_weights(spec: RunSpec) -> bool:
+    """Whether rank 0 gives the other ranks their shards, so that a host holds the weights once.
+
+    PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
+    """
+    train = spec.settings.train
+    first = train.limit_all_gathers is not None
+    return train.strategy == "fsdp" and spec.count > 1 and not first and train.precision != "fp8"
+
+
+def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:
+    """How sharded layers use half precision; None in fp32, or if the weights themselves are half.
+
+    Weights are gathered in half precision, and gradients are reduced in fp32, as with ddp: adding
+    them in bf16 would round every sum to 8 bits, and in fp16 it would overflow. Outputs are not
+    cast: autocast (see `MeteredTrainer`) computes the loss in fp32, and accelerate's own policy
+    would round it to half precision.
+    """
+    if train.precision not in AUTOCAST:
+        return None
+    kind = MixedPrecisionPolicy if train.limit_all_gathers is None else MixedPrecision
+    half = getattr(torch, AUTOCAST[train.precision])
+    return kind(param_dtype=half, reduce_dtype=torch.float32)
+
+
+def describe_strategy(
+    model: torch.nn.Module, spec: RunSpec, layers: tuple[type[Any], ...]
+) -> dict[str, Any]:
+    """The keys of the `strategy` event, read from the wrapped model."""
+    modules = list(model.modules())
+    sharded = [m for m in modules if isinstance(m, FSDPModule | FullyShardedDataParallel)]
+    inner = [m.module if isinstance(m, FullyShardedDataParallel) else m for m in sharded]
+    ddp = next((m for m in modules if isinstance(m, DistributedDataParallel)), None)
+    if sharded:
+        name = "fsdp"
+    elif ddp is not None:
+        name = "ddp"
+    elif spec.count == 1:
+        name = "alone"
+    else:
+        # Only the setting shows optimum-habana's own way: it reduces after the backward pass.
+        name = "fast_ddp" if spec.settings.train.strategy == "fast_ddp" else "none"
+    return {
+        "name": name,
+        "layers": sum(isinstance(module, layers) for module in modules),
+        "sharded_layers": sum(isinstance(module, layers) for module in inner),
+        "offloaded_layers": sum(isinstance(m, layers) and _is_offloaded(m) for m in modules),
+        "checkpointed_layers": count_checkpointed(model),
+        "reduce_dtype": None if name in ("alone", "none") else _reduce_dtype(model, sharded),
+        "ddp": ddp
+        and {
+            "ddp_bucket_mb": ddp.bucket_bytes_cap / 2**20,
+            "ddp_static_graph": ddp.static_graph,
+            "ddp_bucket_view": ddp.gradient_as_bucket_view,
+        },
+    }
+
+
+def _reduce_dtype(model: torch.nn.Module, sharded: list[Any]) -> str:
+    """The data type in which the ranks add gradients: a sharding policy's, else the weights'."""
+    first = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
+    policies = [
+        m._get_fsdp_state()._mp_policy if isinstance(m, FSDPModule) else m.mixed_precision
+        for m in sharded
+    ]
+    found = {policy.reduce_dtype or policy.param_dtype or first for policy in policies} or {first}
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found))
+
+
+def _is_offloaded(module: torch.nn.Module) -> bool:
+    """Whether a module's weights stay on the host between its uses."""
+    if not isinstance(module, FSDPModule):
+        return False
+    group = module._get_fsdp_state()._fsdp_param_group
+    return group is not None and isinstance(group.offload_policy, CPUOffloadPolicy)

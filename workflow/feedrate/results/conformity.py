@@ -1,0 +1,248 @@
+"""Checks that a run did the work that was asked for, undisturbed."""
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
+from feedrate.config.devices import is_called
+from feedrate.config.spec import KINDS, RunSpec
+from feedrate.core import plugins
+from feedrate.jobs.events import RankEvents, Window
+from feedrate.logs.trainer import fallback_reason
+from feedrate.results.measurement import windows_of
+from feedrate.results.record import Outcome
+from feedrate.results.schema import Measurement
+from feedrate.results.settings import DeviceFacts
+
+
+class Evidence(NamedTuple):
+    """What a check may look at: what was asked for, and what the run left behind."""
+
+    spec: RunSpec
+    measurement: Measurement
+    device: DeviceFacts
+    ranks: Mapping[int, RankEvents]
+    outcome: Outcome | None = None
+    log: str = ""
+
+    @property
+    def first(self) -> RankEvents:
+        """The events of rank 0."""
+        return self.ranks.get(0, RankEvents())
+
+    @property
+    def windows(self) -> dict[int, Window]:
+        """The timed windows by rank."""
+        return windows_of(self.ranks)
+
+
+Judgement = tuple[bool, str]
+"""Whether a check is passed, and a sentence."""
+
+
+def listed(values: object) -> str:
+    """Values in a sentence."""
+    return ", ".join(map(str, values))  # type: ignore[call-overload]
+
+
+def all_ranks_reported(e: Evidence) -> Judgement:
+    """Every rank closed a timed window."""
+    missing = sorted(set(range(e.spec.count)) - set(e.windows))
+    if missing:
+        return False, f"No timed window from rank {listed(missing)} of {e.spec.count}."
+    return True, f"All {e.spec.count} ranks reported."
+
+
+def world_size(e: Evidence) -> Judgement:
+    """Each rank saw as many ranks as requested."""
+    seen = {events.start.world_size for events in e.ranks.values() if events.start}
+    if seen != {e.spec.count}:
+        found = listed(sorted(seen - {e.spec.count})) or "unknown"
+        return False, f"The world size is {found}, expected {e.spec.count}."
+    return True, f"The world size is {e.spec.count}, as asked for."
+
+
+def device_model(e: Evidence) -> Judgement:
+    """The device's model matches the registry's `model_pattern`."""
+    starts = [events.start for events in e.ranks.values() if events.start]
+    models = sorted({start.device_model for start in starts if start.device_model})
+    pattern, found = e.device.model_pattern, listed(models) or "unknown"
+    if pattern is None:
+        return True, f"The device registry asks for no model; found {found}."
+    if not models or not all(is_called(model, pattern) for model in models):
+        return False, f"The device model is {found}, the registry asks for /{pattern}/."
+    return True, f"The device model is {found}, as registered."
+
+
+def decode_path(e: Evidence) -> Judgement:
+    """Images were decoded on the requested path; optimum-habana's fallback warning fails it."""
+    asked, used = e.spec.settings.loader.decode, e.first.data.decode if e.first.data else None
+    if (reason := fallback_reason(e.log)) is not None:
+        return False, (
+            f"The log says `Using Pytorch native dataloader because: {reason}`: "
+            "the host decoded instead of the device."
+        )
+    if used != asked:
+        return False, f"decode: {asked} was asked for, {used or 'an unknown path'} was used."
+    return True, f"Images were decoded as asked for: {asked}."
+
+
+PIXEL_BOUND = 20.0
+"""Levels of 255 by which a picture may differ from `decode: reference` on average. For drawn
+pictures at 294 px it is up to 4.5 with `scaled_decode`, and at least 46 for another picture."""
+
+
+def pixels(e: Evidence) -> Judgement:
+    """No compared picture differs from `decode: reference` by more than 20 of 255 levels on
+    average: it would be damaged, or another one."""
+    data = e.first.data
+    worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
+    if worst is None:
+        return True, "The pixels were not compared."
+    return (
+        worst <= PIXEL_BOUND,
+        f"Pictures differ from the reference by at most {worst:.3g} of 255.",
+    )
+
+
+def attention(e: Evidence) -> Judgement:
+    """The model's layers ran the requested attention."""
+    asked, ran = e.spec.settings.model.attention, e.first.model.attention if e.first.model else None
+    if ran not in (None, asked):
+        return False, f"attention: {asked} was asked for, {ran} was run."
+    return True, f"Attention was {asked}, as asked for."
+
+
+def strategy(e: Evidence) -> Judgement:
+    """In training: gradients were exchanged (with the DDP settings that were given), parameters
+    sharded and layers checkpointed as requested."""
+    train, model, ran = e.spec.settings.train, e.spec.settings.model, e.first.strategy
+    asked = train.strategy
+    if ran is None:
+        plain = asked != "fsdp" and not model.checkpointing
+        return plain, f"The strategy {asked} was asked for; the run reported none."
+    if (e.spec.count > 1 or asked == "fsdp") and ran.name != asked:
+        return False, f"The strategy {asked} was asked for, {ran.name} was run."
+    counts = {
+        "sharded": (asked == "fsdp", ran.sharded_layers),
+        "offloaded": (train.cpu_offload, ran.offloaded_layers),
+        "checkpointed": (model.checkpointing, ran.checkpointed_layers),
+    }
+    for what, (wanted, count) in counts.items():
+        expected = ran.layers if wanted else 0
+        if count != expected or (wanted and not count):
+            return False, f"{count} of {ran.layers} layers were {what}, expected {expected}."
+    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
+    for name, used in (ran.ddp or {}).items():
+        chosen = getattr(train, name)
+        if f"train.{name}" not in replaced and chosen is not None and used != chosen:
+            return False, f"train.{name}: {chosen} was asked for, {used} was used."
+    sums = f"; gradients were added in {ran.reduce_dtype}" if ran.reduce_dtype else ""
+    return True, f"The work was shared by {ran.name}, as asked for{sums}."
+
+
+WAYS = ("fused", "foreach", "loop", "8bit", "4bit")
+"""Ends of the Trainer's names of optimizers, which the name of what ran must share."""
+
+
+def computation(e: Evidence) -> Judgement:
+    """In training: precision, optimizer and compilation were those that were asked for."""
+    train, ran = e.spec.settings.train, e.first.computation
+    if ran is None:
+        return True, "The run reported nothing of its precision and optimizer."
+    if ran.precision != train.precision:
+        return False, f"precision: {train.precision} was asked for, {ran.precision} was run."
+    way = train.optimizer.rpartition("_")[2]
+    if way in WAYS and not ran.optimizer.endswith(way):
+        return False, f"optimizer: {train.optimizer} was asked for, {ran.optimizer} was run."
+    replaced = plugins.declared(KINDS, "INSTEAD").get(e.spec.kind, {})
+    mode = attrgetter(replaced.get("train.execution", "train.execution"))(e.spec.settings)
+    if mode.startswith("compile") or mode == "cuda_graphs":
+        if not ran.compiled_graphs:
+            return False, f"{mode} was asked for, and torch.compile compiled nothing."
+        # Forward and backward pass of a graph are recorded one by one.
+        if mode == "cuda_graphs" and ran.unrecorded_graphs >= 2 * ran.compiled_graphs:
+            return False, "CUDA graphs were asked for, and none was recorded."
+    return True, f"Steps were computed in {ran.precision} with {ran.optimizer}, as asked for."
+
+
+def equal_weights(e: Evidence) -> Judgement:
+    """In training: all ranks ended with equal weights, unless each held a part of them."""
+    told = [events.computation.weights for events in e.ranks.values() if events.computation]
+    found = {digest for digest in told if digest}
+    if len(found) > 1:
+        return False, f"{e.spec.count} ranks ended with {len(found)} different sets of weights."
+    if not found or e.spec.count == 1:
+        return True, "No two ranks held the same weights."
+    return True, f"All {len(told)} ranks ended with equal weights."
+
+
+def fp32(e: Evidence) -> Judgement:
+    """In training: single precision was computed as such: on CUDA without TF32."""
+    used = e.first.strategy.fp32 if e.first.strategy else None
+    if used not in (None, "ieee"):
+        return False, f"Single precision was asked for, {used} was used instead."
+    return True, "fp32 is single precision."
+
+
+def data_digest(e: Evidence) -> Judgement:
+    """The data that were read are the data that were prepared."""
+    asked = (e.outcome.data_digest if e.outcome else "") or ""
+    used = sorted({r.data.digest for r in e.ranks.values() if r.data and r.data.digest})
+    if not asked:
+        return True, "No data digest was asked for."
+    if used != [asked]:
+        seen = listed(digest[:12] for digest in used) or "no digest"
+        return False, f"Data with digest {asked[:12]} were asked for, {seen} was read."
+    return True, f"The data have digest {asked[:12]}, as asked for."
+
+
+def alone_on_host(e: Evidence) -> Judgement:
+    """No other job of feedrate (training, scoring, draining of loaders) ran on the host when this
+    one began."""
+    seen = ((e.outcome.machine_before if e.outcome else None) or {}).get("other_training_jobs")
+    others = len(seen) if isinstance(seen, list) else seen
+    if not isinstance(others, int):
+        return True, "Other jobs of feedrate on the host were not looked for."
+    if others:
+        return False, f"Other jobs of feedrate ran on the host at the start: {others}."
+    return True, "No other job of feedrate ran on the host at the start."
+
+
+STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
+"""Shares of the wanted CPU time from which a hypervisor's other guests disturb a run."""
+WAITED_FOR_MEMORY = 0.10
+"""Share of the window in which processes waited for memory, from which a run is noisy."""
+
+
+def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]:
+    """What certainly disturbed a run in its window, and what may have, as sentences."""
+    certain: list[str] = []
+    possible: list[str] = []
+    for events in ranks.values():
+        for end in (machine.device for machine in events.machines):
+            lowered = "The device's clocks were lowered by {}.".format
+            certain += map(lowered, end.get("slowed_by", ()))
+            possible += map(lowered, end.get("limited_by", ()))
+            if end.get("others"):
+                possible.append("Processes of others were on the device.")
+        if len(events.machines) == 2 and events.window:
+            start, end = (machine.host for machine in events.machines)
+            passed_s = {name: end[name] - start.get(name, end[name]) for name in end}
+            stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
+            waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
+            if busy := events.machines[1].device.get("others_busy"):
+                certain.append(f"Another process used {busy:.0%} of the device's cores.")
+            if stolen >= STOLEN_POSSIBLE:
+                found = certain if stolen >= STOLEN_CERTAIN else possible
+                found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to others.")
+            if waited >= WAITED_FOR_MEMORY:
+                possible.append(f"Processes waited for memory {waited:.0%} of the time.")
+    return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
+
+
+def undisturbed(e: Evidence) -> Judgement:
+    """In the window nobody else computed on the device, neither heat nor the power supply lowered
+    its clocks, and a hypervisor gave less than 10% of the CPU time to others."""
+    certain, _ = disturbances(e.ranks)
+    return not certain, " ".join(certain) or "Nothing that was looked for disturbed the run."
