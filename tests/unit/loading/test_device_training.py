@@ -97,7 +97,7 @@ def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
     assert loader["wall_s"] >= 0.2
     assert loader["startup_s"] > 0
     # The distance of the pixels, training and the ceiling.
-    assert [pipe.num_threads for pipe in media.MADE] == [2, 2, 2]
+    assert len(media.MADE) == 3
     assert 0.6 < events["data"][0]["pixel_mean_abs_diff"] < 15
 
 
