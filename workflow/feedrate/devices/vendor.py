@@ -48,7 +48,7 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
     having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
     if not having:
         raise DeviceError(
-            f"no interpreter here has {module} (tried: {', '.join(tried)}); name the one that has "
+            f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the one that has "
             f"it in config/devices.yaml, under {spec.device}: `software: {{python: "
             f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
         )
