@@ -31,7 +31,7 @@ GPU_DRIVER ?=
 # measures energy on them.
 BUILDS := requirements/torch_index.py
 INDEX = $(if $(TORCH_INDEX),"$(TORCH_INDEX)",$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2> /dev/null))
-READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi),$(CUDA_READY))
+READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/null),$(CUDA_READY))
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 

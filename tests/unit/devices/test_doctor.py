@@ -248,6 +248,14 @@ def test_an_interpreter_without_an_answer_is_unknown(project, machine, monkeypat
     assert found["cpu: Python"].outlook == UNKNOWN
 
 
+def test_an_image_is_not_fetched_to_be_examined(project, machine):
+    program(machine, "apptainer", f"touch {machine}/fetched")
+    job = tiny_spec(device="cpu", software=Software(container="docker://vendor/image"))
+    found = {one.subject: one for one in examine(project, [job])}
+    assert found["cpu: Python"].outlook == UNKNOWN
+    assert not (machine / "fetched").exists()
+
+
 def test_an_interpreter_that_is_not_there_fails(project):
     found = {one.subject: one for one in examine(project, [with_python("/no/python")])}
     assert found["cpu: software"].outlook == FAILS

@@ -59,6 +59,9 @@ def test_the_search_follows_the_users_choice_the_systems_and_the_usual_environme
     assert chosen() == system
     own = python(places / "own/python")
     assert chosen(**{variables.PYTHON: own}) == own
+    python(places / "own/python", has=False)
+    with pytest.raises(DeviceError, match="own/python"):
+        chosen(**{variables.PYTHON: own})
     python(places / "usr/bin/python3", has=False)
     other = python(places / "v/bin/python")
     assert chosen(HABANALABS_VIRTUAL_DIR=str(places / "v")) == other

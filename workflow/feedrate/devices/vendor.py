@@ -48,8 +48,8 @@ def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
     having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
     if not having:
         raise DeviceError(
-            f"no interpreter here has {module} (tried: {', '.join(tried)}); name the one that has "
-            f"it in config/devices.yaml, under {spec.device}: `software: {{python: "
+            f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
+            f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
             f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
         )
     best = next((python for python in having if answers[python] == _HAS), having[0])
@@ -82,9 +82,10 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
 
 
 def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Paths of interpreters that exist, the user's choice first."""
+    """The user's choice, else the usual interpreters that exist."""
     if chosen := environment.get(variables.PYTHON):
         yield chosen
+        return
     for place in plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(kind, ()):
         folder, _, rest = place.partition("/")
         start = environment.get(folder[1:], "") if folder.startswith("$") else folder

@@ -153,7 +153,9 @@ def _cards(device: Device, spec: RunSpec) -> Finding:
 
 def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, str]) -> Any:
     """The interpreter's answers, inside the device's modules and container; empty if it gives none
-    in time."""
+    in time, or if its image would have to be fetched."""
+    if "://" in (spec.software.container or ""):
+        return {}
     command = [launch.interpreter(spec.software), "-c", _ASK, json.dumps(questions)]
     try:
         said = subprocess.run(
@@ -174,7 +176,7 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
 def _software(asked: Asked) -> Iterator[Finding]:
     """Python and the packages that all kinds need."""
     if not asked.answers:
-        text = f"{asked.python} did not answer within {ANSWER_S} s"
+        text = f"{asked.python} did not answer within {ANSWER_S} s, or its image is not here yet"
         yield Finding(UNKNOWN, "Python", text, "start it by hand, in the same software")
         return
     text = f"{'.'.join(map(str, asked.answers['python']))} ({asked.python})"
