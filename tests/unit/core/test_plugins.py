@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from feedrate.config.spec import KINDS
 from feedrate.core import plugins
 
 
@@ -44,3 +45,18 @@ def test_a_folder_added_to_the_package_adds_its_plugins(package, tmp_path, monke
     assert plugins.load(package, "line").ORDER == 3
     (extra / "line.py").write_text("ORDER = 40\n")
     assert plugins.declared(package, "ORDER")["line"] == 40
+
+
+CONSTANTS = ("OFFERS", "INSTEAD", "NEEDS", "NOUNS", "PCI_VENDOR", "VISIBLE", "CONTAINER_FLAGS")
+CONSTANTS += ("ENVIRONMENT", "RECORDED_VARIABLES", "RECORDED_PACKAGES")
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_whatever_a_kind_of_device_declares_can_be_read_without_importing_it(constant):
+    """A value that is no literal, such as a tuple with a star, would be as good as missing."""
+    modules = {name: plugins.load(KINDS, name) for name in plugins.names(KINDS)}
+    assert plugins.declared(KINDS, constant) == {
+        name: getattr(module, constant)
+        for name, module in modules.items()
+        if constant in vars(module)
+    }

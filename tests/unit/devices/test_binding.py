@@ -148,14 +148,16 @@ def test_a_kernel_that_forbids_binding_leaves_a_rank_where_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("node", "expected"), [(1, [4, 5, 6, 7]), (None, list(range(8))), (5, list(range(8)))]
+    ("nodes", "expected"),
+    [([1], [4, 5, 6, 7]), ([None], list(range(8))), ([5], list(range(8))), ([1, 0], list(range(8)))],
 )
-def test_a_gpu_alone_is_fed_from_its_own_node(monkeypatch, node, expected):
-    """On two nodes of four CPUs; a node that is unknown, or was not granted, binds nothing."""
+def test_a_device_alone_is_fed_from_its_own_node(monkeypatch, nodes, expected):
+    """On two nodes of four CPUs. Nothing is bound if the node is unknown or was not granted, or if
+    the process sees several devices: a Gaudi job of one rank gets any of them."""
     affinity = {0: set(range(8)), os.getppid(): set(range(8))}
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: affinity[pid])
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: affinity.update({pid: set(to)}))
     cpus = [Cpu(number // 4, number // 4, number, number) for number in range(8)]
     monkeypatch.setattr(placement, "read_topology", lambda _: cpus)
-    monkeypatch.setattr(cuda.DeviceAdapter, "numa_nodes", lambda _environment: [node])
+    monkeypatch.setattr(cuda.DeviceAdapter, "numa_nodes", lambda _environment: nodes)
     assert bind_rank("cuda", 0, 1).cpus == expected

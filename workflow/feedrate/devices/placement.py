@@ -75,7 +75,8 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
     """Bind this process to its share of the cores, and limit OMP_NUM_THREADS to their number.
 
     Call it before torch is imported. A rank with fewer cores than the launcher's process has been
-    bound by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node.
+    bound by the launcher, and keeps its cores. A rank alone keeps to its device's NUMA node, if it
+    sees no other device: on Gaudi it gets any of them.
     """
     granted = os.sched_getaffinity(os.getppid())
     mine = os.sched_getaffinity(0)
@@ -84,7 +85,7 @@ def bind_rank(kind: Kind, local_rank: int, local_ranks: int) -> Placement:
         nodes = [*known, *[None] * local_ranks][:local_ranks]
         cpus = read_topology(granted)
         share = plan_shares(cpus, nodes)[local_rank]
-        if local_ranks == 1:
+        if local_ranks == 1 and len(known) == 1:
             share = [cpu.number for cpu in cpus if cpu.node == nodes[0]] or sorted(mine)
         with suppress(OSError):  # if the kernel forbids it, the `start` event lists the cores used
             os.sched_setaffinity(0, share)

@@ -100,7 +100,7 @@ class Meter:
     def waits(self, loader: Iterable[Any]) -> Iterator[Any]:
         """The batches of the host's loader, of which only the time to make them is data wait.
 
-        The rest of a fetch is copies to the device. Without this, all of it is data wait.
+        The rest of a fetch is copies to the device. With another loader, all of it is data wait.
         """
         start = self._fetch_start or self._adapter.mark()  # starting workers is part of the wait
         for batch in loader:

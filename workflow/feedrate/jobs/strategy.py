@@ -77,8 +77,8 @@ def shares_weights(spec: RunSpec) -> bool:
     PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
     """
     train = spec.settings.train
-    first = train.limit_all_gathers is not None
-    return train.strategy == "fsdp" and spec.count > 1 and not first and train.precision != "fp8"
+    able = train.limit_all_gathers is None and train.precision != "fp8"
+    return able and train.strategy == "fsdp" and spec.count > 1
 
 
 def mixed_precision(train: TrainSettings) -> MixedPrecision | MixedPrecisionPolicy | None:

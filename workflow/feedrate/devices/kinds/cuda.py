@@ -35,7 +35,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = (
-    *("nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
 )
 
 
