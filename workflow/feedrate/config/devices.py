@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -177,6 +177,17 @@ class Machine(Strict, kw_only=True):
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
     """A sentence that says why there are none, or why they cannot be used."""
+
+
+def with_counts(names: Iterable[str], devices: Mapping[str, Device]) -> dict[str, Device]:
+    """The registry, and an entry for each of `names` that is a registered name with another count
+    of devices on one host: `h100-x1`."""
+    made = dict(devices)
+    for name in names:
+        base, _, count = name.rpartition("-x")
+        if name not in devices and base in devices and re.fullmatch("[1-9][0-9]*", count):
+            made[name] = _variant(base, devices, int(count))[1]
+    return made
 
 
 def with_detected(
