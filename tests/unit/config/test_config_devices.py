@@ -54,6 +54,18 @@ def test_another_number_is_a_device_of_its_own(project):
     assert devices["h100"] == registered
 
 
+def test_another_number_can_be_chosen_by_name(copy):
+    project = copy.load(devices=["h100", "h100-x1"])
+    assert project.config.devices == ["h100", "h100-x1"]
+    assert project.devices["h100-x1"] == resolved(project, machine(H100, 1))[1]["h100-x1"]
+    assert (project.devices["h100"].count, project.devices["h100-x1"].count) == (8, 1)
+
+
+@pytest.mark.parametrize("name", ["h100-x0", "h100-x", "h100-xl", "h1000-x1"])
+def test_a_number_is_a_number_of_a_registered_device(copy, name):
+    assert f"{name!r} is not allowed" in copy.error(devices=[name])
+
+
 def test_price_memory_gres_and_launcher_follow_the_number(copy):
     copy.edit(
         "devices.yaml",

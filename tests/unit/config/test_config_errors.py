@@ -292,8 +292,8 @@ CASES = {
         IN_STUDY + "claims[13].edition: '2023-06' is not allowed; did you mean 2023-06b?",
     ),
     "study: no such published file": (
-        STUDY, ("[bridgetower-dataloading.csv]", "[bridgetower.csv]"),
-        IN_STUDY + "published[0]: 'bridgetower.csv' is not allowed; "
+        STUDY, ("[bridgetower-dataloading.csv]", "[bridgetower-data.csv]"),
+        IN_STUDY + "published[0]: 'bridgetower-data.csv' is not allowed; "
         "did you mean bridgetower-dataloading.csv?",
     ),
     "published: unknown column": (

@@ -221,6 +221,17 @@ def test_what_is_not_known_is_told_and_not_guessed(predicted, spec, roof, lacks)
         predicted([], spec, roof)
 
 
+def test_a_model_whose_work_depends_on_the_data_is_told(monkeypatch):
+    class Masked(Chain):
+        def forward(self, pixel_values, **_):
+            return {"loss": self.linear(pixel_values[torch.nonzero(pixel_values)]).sum()}
+
+    built = SimpleNamespace(model=Masked(), image_px=8, scores="retrieval", layers=())
+    monkeypatch.setattr(roofline, "build_bare", lambda *_: built)
+    with pytest.raises(UnknownError, match="depend on its data"):
+        predict(spec_of(), ROOF, Path(), {})
+
+
 def test_every_cell_has_its_rate_or_the_reason_why_not(tiny_prepared, tmp_path):
     known = msgspec.structs.replace(spec_of(), cell="a")
     lacking = msgspec.structs.replace(spec_of(optimizer="adafactor"), cell="b")

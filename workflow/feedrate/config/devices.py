@@ -3,8 +3,9 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import Meta
 
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.spec import LAUNCHERS, Kind, Launcher, Software
-from feedrate.config.values import Count, Name, Positive, Strict, about
+from feedrate.config.values import Count, Name, Positive, Strict, about, load
 from feedrate.core import plugins
 from feedrate.core.errors import SECRET_NAME
 
@@ -177,6 +178,20 @@ class Machine(Strict, kw_only=True):
     """The model of each that jobs may use, as its driver names it."""
     remark: str = ""
     """A sentence that says why there are none, or why they cannot be used."""
+
+
+def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
+    """The registry under `root`, and an entry for each of `names` that is a registered name with
+    another number of devices on one host: `h100-x1`. Raises ConfigError."""
+    origin = "config/devices.yaml"
+    devices = load(root / origin, dict[Name, Device], origin)
+    raise_all(check_devices(origin, devices))
+    made = dict(devices)
+    for name in names:
+        base, _, count = name.rpartition("-x")
+        if name not in devices and base in devices and re.fullmatch("[1-9][0-9]*", count):
+            made[name] = _variant(base, devices, int(count))[1]
+    return made
 
 
 def with_detected(

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.devices import DETECTED, Device, Machine, check_devices, with_detected
+from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
 from feedrate.config.spec import KINDS, StudyProtocol
@@ -79,8 +79,7 @@ def load_project(
     has any.
     """
     workflow = convert(config, WorkflowConfig, origin)
-    devices = load(root / "config/devices.yaml", Devices, "config/devices.yaml")
-    raise_all(check_devices("config/devices.yaml", devices))
+    devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
     if DETECTED in workflow.devices:
         names, devices = with_detected(workflow.devices, devices, look(), origin)

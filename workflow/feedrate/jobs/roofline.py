@@ -128,7 +128,12 @@ def predict(spec: RunSpec, roof: Roof, prepared: Path, steps: dict[str, Step]) -
         raise UnknownError(f"{asked} is not modelled")
     key = repr((settings.model, settings.loader.max_tokens, train.batch_size, train.precision))
     if key not in steps:
-        steps[key] = trace(build_bare(settings.model, settings.loader, prepared), settings)
+        built = build_bare(settings.model, settings.loader, prepared)
+        try:
+            steps[key] = trace(built, settings)
+        except NotImplementedError:
+            why = f"the operations of {settings.model.name} depend on its data"
+            raise UnknownError(why) from None
     step = steps[key]
     kernels = step.operations if execution == "eager" else fuse(step)
     passes, launches = ADAM[optimizer]
