@@ -55,7 +55,7 @@ tune: $(READY) ## Recommend loader settings for this machine, with the expected 
 	@$(BIN)/python -m feedrate tune $(CHOICES)
 
 .PHONY: selftest
-selftest: $(RUN_READY) ## Show, in under ten minutes, which capabilities of a device work here
+selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results

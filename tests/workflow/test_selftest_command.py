@@ -10,6 +10,13 @@ def test_it_needs_the_data_and_no_study(project):
     assert "train_cpu" not in done.stdout
 
 
+def test_it_draws_its_data_whatever_the_configuration_trains_on(project):
+    done = project.call("feedrate", "selftest", "--dry-run", "--dataset", "hub")
+    assert done.returncode == 0, done.stdout
+    assert "resources/datasets/generated/prepared/manifest.json" in done.stdout
+    assert "resources/datasets/hub" not in done.stdout
+
+
 def test_nobody_else_gets_it(project):
     assert not [rule for rule in project.planned() if rule.startswith("selftest")]
 

@@ -14,7 +14,7 @@ for device, entry in VIEW.devices():
         name:
             f"selftest_{device.replace('-', '_').replace('.', '_')}"
         input:
-            data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
+            data=paths.MANIFEST.format(dataset=VIEW.drawn()),
             parts="config/selftest.yaml",
         output:
             paths.SELFTEST.replace("{device}", device),

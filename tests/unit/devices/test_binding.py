@@ -149,7 +149,12 @@ def test_a_kernel_that_forbids_binding_leaves_a_rank_where_it_is(monkeypatch):
 
 @pytest.mark.parametrize(
     ("nodes", "expected"),
-    [([1], [4, 5, 6, 7]), ([None], list(range(8))), ([5], list(range(8))), ([1, 0], list(range(8)))],
+    [
+        ([1], [4, 5, 6, 7]),
+        ([None], list(range(8))),
+        ([5], list(range(8))),
+        ([1, 0], list(range(8))),
+    ],
 )
 def test_a_device_alone_is_fed_from_its_own_node(monkeypatch, nodes, expected):
     """On two nodes of four CPUs. Nothing is bound if the node is unknown or was not granted, or if

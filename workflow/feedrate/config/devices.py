@@ -190,7 +190,7 @@ def read_devices(root: Path, names: Iterable[str]) -> dict[str, Device]:
     for name in names:
         base, _, count = name.rpartition("-x")
         if name not in devices and base in devices and re.fullmatch("[1-9][0-9]*", count):
-            made[name] = _variant(base, devices, int(count))[1]
+            made[name] = variant(base, devices, int(count))[1]
     return made
 
 

@@ -16,7 +16,7 @@ from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec
-from feedrate.config.workflow import Folder, LocalExamples, find_dataset
+from feedrate.config.workflow import Folder, Generated, LocalExamples, find_dataset
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
 from feedrate.flow import digests
@@ -149,6 +149,12 @@ class PlanView:
         params = self._params(msgspec.to_builtins(spec), "tuned")
         asked = {"asked_at": os.environ.get(variables.ADVICE_LATER, "")}
         return params | self.inputs.weights(spec.settings.model) | asked
+
+    def drawn(self) -> str:
+        """The dataset of a self-test: one that is drawn here, so that it needs no network."""
+        config = self.project.config
+        drawn = (name for name, data in config.datasets.items() if isinstance(data, Generated))
+        return next(drawn, config.dataset)
 
     def testing(self, device: str) -> Params:
         """A device's registry entry, and the time of the call: a self-test is always a new one."""
