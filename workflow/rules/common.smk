@@ -40,7 +40,8 @@ def check_files():
 wildcard_constraints:
     study="|".join(map(re.escape, STUDIES)),
     device="|".join(map(re.escape, PROJECT.config.devices)),
-    dataset="|".join(map(re.escape, VIEW.datasets())),
+    # A generated one may be named with its rows: generated-7680.
+    dataset="(" + "|".join(map(re.escape, PROJECT.config.datasets)) + r")(-\d+)?",
     winoground="|".join(map(re.escape, PROJECT.config.winoground_sets)) or "none",
     checkpoint="[^/]+",
     cell="[^/]+",

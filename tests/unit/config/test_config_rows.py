@@ -83,13 +83,11 @@ def test_the_default_dataset_is_made_from_the_settings_that_it_always_had(copy, 
     monkeypatch.chdir(copy.root)
     view = PlanView(copy.load(), copy.root)
     assert view.fetching("generated")["settings"]["train"] == 480
-    assert view.datasets() == ["generated", "hub", "folder"]
 
 
 def test_the_jobs_of_a_device_read_its_own_data(copy, monkeypatch):
     monkeypatch.chdir(copy.root)
     view = PlanView(copy.load(studies=[LOADING], devices=["cpu", "h100"]), copy.root)
-    assert "generated-7680" in view.datasets()
     assert view.fetching("generated-7680")["settings"]["train"] == 7680
     assert view.inputs.data("cpu") == "resources/datasets/generated/prepared/manifest.json"
     assert view.inputs.data("h100") == "resources/datasets/generated-7680/prepared/manifest.json"

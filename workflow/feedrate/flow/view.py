@@ -56,11 +56,6 @@ class PlanView:
         """The devices that are trained on, with their registry entries."""
         return [(name, self.project.devices[name]) for name in self.project.config.devices]
 
-    def datasets(self) -> list[str]:
-        """The names of all datasets: those of the configuration, and those that the runs use."""
-        used = (spec.dataset for spec in self.plan.runs.values())
-        return list(dict.fromkeys([*self.project.config.datasets, *used]))
-
     def dataset(self, study: str) -> str:
         """The dataset that the pages of a study describe: that of its first run."""
         first = next(self.plan.of_study(study), None)

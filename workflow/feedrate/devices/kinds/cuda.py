@@ -265,8 +265,7 @@ def check_architecture(capability: tuple[int, int], built_for: list[str]) -> Non
     for name in built_for:
         kind, _, digits = name.rstrip("af").rpartition("_")
         version = int(digits[:-1]), int(digits[-1])
-        same_major = kind == "compute" or version[0] == capability[0]
-        if same_major and version <= capability:
+        if version <= capability and (kind == "compute" or version[0] == capability[0]):
             return
     raise DeviceError(
         f"this torch has no code for the GPU's compute capability {capability[0]}.{capability[1]} "
