@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "a21d81041607b3dea681838ae52045d276db0374125445044af1bdb04e84f51c")
-ALL_STUDIES = (1966, "e35ea97bb8ce44bcca0d71dd01f64211aea65872111a3682705f2ad62da0f467")
+ALL_STUDIES = (2090, "368a7a69fdb28cbc3da228c30fc57a7938395abbbae4427c7ce81a2a20757e95")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
