@@ -271,6 +271,19 @@ def run_snakemake(
         process_group=0,
         preexec_fn=die_with_parent,
     )
+    with _interrupting(process.pid) as received:
+        _, errors = process.communicate()
+    if received:
+        return STOPPED
+    if errors and process.returncode:
+        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
+        print(*lines, sep="\n", file=sys.stderr)
+    return process.returncode
+
+
+@contextlib.contextmanager
+def _interrupting(group: int) -> Iterator[list[float]]:
+    """Interrupt a process group when a stop signal comes; gives the times of such signals, s."""
     received: list[float] = []
 
     def interrupt(_number: int, _frame: object) -> None:
@@ -279,20 +292,14 @@ def run_snakemake(
         received.append(time.monotonic())
         if not repeated:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
+                os.killpg(group, signal.SIGINT)
 
     previous = {number: signal.signal(number, interrupt) for number in STOP_SIGNALS}
     try:
-        _, errors = process.communicate()
+        yield received
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if received:
-        return STOPPED
-    if errors and process.returncode:
-        lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
-        print(*lines, sep="\n", file=sys.stderr)
-    return process.returncode
 
 
 # The summary at the end of a run: what was measured, what failed, where the report is.

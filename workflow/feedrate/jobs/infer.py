@@ -163,8 +163,7 @@ def time_passes(
     The window's time is the sum of its passes; the time between them (writing events, checking
     answers) is reported as `paused_s`.
     """
-    protocol, train = spec.protocol, spec.settings.train
-    inside: list[events.Step] = []
+    protocol, train, inside = spec.protocol, spec.settings.train, list[events.Step]()
     device.synchronize()  # earlier work of the device is not part of the first pass
     device.reset_peak()
     origin_s = opened_s = perf_counter()
@@ -172,8 +171,7 @@ def time_passes(
         if number == protocol.warmup_steps + 1:
             log.write(machine_now(device, log.rank))
             opened_s = perf_counter()
-        passed = _time_pass(device, model, answers, requests, train.precision)
-        took_s, prepared_s, finite = passed
+        took_s, prepared_s, finite = _time_pass(device, model, answers, requests, train.precision)
         memory = device.memory()
         step = events.Step(
             rank=log.rank,

@@ -56,9 +56,7 @@ def run_job(
     """
     device = open_device(spec, prepared, log, placement)
     check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))
-    check_strategy(spec)
-    check_packages(spec)
-    check_memory(spec, device, prepared)
+    check_request(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     empty = log.rank > 0 and shares_weights(spec)
@@ -74,8 +72,8 @@ def run_job(
     # The Trainer wraps the model in `train`, so the strategy is known only now.
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
-    whole = ran["name"] != "fsdp"
-    log.write(events.Computation(rank=log.rank, **describe_computation(trainer, whole=whole)))
+    computed = describe_computation(trainer, whole=ran["name"] != "fsdp")
+    log.write(events.Computation(rank=log.rank, **computed))
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
     if spec.protocol.evaluate:
@@ -83,6 +81,13 @@ def run_job(
             evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
+
+
+def check_request(spec: RunSpec, device: Adapter, prepared: Path) -> None:
+    """Raise an error for a strategy, package or amount of memory that the job does not have."""
+    check_strategy(spec)
+    check_packages(spec)
+    check_memory(spec, device, prepared)
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:

@@ -121,13 +121,8 @@ def run_rank(
     die_with_supervisor()
     log = EventLog(run, rank_from_environment()[0])
     end_process_on_hang(lambda error: write_error(log, error))
-    options = Options(
-        resume=resume,
-        keep_weights=keep_weights,
-        measured=not bare,
-        score=score,
-        winoground=winoground,
-    )
+    kept = {"resume": resume, "keep_weights": keep_weights, "measured": not bare}
+    options = Options(**kept, score=score, winoground=winoground)
     try:
         spec, placement = bind_process(run)
         job = importlib.import_module(SCORING if score else JOBS[spec.task])
