@@ -97,6 +97,8 @@ def assert_same(old, new, where=""):
         assert old.keys() <= new.keys(), where
         for name, value in old.items():
             assert_same(value, new[name], f"{where}.{name}")
+    elif key == "checks":
+        assert_same(*({check["name"]: check for check in checks} for checks in (old, new)), where)
     elif isinstance(old, list):
         assert len(old) == len(new), where
         for one, other in zip(old, new, strict=True):
