@@ -29,9 +29,9 @@ TORCH_INDEX ?=
 GPU_DRIVER ?=
 # Prints the index for a driver. With GPUs, set-up also installs what decodes, multiplies in fp8 and
 # measures energy on them.
-BUILDS := workflow/feedrate/devices/doctor/_torch_builds.py
+BUILDS := requirements/torch_index.py
 INDEX = $(if $(TORCH_INDEX),"$(TORCH_INDEX)",$$($(PYTHON) $(BUILDS) $(GPU_DRIVER) 2> /dev/null))
-READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi),$(CUDA_READY))
+READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/null),$(CUDA_READY))
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
@@ -91,11 +91,11 @@ clean: ## Delete results, data, logs and report.html, after asking (YES=1: witho
 $(RUN_READY): requirements/run.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "feedrate needs Python 3.11, 3.12 or 3.13: make run PYTHON=/path/to/python3.12"; exit 1; }
-	@# Says which torch an older NVIDIA driver needs, and stops if none fits.
-	@test -n "$(TORCH_INDEX)" || $(PYTHON) $(BUILDS) $(GPU_DRIVER) > /dev/null
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || \
 		{ rm -rf $(VENV); echo "This Python cannot make environments. On Debian and Ubuntu:" \
 		"sudo apt install python3-venv"; exit 1; }
+	@# Says which torch an older NVIDIA driver needs, and stops if none fits.
+	@test -n "$(TORCH_INDEX)" || $(PYTHON) $(BUILDS) $(GPU_DRIVER) > /dev/null
 	@echo "feedrate: installing its environment into $(VENV) (once, a few minutes)"
 	@index=$(INDEX); $(BIN)/pip install --quiet --disable-pip-version-check \
 		$${index:+--index-url "$$index"} $(TORCH)

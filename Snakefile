@@ -56,7 +56,9 @@ CAUSES = lost.Causes()
 # Only in the driver, and never in a dry run; Snakemake's options are not known earlier.
 onstart:
     check_files()
-    driver.check_machine(workflow, PROJECT, VIEW.plan, here=configuration.call().is_local)
+    driver.check_machine(
+        workflow, PROJECT, VIEW.plan, here=configuration.call().is_local
+    )
     driver.check(workflow)
     driver.check_token(PROJECT.config)
     driver.tell_jobs(workflow)

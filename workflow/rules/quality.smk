@@ -7,7 +7,7 @@ for device, entry in VIEW.devices():
 
     rule:
         name:
-            f"evaluate_{device.replace('-', '_').replace('.', '_')}"
+            paths.rule_of(paths.EVALUATE_RULE, device)
         input:
             outcome=paths.OUTCOME.replace("{device}", device),
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),

@@ -6,7 +6,7 @@ for device, entry in VIEW.devices():
 
     rule:
         name:
-            f"train_{device.replace('-', '_').replace('.', '_')}"
+            paths.rule_of(paths.TRAIN_RULE, device)
         input:
             **VIEW.inputs.of_training(device),
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),

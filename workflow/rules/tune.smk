@@ -29,7 +29,7 @@ for device, entry in VIEW.devices():
 
     rule:
         name:
-            f"tune_{device.replace('-', '_').replace('.', '_')}"
+            paths.rule_of(paths.TUNE_RULE, device)
         input:
             data=paths.MANIFEST.format(dataset=PROJECT.config.dataset),
             others=lambda wc, device=device: VIEW.inputs.of_tuning(device),

@@ -106,39 +106,47 @@ def test_other_words_are_refused():
 
 @pytest.fixture
 def cluster(machine):
-    """A Slurm whose sinfo prints what is given."""
+    """A Slurm whose commands print an error, or nothing; what sbatch was asked is in `asked`."""
 
-    def answer(text: str, code: int = 0) -> None:
-        program(machine, "sbatch", "exit 0")
-        program(machine, "sinfo", f"echo '{text}' >&{2 if code else 1}\nexit {code}")
+    def answer(error: str = "", *, sinfo: str = "") -> Path:
+        for name, text in (("sbatch", error), ("sinfo", sinfo), ("scancel", "")):
+            say = f"echo '{text}' >&2; exit 1" if text else "exit 0"
+            program(machine, name, f'echo "$@" >> {machine}/{name}.asked\n{say}')
+        program(machine, "sh", 'exec /bin/sh "$@"')
+        return machine / "sbatch.asked"
 
     return answer
 
 
-@pytest.mark.parametrize(
-    ("offers", "code", "word"),
-    [
-        ("gaudi:8|4|idle", 0, "fine"),
-        ("gaudi:hl225:8(S:0-1)|4|mixed", 0, "fine"),
-        ("(null)|4|idle", 1, "will fail"),
-        ("gpu:8|4|idle", 1, "will fail"),
-        ("gaudi:4|4|idle", 1, "will fail"),
-        ("", 1, "will fail"),
-    ],
-)
-def test_partition_and_gres_of_the_profile(examined, cluster, capsys, offers, code, word):
-    cluster(offers)
-    assert entry.main(["doctor", "--profile", "gaudi"]) == code
-    (line,) = [row for row in capsys.readouterr().out.splitlines() if "gaudi2: Slurm: " in row]
-    assert line.startswith(word)
+def line_of(subject: str, capsys) -> str:
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if f"{subject}: " in row]
+    return line
+
+
+def test_slurm_is_asked_for_the_partition_and_gres_of_the_profile(examined, cluster, capsys):
+    asked = cluster()
+    assert entry.main(["doctor", "--profile", "gaudi"]) == 0
+    assert line_of("gaudi2: Slurm", capsys).startswith("fine")
+    (request,) = asked.read_text().splitlines()
+    assert "--partition=gaudi2 --gres=gaudi:8 --nodes=1 --test-only" in request
     calls, _ = examined
     assert calls[0][2] is False, "the nodes are elsewhere"
 
 
+def test_what_slurm_refuses_fails_with_its_reason(examined, cluster, capsys):
+    cluster("sbatch: error: invalid partition specified: gaudi2")
+    assert entry.main(["doctor", "--profile", "gaudi"]) == 1
+    line = line_of("gaudi2: Slurm", capsys)
+    assert line.startswith("will fail")
+    assert "invalid partition specified: gaudi2" in line
+
+
 def test_a_controller_that_does_not_answer_is_unknown(examined, cluster, capsys):
-    cluster("slurm_load_partitions: Unable to contact slurm controller", code=1)
+    cluster(sinfo="sinfo: error: Unable to contact slurm controller")
     assert entry.main(["doctor", "--profile", "gaudi"]) == 0
-    assert "Unable to contact slurm controller" in capsys.readouterr().out
+    line = line_of("Slurm", capsys)
+    assert line.startswith("unknown")
+    assert "Unable to contact slurm controller" in line
 
 
 def test_without_sbatch_a_cluster_profile_fails(examined, capsys):

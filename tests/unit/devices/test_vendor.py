@@ -59,6 +59,9 @@ def test_the_search_follows_the_users_choice_the_systems_and_the_usual_environme
     assert chosen() == system
     own = python(places / "own/python")
     assert chosen(**{variables.PYTHON: own}) == own
+    python(places / "own/python", has=False)
+    with pytest.raises(DeviceError, match="own/python"):
+        chosen(**{variables.PYTHON: own})
     python(places / "usr/bin/python3", has=False)
     other = python(places / "v/bin/python")
     assert chosen(HABANALABS_VIRTUAL_DIR=str(places / "v")) == other
@@ -102,6 +105,8 @@ def test_other_kinds_and_an_interpreter_that_has_it_need_no_search(places, monke
     (tmp_path / "habana_frameworks").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert vendor.with_interpreter(JOB, os.environ) is JOB
+    own = python(places / "own/python")
+    assert chosen(**{variables.PYTHON: own}) == own, "the user's choice comes first"
 
 
 PROFILE = """

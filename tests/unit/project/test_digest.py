@@ -164,3 +164,17 @@ def test_an_edit_of_one_kind_repeats_the_runs_of_this_kind_only(tmp_path, monkey
         file.write("ADDED = 1\n")
     assert digest(cpu) == before[0]
     assert digest(gpu) != before[1]
+
+
+@pytest.mark.parametrize("code", ["measured", "inferred", "scored", "tuned", "stored"])
+def test_an_edit_of_the_checks_of_a_machine_repeats_no_run(tmp_path, code):
+    read = []
+
+    class Noting(digests.DigestCache):
+        def digest(self, path, compute):
+            read.append(path)
+            return super().digest(path, compute)
+
+    digests.source_digest(Noting(tmp_path / "cache.json"), digests.CODE[code])
+    assert read
+    assert not [path for path in read if path.is_relative_to(digests.PACKAGE / "devices/doctor")]

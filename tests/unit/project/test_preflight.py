@@ -198,11 +198,17 @@ def test_only_runs_that_this_call_trains_are_examined(examined):
     assert examined.here is True
 
 
-@pytest.mark.parametrize("rule", ["fetch_dataset", "parse_logs", "tune_cpu"])
+@pytest.mark.parametrize("rule", ["fetch_dataset", "parse_logs"])
 def test_a_call_that_trains_nothing_needs_no_device(examined, rule):
     workflow = planned("results/s/cpu/b/rep1/outcome.json", rule=rule)
     driver.check_machine(workflow, None, plan_of("b"), here=True)
     assert examined.specs is None
+
+
+def test_tuning_needs_the_device_of_its_first_run(examined):
+    workflow = planned("results/tuning/cpu/advice.txt", rule="tune_cpu")
+    driver.check_machine(workflow, None, plan_of("a", "b"), here=True)
+    assert [spec.cell for spec in examined.specs] == ["a"]
 
 
 def test_all_that_is_bound_to_fail_is_told_at_once_with_its_remedy(examined, caplog):

@@ -1,16 +1,25 @@
 """The torch that set-up installs, by NVIDIA driver and GPU, and what it adds for GPUs."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from feedrate.devices.doctor._torch_builds import BUILDS, advice, build_for, version
+from feedrate.devices.doctor import cuda
 
 ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "workflow/feedrate/devices/doctor/_torch_builds.py"
+SCRIPT = ROOT / "requirements/torch_index.py"
+found_there = runpy.run_path(str(SCRIPT))
+BUILDS, advice, build_for, version = (
+    found_there[name] for name in ("BUILDS", "advice", "build_for", "version")
+)
+
+
+def test_doctor_knows_the_same_drivers():
+    assert {build.name[2:4]: build.driver for build in BUILDS} == cuda.DRIVERS
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,8 @@ def test_set_up_adds_what_gpus_need_where_there_are_some(target, tmp_path):
     assert adds in commands(target, tmp_path, "GPU_DRIVER=570.1", nvidia=False)
     done = commands(target, tmp_path, nvidia=True)
     assert adds in done
-    assert done.index(SCRIPT.name) < done.index("-m venv"), "the driver is asked before all else"
+    first = done.index(SCRIPT.name)
+    assert first < done.index("pip install"), "the driver is asked before anything is installed"
 
 
 def test_an_index_of_the_users_own_is_used_without_asking(tmp_path):

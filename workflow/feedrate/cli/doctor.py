@@ -3,7 +3,7 @@
 import argparse
 import copy
 import os
-import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from feedrate.core import paths, slurm
 from feedrate.core.errors import UsageError
 from feedrate.devices import host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
-from feedrate.flow import configuration
+from feedrate.flow import configuration, driver
 from feedrate.flow.configuration import Layers, Profile
 
 STYLES = {FAILS: "bold red", SLOW: "yellow", UNKNOWN: "cyan", FINE: "green"}
@@ -96,45 +96,30 @@ def _studies(project: Project, plan: Plan, found: Sequence[Finding]) -> Iterator
 
 
 def _slurm(project: Project, profile: Profile) -> Iterator[Finding]:
-    """Whether Slurm is here, and offers the partition and gres of each device."""
+    """Whether Slurm is here, and takes a job for the partition and gres of each device."""
     if not slurm.is_installed():
         use = "run it on a login node, or use a profile for one machine"
         yield Finding(FAILS, "Slurm", "there is no sbatch here", use)
         return
+    try:
+        slurm.ask("sinfo", "--noheader")
+    except slurm.SlurmError as error:
+        yield Finding(UNKNOWN, "Slurm", f"sinfo: {error}", "ask again when Slurm answers")
+        return
     common = profile.values.get("default-resources") or {}
     for name in project.config.devices:
-        rule = paths.TRAIN_RULE + re.sub(r"[-.]", "_", name)
-        own = (profile.values.get("set-resources") or {}).get(rule) or {}
-        partition = own.get("slurm_partition") or common.get("slurm_partition")
-        yield _partition(name, partition, own.get("gres", project.devices[name].job.gres), rule)
-
-
-def _partition(device: str, partition: str | None, gres: str | None, rule: str) -> Finding:
-    """Whether a partition exists and its nodes have the gres of a job."""
-    subject, use = f"{device}: Slurm", f"set it under {rule} in the profile's config.yaml"
-    where = ["--partition", partition] if partition else []
-    try:
-        rows = slurm.ask("sinfo", "--noheader", "--format", "%G|%D|%T", *where).splitlines()
-    except slurm.SlurmError as error:
-        return Finding(UNKNOWN, subject, f"sinfo: {error}", "ask again when Slurm answers")
-    partition = partition or "the default partition"
-    if not rows:
-        return Finding(FAILS, subject, f"there is no partition {partition}", use)
-    offered = dict.fromkeys(row.split("|")[0] for row in rows)
-    text = f"{partition} offers {', '.join(offered)}"
-    if gres and not any(_offers(one, gres) for one in offered):
-        return Finding(FAILS, subject, f"{text}, and a job asks for {gres}", use)
-    return Finding(FINE, subject, text)
-
-
-def _offers(offered: str, gres: str) -> bool:
-    """Whether a node's gres, such as `gpu:h100:8(S:0-1)`, include those of a job: `gpu:8`."""
-    *wanted, number = gres.split(":")
-    for one in re.sub(r"\(.*?\)", "", offered).split(","):
-        *kind, count = one.split(":")
-        if kind[: len(wanted)] == wanted and count.isdigit() and int(count) >= int(number):
-            return True
-    return False
+        rule = paths.rule_of(paths.TRAIN_RULE, name)
+        asked = common | ((profile.values.get("set-resources") or {}).get(rule) or {})
+        entry = project.devices[name]
+        gres = asked.get("gres", entry.job.gres)
+        words = [f"--partition={asked['slurm_partition']}"] if "slurm_partition" in asked else []
+        words += [f"--gres={gres}"] if gres else []
+        request = shlex.join([*words, f"--nodes={entry.nodes}"])
+        if problem := driver.refusal(f"sbatch --comment doctor {request}"):
+            use = f"set it under {rule} in the profile's config.yaml (sinfo -o '%P %G')"
+            yield Finding(FAILS, f"{name}: Slurm", problem, use)
+        else:
+            yield Finding(FINE, f"{name}: Slurm", f"it takes a job with {request}")
 
 
 def show(console: Console, found: Iterable[Finding]) -> None:

@@ -32,7 +32,9 @@ TIMEOUT_MIN = 240.0
 class Software(Strict, kw_only=True):
     """The software of a device's training processes, in addition to the job's environment."""
 
-    python: Annotated[str | None, about("Interpreter; null: that of Snakemake.")] = None
+    python: Annotated[
+        str | None, about("Interpreter; null: Snakemake's, or one that has the vendor's packages.")
+    ] = None
     modules: Annotated[list[str], about("Environment modules to load first (`module load`).")] = []
     environment: Annotated[dict[str, str], about("Environment variables of the processes.")] = {}
     container: Annotated[str | None, about("Apptainer image: a file or docker://…")] = None

@@ -8,6 +8,7 @@ LOGS = "logs"
 
 EVALUATE_RULE = "evaluate_"
 TRAIN_RULE = "train_"
+TUNE_RULE = "tune_"
 """The first part of the names of rules that use a device; the device's name follows."""
 
 RAW_INDEX = f"{DATASETS}/{{dataset}}/raw/index.json"
@@ -80,6 +81,11 @@ OVERVIEW = f"{RESULTS}/overview.html"
 def events_name(rank: int) -> str:
     """The file of a rank's events."""
     return EVENTS_NAME if rank == 0 else f"events.rank{rank}.jsonl"
+
+
+def rule_of(prefix: str, device: str) -> str:
+    """The name of a device's rule; `prefix` is one of `*_RULE`."""
+    return prefix + device.replace("-", "_").replace(".", "_")
 
 
 def run_dir(study: str, device: str, cell: str, repeat: int) -> Path:

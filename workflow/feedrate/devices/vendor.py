@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from feedrate.config.spec import KINDS, RunSpec
+from feedrate.config.spec import KINDS, RunSpec, Software
 from feedrate.core import plugins, variables
 from feedrate.devices.base import DeviceError
 
@@ -35,20 +35,21 @@ sys.exit({_LACKS} if found is None else {_TOO_OLD} if sys.version_info < {OLDEST
 def with_interpreter(spec: RunSpec, environment: Mapping[str, str]) -> RunSpec:
     """The spec with an interpreter that has the vendor's software.
 
-    Unchanged if the kind needs none, if the device's entry names its software, or if this
-    interpreter has it. Raises DeviceError if no interpreter here has it.
+    Unchanged if the kind needs none, if the device's entry names its software, or if the user names
+    no interpreter and this one has it. Raises DeviceError if no interpreter here has it.
     """
     module = plugins.declared(KINDS, "VENDOR_MODULE").get(spec.kind)
-    named = spec.software.python or spec.software.modules or spec.software.container
-    if module is None or named or importlib.util.find_spec(module):
+    if module is None or spec.software != Software(environment=spec.software.environment):
+        return spec
+    if variables.PYTHON not in environment and importlib.util.find_spec(module):
         return spec
     tried = list(dict.fromkeys(_candidates(spec.kind, environment)))
     answers = {python: _asked(python, module, environment) for python in tried}
     having = [python for python, code in answers.items() if code in (_HAS, _TOO_OLD)]
     if not having:
         raise DeviceError(
-            f"no interpreter here has {module} (tried: {', '.join(tried)}); name the one that has "
-            f"it in config/devices.yaml, under {spec.device}: `software: {{python: "
+            f"no interpreter here has {module} (tried: {', '.join(tried) or 'nothing'}); name the "
+            f"one that has it in config/devices.yaml, under {spec.device}: `software: {{python: "
             f"/path/to/python}}`, or in the environment variable {variables.PYTHON}"
         )
     best = next((python for python in having if answers[python] == _HAS), having[0])
@@ -81,9 +82,10 @@ def with_profile(spec: RunSpec, environment: Mapping[str, str]) -> dict[str, str
 
 
 def _candidates(kind: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Paths of interpreters that exist, the user's choice first."""
+    """The user's choice, else the usual interpreters that exist."""
     if chosen := environment.get(variables.PYTHON):
         yield chosen
+        return
     for place in plugins.declared(KINDS, "VENDOR_INTERPRETERS").get(kind, ()):
         folder, _, rest = place.partition("/")
         start = environment.get(folder[1:], "") if folder.startswith("$") else folder

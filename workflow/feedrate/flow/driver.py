@@ -211,7 +211,7 @@ def check(workflow: Any) -> None:
     found = [
         f"  {job.rule.name}: {problem}"
         for command, job in jobs.items()
-        if (problem := _too_long(job, tries) or _refusal(command))
+        if (problem := _too_long(job, tries) or refusal(command))
     ]
     if found:
         raise WorkflowError(
@@ -232,14 +232,17 @@ def check_token(config: WorkflowConfig) -> None:
 
 
 def check_machine(workflow: Any, project: Project, plan: Plan, *, here: bool) -> None:
-    """Raise WorkflowError for all that is bound to fail in the training jobs of this call, and warn
-    of what will be slow; nothing has been fetched yet. `here`: they run on this host."""
+    """Raise WorkflowError for all that is bound to fail where this call trains or tunes, and warn
+    of what will be slow; nothing has been fetched yet. `here`: these jobs run on this host."""
     from snakemake.exceptions import WorkflowError
     from snakemake.logging import logger
 
-    jobs = workflow.dag.needrun_jobs()
+    jobs = list(workflow.dag.needrun_jobs())
     planned = {str(j.output[0]) for j in jobs if j.rule.name.startswith(paths.TRAIN_RULE)}
+    tuned = {job.rule.name for job in jobs if job.rule.name.startswith(paths.TUNE_RULE)}
     specs = [spec for spec in plan.runs.values() if of_run(paths.OUTCOME, spec) in planned]
+    first = {spec.device: spec for spec in reversed(plan.runs.values())}
+    specs += [s for name, s in first.items() if paths.rule_of(paths.TUNE_RULE, name) in tuned]
     if not specs or variables.LOST in os.environ:
         return  # what remains uses no device
     found = examine(project, specs, here=here)
@@ -276,7 +279,7 @@ def _sbatch(job: Any, settings: Any) -> str:
     return str(get_submit_command(job, params, settings) + set_gres_string(job))
 
 
-def _refusal(command: str) -> str:
+def refusal(command: str) -> str:
     """Slurm's reason to refuse a job, with the request; empty if it would accept it."""
     from snakemake.logging import logger
 

@@ -1,14 +1,15 @@
 """What this machine has, and what the runs of a plan would lack on it, before anything is fetched.
 
-One file per device kind has that kind's checks: a function `findings`, and QUESTIONS for the
-interpreter of the kind's jobs, {name: Python expression}; there, `module` imports a module,
-`version` gives that of an installed package, and `output` runs a program. No measured program
-imports this package: an edit here repeats no run.
+One file per device kind has that kind's checks: a function `findings`, and the literals QUESTIONS
+({name: Python expression}, for the interpreter of the kind's jobs, where `module` imports a module,
+`version` gives that of an installed package and `output` runs a program) and INSTALL (how to add
+packages). No measured program imports this package: an edit here repeats no run.
 """
 
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -21,8 +22,8 @@ from feedrate.config.project import Project
 from feedrate.config.spec import KINDS, RunSpec
 from feedrate.core import plugins, slurm
 from feedrate.core.processes import die_with_parent
-from feedrate.devices import launch, vendor
-from feedrate.devices.base import Card, DeviceError, adapter_class
+from feedrate.devices import host, launch, vendor
+from feedrate.devices.base import DeviceError
 
 Outlook = Literal["fine", "will fail", "will be slow", "unknown"]
 FINE: Outlook = "fine"
@@ -75,16 +76,14 @@ class Asked(NamedTuple):
     """What a kind's checks judge: runs on one device of this host."""
 
     specs: Sequence[RunSpec]
-    answers: Mapping[str, Any]
-    """By question; {"error": reason} for one without an answer."""
-    environment: Mapping[str, str]
-    """Of the jobs."""
     python: str
     """The interpreter of the jobs."""
+    answers: Mapping[str, Any]
+    """Its answers by question; {"error": reason} for a question without one."""
 
     def error(self, question: str) -> str:
         """Why a question has no answer; empty if it has one."""
-        answer = self.answers.get(question)
+        answer = self.answers[question]
         return str(answer["error"]) if isinstance(answer, dict) and "error" in answer else ""
 
     def studies(self, setting: str, values: Collection[Any]) -> list[str]:
@@ -103,69 +102,60 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
     runs = sorted(specs, key=attrgetter("device"))
     found = list(_host.findings(project, runs, here=here))
     for device, group in groupby(runs, key=attrgetter("device")):
-        entry = project.devices[device]
-        own = _of_device(entry, list(group)) if here else [_elsewhere(device)]
+        command = f"srun … python -m feedrate doctor --device {device}"
+        own: Iterable[Finding] = [
+            Finding(UNKNOWN, "node", "its nodes cannot be seen from here", f"run there: {command}")
+        ]
+        if here:
+            own = _of_device(project.devices[device], list(group))
         found += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
     return found
-
-
-def _elsewhere(device: str) -> Finding:
-    command = f"python -m feedrate doctor --device {device}"
-    text = "its nodes cannot be examined from this host"
-    return Finding(UNKNOWN, "node", text, f"run there, inside a job (srun …): {command}")
 
 
 def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     """The findings about one device and the software of its jobs."""
     spec = specs[0]
-    cards = adapter_class(spec.kind).cards()
     if spec.kind in plugins.declared(KINDS, "NOUNS"):
-        yield (counted := _count(device, spec, cards))
-        if counted.outlook == FAILS:
+        yield (cards := _cards(device, spec))
+        if cards.outlook == FAILS:
             return
-    if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
-        text = f"a job of {spec.nodes} nodes needs a Slurm job, and this is none"
-        yield Finding(FAILS, "nodes", text, "use a profile with Slurm, or start it inside salloc")
-        return
     try:
+        if spec.nodes > 1 and slurm.JOB_ID not in os.environ:
+            raise DeviceError(f"a job of {spec.nodes} nodes needs a Slurm job, and this is none")
         spec = vendor.with_interpreter(spec, os.environ)
         environment = launch.launch_environment(spec, os.environ)
-        for launcher in dict.fromkeys(each.launcher for each in specs):
+        for launcher in {each.launcher for each in specs}:
             launch.check_programs(msgspec.structs.replace(spec, launcher=launcher), environment)
     except DeviceError as error:
         yield Finding(FAILS, "software", str(error), "docs/first-hour.md shows a working set-up")
         return
-    checks = __name__ if spec.kind in plugins.names(__name__) else ""
     questions = plugins.declared(__name__, "QUESTIONS").get(spec.kind, {})
-    answers = ask(spec, {**QUESTIONS, **questions}, environment)
     python = launch.interpreter(spec.software)
-    asked = Asked(specs, answers, environment, python)
+    asked = Asked(specs, python, ask(spec, {**QUESTIONS, **questions}, environment))
     yield from _software(asked)
-    if checks and answers:
-        yield from plugins.load(checks, spec.kind).findings(asked, cards)
+    if questions and asked.answers:
+        yield from plugins.load(__name__, spec.kind).findings(asked)
 
 
-def _count(device: Device, spec: RunSpec, cards: list[Card]) -> Finding:
+def _cards(device: Device, spec: RunSpec) -> Finding:
     """Whether the host has the model and number of accelerators that a job needs."""
-    one, many = plugins.declared(KINDS, "NOUNS")[spec.kind]
-    variable = plugins.declared(KINDS, "VISIBLE").get(spec.kind, "")
-    if (wanted := os.environ.get(variable)) is not None:
-        cards = adapter_class(spec.kind).visible(cards, wanted)
-    needed, models = spec.count // spec.nodes, sorted({card.model for card in cards})
-    found = f"{len(cards)} x {', '.join(models)}" if cards else f"none ({one} that answers)"
-    text = f"a job needs {needed} on a host, and here are {found}"
-    faults = [card.fault for card in cards if card.fault]
-    others = [m for m in models if device.model_pattern and not is_called(m, device.model_pattern)]
-    if len(cards) < needed or faults or others:
-        more = f"; the {many} are {faults[0]}" if faults else ""
-        use = "use --device detected for what this machine has, or run it where the device is"
-        return Finding(FAILS, many, text + more, "turn MIG off" if faults else use)
-    return Finding(FINE, many, found)
+    many, needed = plugins.declared(KINDS, "NOUNS")[spec.kind][1], spec.count // spec.nodes
+    machine = host.look()
+    models = machine.models if machine.kind == spec.kind else []
+    found = ", ".join(f"{number} x {model}" for model, number in Counter(models).items())
+    right = [m for m in models if not device.model_pattern or is_called(m, device.model_pattern)]
+    if len(right) >= needed:
+        return Finding(FINE, many, found)
+    text = f"a job needs {needed} x {device.label}, and here {found or 'are none'}"
+    use = "use --device detected for what this machine has, or run it where the device is"
+    return Finding(FAILS, many, "; ".join(filter(None, [text, machine.remark])), use)
 
 
 def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, str]) -> Any:
     """The interpreter's answers, inside the device's modules and container; empty if it gives none
-    in time."""
+    in time, or if its image would have to be fetched."""
+    if "://" in (spec.software.container or ""):
+        return {}
     command = [launch.interpreter(spec.software), "-c", _ASK, json.dumps(questions)]
     try:
         said = subprocess.run(
@@ -186,20 +176,18 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
 def _software(asked: Asked) -> Iterator[Finding]:
     """Python and the packages that all kinds need."""
     if not asked.answers:
-        text = f"{asked.python} did not answer within {ANSWER_S} s"
+        text = f"{asked.python} did not answer within {ANSWER_S} s, or its image is not here yet"
         yield Finding(UNKNOWN, "Python", text, "start it by hand, in the same software")
         return
-    version = ".".join(map(str, asked.answers["python"]))
-    text = f"{version} ({asked.python})"
+    text = f"{'.'.join(map(str, asked.answers['python']))} ({asked.python})"
     if tuple(asked.answers["python"]) < vendor.OLDEST:
-        oldest = ".".join(map(str, vendor.OLDEST))
         use = "use an image or environment with 3.11 or 3.12 (docs/first-hour.md names some)"
-        yield Finding(FAILS, "Python", f"{text}, but the jobs need {oldest} or newer", use)
+        yield Finding(FAILS, "Python", f"{text} is too old for the jobs", use)
     else:
         yield Finding(FINE, "Python", text)
     if missing := asked.answers["missing"]:
-        kind = asked.specs[0].kind
-        remedy = plugins.declared(__name__, "INSTALL").get(kind, "run `make setup` again")
+        install = plugins.declared(__name__, "INSTALL")
+        remedy = install.get(asked.specs[0].kind, "run `make setup` again")
         text = f"{asked.python} lacks {', '.join(missing)}"
         yield Finding(FAILS, "packages", text, remedy.replace("PYTHON", asked.python))
     elif not asked.error("torch"):

@@ -15,14 +15,12 @@ from feedrate.devices.base import adapter_class
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding
 from feedrate.devices.host import GIB, cores_granted, memory_gib
 
-RESULTS_GIB = 1.0
-"""Disk space for the logs and results of a call; a run writes about a megabyte."""
-FETCHED_GIB = 10.0
-"""Disk space for the published data (raw, prepared and decoded: 2.5 GB for 9,792 pictures of 294
-pixels) and weights (866.6 M parameters in fp32: 3.5 GB)."""
+RESULTS_GIB, FETCHED_GIB = 0.2, 5.0
+"""Least disk space for a call's logs and results, and for the published weights (866.6 M parameters
+in fp32: 3.2 GiB) with the pictures, raw and prepared."""
 TINY_PX, IMAGE_PX = 128, 224
 """Smallest side of a picture, of the models' size `tiny` and of all others."""
-SHARED = Path("/dev/shm")  # the kernel's folder for shared memory
+SHARED = Path("/dev/shm")
 
 
 def findings(project: Project, specs: Sequence[RunSpec], *, here: bool) -> Iterator[Finding]:
@@ -34,30 +32,23 @@ def findings(project: Project, specs: Sequence[RunSpec], *, here: bool) -> Itera
     if here and specs:
         yield _shared_memory(specs)
         yield _cores(specs)
-        yield from _numa(specs)
+        yield _numa(specs)
 
 
 def _disk(project: Project, specs: Sequence[RunSpec]) -> Finding:
     """Whether data, weights and results fit into the project's folder."""
-    free_gib = shutil.disk_usage(".").free / GIB
-    config = project.config
-    manifest = Path(paths.MANIFEST.format(dataset=config.dataset))
-    fetches = isinstance(config.datasets[config.dataset], Hub) and not manifest.exists()
-    fetches |= any(_fetches_weights(spec) for spec in specs)
-    needed_gib = RESULTS_GIB + FETCHED_GIB * fetches
-    what = "data, weights and results" if fetches else "results"
-    text = f"{free_gib:.1f} GiB are free here; {what} need about {needed_gib:.0f} GiB"
+    config, free_gib = project.config, shutil.disk_usage(".").free / GIB
+    from_hub = isinstance(config.datasets[config.dataset], Hub)
+    wanted = [Path(paths.MANIFEST.format(dataset=config.dataset))] if from_hub else []
+    for model in {spec.settings.model for spec in specs}:
+        if model.checkpoint and not Path(model.checkpoint).exists():
+            key = paths.checkpoint_key(model.checkpoint, model.revision)
+            wanted.append(Path(paths.CHECKPOINT.format(checkpoint=key)))
+    needed_gib = RESULTS_GIB + FETCHED_GIB * any(not path.exists() for path in wanted)
+    text = f"{free_gib:.1f} GiB are free in this folder, which needs at least {needed_gib:.1f}"
     if free_gib < needed_gib:
         return Finding(FAILS, "disk", text, "free some space, or clone the project elsewhere")
     return Finding(FINE, "disk", text)
-
-
-def _fetches_weights(spec: RunSpec) -> bool:
-    model = spec.settings.model
-    if model.checkpoint is None or Path(model.checkpoint).exists():
-        return False
-    key = paths.checkpoint_key(model.checkpoint, model.revision)
-    return not Path(paths.CHECKPOINT.format(checkpoint=key)).exists()
 
 
 def _shared_memory(specs: Sequence[RunSpec]) -> Finding:
@@ -67,7 +58,7 @@ def _shared_memory(specs: Sequence[RunSpec]) -> Finding:
         free_gib = shutil.disk_usage(SHARED).free / GIB
     except OSError:
         return Finding(UNKNOWN, "shared memory", f"there is no {SHARED}", "mount a tmpfs there")
-    text = f"{free_gib:.1f} GiB are free in {SHARED}; the workers' batches need {needed_gib:.1f}"
+    text = f"{free_gib:.2f} GiB are free in {SHARED}; the workers' batches need {needed_gib:.2f}"
     if free_gib < needed_gib:
         remedy = "start the container with --shm-size=16g (or --ipc=host), or enlarge the tmpfs"
         return Finding(FAILS, "shared memory", text, remedy)
@@ -76,42 +67,38 @@ def _shared_memory(specs: Sequence[RunSpec]) -> Finding:
 
 def _shared_gib(spec: RunSpec) -> float:
     """Shared memory that a run's ready batches take at least on one host, GiB."""
-    loader = spec.settings.loader
-    if loader.decode == "device" or not loader.workers:
+    loader, model = spec.settings.loader, spec.settings.model
+    if loader.decode == "device":
         return 0.0
     transfer = loader.transfer or ("float32" if loader.decode == "reference" else "uint8")
-    model = spec.settings.model
     side_px = model.image_px or (TINY_PX if model.size == "tiny" else IMAGE_PX)
-    bytes_ = 3 * side_px**2 * (4 if transfer == "float32" else 1)
-    batch = spec.settings.train.batch_size * bytes_
-    ready = loader.workers * loader.prefetch_factor
-    return spec.count // spec.nodes * ready * batch / GIB
+    picture = 3 * side_px**2 * (4 if transfer == "float32" else 1)
+    ready = loader.workers * loader.prefetch_factor * spec.settings.train.batch_size
+    return spec.count // spec.nodes * ready * picture / GIB
 
 
 def _cores(specs: Sequence[RunSpec]) -> Finding:
-    """Whether each rank and each worker process has a core."""
-
-    def processes(spec: RunSpec) -> int:
-        loader = spec.settings.loader
-        workers = 0 if loader.decode == "device" or spec.kind == "cpu" else loader.workers
-        return spec.count // spec.nodes * (1 + workers)
-
-    granted, needed = cores_granted(), max(map(processes, specs))
-    text = f"{granted} cores, {memory_gib():.0f} GiB of memory; ranks and workers are {needed}"
+    """Whether each rank has a core, and on accelerators each worker process too."""
+    ranks = ((spec, spec.count // spec.nodes) for spec in specs)
+    needed = max(
+        number * (1 + (spec.kind != "cpu" and loader.decode != "device") * loader.workers)
+        for spec, number in ranks
+        for loader in [spec.settings.loader]
+    )
+    granted = cores_granted()
+    text = f"{granted} cores for {needed} ranks and workers; {memory_gib():.0f} GiB of memory"
     if granted < needed:
         return Finding(SLOW, "cores", text, "ask for more cores (Slurm: cpus_per_task)")
     return Finding(FINE, "cores", text)
 
 
-def _numa(specs: Sequence[RunSpec]) -> Iterator[Finding]:
+def _numa(specs: Sequence[RunSpec]) -> Finding:
     """Whether the NUMA node of each accelerator is known, so that ranks stay near it."""
     nodes = len(list((host.SYS / "devices/system/node").glob("node[0-9]*")))
-    kinds = {spec.kind: spec.count // spec.nodes for spec in specs if spec.kind != "cpu"}
-    for kind, ranks in kinds.items():
+    for kind, ranks in {spec.kind: spec.count // spec.nodes for spec in specs}.items():
         known = [n for n in adapter_class(kind).numa_nodes(os.environ) if n is not None]
-        if nodes > 1 and len(known) < ranks:
-            text = f"{nodes} NUMA nodes, but the node of {ranks - len(known)} devices is unknown"
+        if nodes > 1 and kind != "cpu" and len(known) < ranks:
+            text = f"{nodes} nodes, but that of {ranks - len(known)} accelerators is unknown"
             use = "in a virtual machine, ask for the host's topology; in a container, mount /sys"
-            yield Finding(SLOW, "NUMA", text, use)
-            return
-    yield Finding(FINE, "NUMA", f"nodes: {max(nodes, 1)}")
+            return Finding(SLOW, "NUMA", text, use)
+    return Finding(FINE, "NUMA", f"nodes: {max(nodes, 1)}")
