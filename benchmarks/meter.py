@@ -49,12 +49,12 @@ def calls_s(folder: Path) -> float:
 
     from feedrate.devices.base import adapter
     from feedrate.jobs.events import EventLog
-    from feedrate.jobs.meter import Meter, Watched
+    from feedrate.jobs.meter import Meter
 
     meter = Meter(adapter("cpu"), EventLog(folder, 0), steps=STEPS, warmup_steps=10)
     batch, loss = {"pixel_values": torch.zeros(8, 3)}, torch.tensor(1.0)
     meter.begin()
-    batches = iter(Watched(repeat(batch), meter))
+    batches = meter.waits(repeat(batch))
     start_s = perf_counter()
     for step in range(1, STEPS + 1):
         meter.begin_fetch()

@@ -71,6 +71,7 @@ ELSEWHERE = {
     "dataloader_drop_last": "all steps have one size, so that rates compare",
     "dataloader_prefetch_factor": "loader.prefetch_factor: torch's own default, told",
     "disable_tqdm": "a log, not a screen",
+    "ddp_broadcast_buffers": "no model here has buffers that training changes",
     "accelerator_config": "hpu.non_blocking_data_copy",
 }
 """Arguments that differ from the published ones, and where they are set or why they do."""

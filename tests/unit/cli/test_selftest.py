@@ -147,7 +147,7 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     software = msgspec.structs.replace(DEVICES["cpu-x2"].software, python=warm.python())
     entry = msgspec.structs.replace(DEVICES["cpu-x2"], software=software)
-    parts = some_parts(tmp_path, "baseline", "decode-cache", "fp8", "ddp", "fsdp")
+    parts = some_parts(tmp_path, "baseline", "decode-cache", "fp8", "ddp", "fsdp-bf16")
     found = run_selftest("cpu-x2", entry, parts, labelled, tmp_path)
     outcomes = {subject: line["outcome"] for subject, line in found.items()}
     text = "\n".join(f"{line['outcome']} {name}: {line['text']}" for name, line in found.items())
@@ -163,7 +163,7 @@ def test_two_processes_show_what_they_can_do(labelled, tmp_path, monkeypatch):
         "fp8": "not claimed",
         "all cards: ddp": "passed",
         "all cards: ddp: weights": "passed",
-        "all cards: fsdp": "passed",
+        "all cards: fsdp-bf16": "passed",
     }, text
 
 

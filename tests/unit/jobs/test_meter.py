@@ -365,7 +365,7 @@ def train_on(device, clock, *, load_s, blocking, steps=20):
             yield batch
             batch = following
 
-    loader = placed(meter_module.Watched(made(), meter))
+    loader = placed(meter.waits(made()))
     meter.begin()
     for step in range(1, steps + 1):
         meter.begin_fetch()

@@ -256,17 +256,3 @@ def window_of(
 def batch_length(batch: Mapping[str, Any]) -> int:
     """Samples in a batch: the first dimension of its first tensor."""
     return next(len(value) for value in batch.values() if getattr(value, "ndim", 0))
-
-
-class Watched:
-    """A loader whose batches the meter waits for; otherwise it is as it was."""
-
-    def __init__(self, loader: Any, meter: Meter) -> None:
-        self._loader, self._meter = loader, meter
-
-    def __iter__(self) -> Iterator[Any]:
-        """One epoch."""
-        return self._meter.waits(self._loader)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)

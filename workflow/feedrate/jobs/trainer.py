@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from feedrate.devices.base import (
     Adapter,
     DeviceError,
 )
-from feedrate.jobs.meter import Meter, Watched
+from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
@@ -177,7 +178,8 @@ class MeteredTrainer(_TRAINER):
             self.args.ignore_data_skip = True
         loader = self.path.adopt(super().get_train_dataloader(), self._done)
         if self.meter is not None and hasattr(loader, "base_dataloader"):
-            loader.base_dataloader = Watched(loader.base_dataloader, self.meter)
+            inner = loader.base_dataloader  # accelerate and the Trainer look into it: it must stay
+            inner.__iter__ = partial(self.meter.waits, inner)
         return loader
 
     def _done(self, batches: int) -> int:

@@ -4,10 +4,12 @@
 `_habana.py` has the code that needs these libraries.
 """
 
+import atexit
 import importlib
 import importlib.util
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -199,12 +201,12 @@ class DeviceAdapter(Adapter):
                 os.environ[variable] = str(path)
         # optimum-habana asks `pip list` for the plugin's version. Intel's images have pip in
         # another folder than the interpreter, behind the driver's environment on PATH.
-        programs = folder / "bin"
-        programs.mkdir(exist_ok=True)
-        pip = programs / f"pip.{os.getpid()}"  # renamed when it is complete: ranks share the folder
+        programs = folder / f"bin.{os.getpid()}"  # not in /tmp, where clusters may forbid programs
+        programs.mkdir()
+        atexit.register(shutil.rmtree, programs, ignore_errors=True)
+        pip = programs / "pip"
         pip.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pip "$@"\n')
         pip.chmod(0o755)
-        pip.replace(programs / "pip")
         os.environ["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
 
     def synchronize(self) -> None:
