@@ -202,7 +202,7 @@ class DeviceAdapter(Adapter):
         # optimum-habana asks `pip list` for the plugin's version. Intel's images have pip in
         # another folder than the interpreter, behind the driver's environment on PATH.
         programs = folder / f"bin.{os.getpid()}"  # not in /tmp, where clusters may forbid programs
-        programs.mkdir()
+        programs.mkdir(exist_ok=True)
         atexit.register(shutil.rmtree, programs, ignore_errors=True)
         pip = programs / "pip"
         pip.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pip "$@"\n')
