@@ -35,7 +35,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune compare test check bench lock format clean
+.PHONY: help setup run plan doctor tune selftest compare test check bench lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -54,7 +54,6 @@ doctor: $(READY) ## Show what this machine has, what each study would lack, and 
 tune: $(READY) ## Recommend loader settings for this machine, with the expected throughput
 	@$(BIN)/python -m feedrate tune $(CHOICES)
 
-.PHONY: selftest
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
 

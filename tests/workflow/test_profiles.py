@@ -213,7 +213,7 @@ def test_every_device_of_a_profile_asks_for_what_profile_and_registry_say(projec
 def test_every_rule_that_a_profile_sets_exists(planned, profile):
     rules = set(settings_of(profile)["set-resources"])
     registry = yaml.safe_load((ROOT / "config/devices.yaml").read_text())
-    kinds = ("train_", "tune_", "evaluate_")
+    kinds = ("train_", "tune_", "selftest_", "evaluate_")
     of_devices = {rule for rule in rules if rule.startswith(kinds)}
     trained = {rule_of(name) for name in registry}
     assert of_devices <= {name.replace("train_", kind) for name in trained for kind in kinds}

@@ -11,6 +11,7 @@ from mini_project import ROOT
 import warm
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
+from feedrate.config.workflow import find_dataset
 from feedrate.results.record import Quality, read_quality
 
 CHANCE = 1 / 5
@@ -35,7 +36,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Quality:
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text()) | {"studies": [STUDY]}
     project = load_project(ROOT, config)
     spec = next(iter(make_plan(project).of_study(STUDY)))
-    settings = repr(msgspec.to_builtins(project.config.datasets[spec.dataset]))
+    settings = repr(msgspec.to_builtins(find_dataset(project.config, spec.dataset)))
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     python(
         "feedrate", "fetch-dataset", "--name", spec.dataset, "--settings", settings, "--out", index

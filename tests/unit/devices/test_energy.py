@@ -232,7 +232,11 @@ def test_other_ranks_and_children_are_no_others(condition):
     assert found["others"] == 0
 
 
-@pytest.mark.parametrize(("listed", "others"), [([], 0), ([1], 0), ([1, 2], 1)])
+HOSTS = 1 << 23
+"""A number that no process of this machine has."""
+
+
+@pytest.mark.parametrize(("listed", "others"), [([], 0), ([HOSTS], 0), ([HOSTS, HOSTS + 1], 1)])
 def test_in_a_container_one_of_the_numbers_is_ours(condition, listed, others):
     """There the driver gives the host's numbers of processes, which tell nothing about work."""
     processes = [Process(number, 50) for number in listed]
