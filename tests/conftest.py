@@ -19,6 +19,7 @@ from namespaces import isolated_python
 TOGETHER = (
     "slurm",
     "gaudi",
+    "unit/jobs/test_combinations.py",
     "unit/jobs/test_strategies.py",
     "workflow/test_small_studies.py",
     "workflow/test_faults.py",
@@ -31,7 +32,7 @@ TOGETHER = (
 other test is a unit of its own."""
 TRAIN = (
     *("slurm", "gaudi", "workflow"),
-    *("unit/devices", "unit/jobs", "unit/cli/test_tune.py"),
+    *("unit/devices", "unit/jobs", "unit/cli/test_tune.py", "unit/cli/test_selftest.py"),
 )
 """Files and folders whose tests start training jobs."""
 DO_NOT = ("test_plans.py", "test_profiles.py")
