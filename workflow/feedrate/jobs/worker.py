@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 import traceback
 from dataclasses import dataclass
@@ -129,11 +130,12 @@ def run_rank(
         job.run_job(spec, data, run, log, placement, options)
         log.write(End(rank=log.rank, ok=True))
     except Exception as error:
-        print(Masker()(traceback.format_exc()), file=sys.stderr)
+        # For each further loader worker that dies, torch would raise an error in the lines below.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        print(Masker()(traceback.format_exc()), file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):  # the disk may be full: the log has the traceback
             write_error(log, error)
         sys.stdout.flush()
-        sys.stderr.flush()
         # An orderly exit waits for threads, and for NCCL's kernels, which wait for the other ranks.
         os._exit(1)
     return 0
