@@ -195,7 +195,7 @@ def test_the_distance_to_the_reference_is_told(make_pairs, level):
     dataset = make_pairs(**LEVELS[level])
     found = distance(dataset, path_of(LEVELS[level]))
     if level == "reference":
-        assert found == (0.0, None)
+        assert found == (0.0, None, 0.0)
     else:
         # Strokes on white: clipping what the reference keeps above white counts too.
         assert 0.1 < found.mean_abs_diff < (8 if level == "host, scaled" else 1.2)

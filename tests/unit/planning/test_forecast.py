@@ -91,14 +91,14 @@ def test_runs_are_counted_by_study_and_device(known, folder):
     assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
     assert (h100.cells, h100.unsupported_cells, h100.runs) == (6, 5, 18)
     assert (h100.done, h100.to_do) == (1, 17), "an outcome that is made again is not done"
-    assert (gaudi2.cells, gaudi2.unsupported_cells, gaudi2.done, gaudi2.to_do) == (11, 0, 0, 0)
+    assert (gaudi2.cells, gaudi2.unsupported_cells, gaudi2.done, gaudi2.to_do) == (9, 0, 0, 0)
 
 
 def test_hours_are_those_of_all_devices_and_unknown_ones_are_left_out(known):
     gaudi2, h100 = made(lambda runs: map(training, runs)).runs
     assert h100.job_s == 18 * 36
     assert h100.device_hours == pytest.approx(18 * 36 * 8 / 3600)
-    assert (gaudi2.job_s, gaudi2.unknown) == (22 * 36, 11)
+    assert (gaudi2.job_s, gaudi2.unknown) == (18 * 36, 9)
 
 
 def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known):
@@ -107,7 +107,7 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known)
     jobs = [training(spec) for spec in plan.runs.values()]
     cluster = forecasts.forecast(config, plan, dry_run(jobs))
     here = forecasts.forecast(config, plan, dry_run(jobs, executor="local"))
-    assert cluster.wall_s == 22 * 36
+    assert cluster.wall_s == 18 * 36
     assert here.wall_s == (22 + 18) * 36
     assert {row.place for row in here.jobs} == {"here"}
 
@@ -147,12 +147,12 @@ def test_it_is_told_in_words(known, capsys):
 
     show(made(jobs))
     text = capsys.readouterr().out
-    assert "1.8 + 11 unknown" in text
+    assert "1.4 + 9 unknown" in text
     assert "earlier runs" in text
     assert "879 GiB" in text
     assert "4 h 20 min" in text
     assert "gres=gaudi:8" in text
-    assert "Training: 3.2 device-hours, about 13 min with one job at a time on each device" in text
+    assert "Training: 2.9 device-hours, about 11 min with one job at a time on each device" in text
     assert "and 11 runs of unknown length" in text
     assert "earlier runs (22), nothing (11)" in text
     assert "Estimated from nothing: " in text
