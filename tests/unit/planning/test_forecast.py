@@ -154,7 +154,7 @@ def test_it_is_told_in_words(known, capsys):
     assert "gres=gaudi:8" in text
     assert "Training: 2.9 device-hours, about 11 min with one job at a time on each device" in text
     assert "and 9 runs of unknown length" in text
-    assert "earlier runs (22), nothing (11)" in text
+    assert "earlier runs (18), nothing (9)" in text
     assert "Estimated from nothing: " in text
     assert "Jobs: 33 to g." not in text
     assert "Jobs: 51 to g." in text
