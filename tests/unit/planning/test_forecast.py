@@ -157,7 +157,7 @@ def test_it_is_told_in_words(known, capsys):
     assert "earlier runs (18), nothing (9)" in text
     assert "Estimated from nothing: " in text
     assert "Jobs: 33 to g." not in text
-    assert "Jobs: 51 to g." in text
+    assert "Jobs: 45 to g." in text
     assert "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml." in text
     assert "USD" not in text
 
