@@ -283,7 +283,7 @@ def test_marks_of_a_gpu_are_on_its_own_clock(monkeypatch):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16_full"])
 def test_a_gpu_that_emulates_bf16_is_refused(precision):
-    """T4 and V100: `is_bf16_supported` says yes unless it is told to leave emulation out."""
+    """T4 and V100: `is_bf16_supported` says yes unless `including_emulation` is False."""
     bare = object.__new__(cuda.DeviceAdapter)
     bare.device = torch.device("cuda", 0)
     bare._cuda = SimpleNamespace(

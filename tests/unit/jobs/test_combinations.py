@@ -7,18 +7,14 @@ and the fp8 of torchao.
 """
 
 import json
-import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
-from training_jobs import make_spec, of_a_script
+from training_jobs import run_two_ranks
 
-import warm
 from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
-from feedrate.devices.launch import launch_command
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).with_name("combinations.py")
@@ -61,18 +57,8 @@ def answers(labelled, tmp_path_factory):
     """What both ranks told about each combination, by name."""
     out = tmp_path_factory.mktemp("combinations")
     (out / "asked.json").write_text(json.dumps(COMBINATIONS))
-    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
-    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
-    arguments = map(str, (SCRIPT, labelled, out, out / "asked.json"))
-    ended = subprocess.run(
-        [warm.python(), "-m", *words, *arguments],
-        env=of_a_script(),
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert (out / "answers.1.json").is_file(), ended.stderr[-6000:]
+    errors = run_two_ranks(SCRIPT, labelled, out, out / "asked.json", timeout=500)
+    assert (out / "answers.1.json").is_file(), errors[-6000:]
     told = [json.loads((out / f"answers.{rank}.json").read_text()) for rank in range(2)]
     return {name_of(asked): pair for asked, *pair in zip(COMBINATIONS, *told, strict=True)}
 

@@ -1,17 +1,13 @@
 """Sharded models: rank 0 has the weights, and the others take no memory for what they lack."""
 
 import json
-import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
-from training_jobs import make_spec, of_a_script
+from training_jobs import run_two_ranks
 
-import warm
 from feedrate.config.settings import LoaderSettings, ModelSettings
-from feedrate.devices.launch import launch_command
 from feedrate.models.build import build
 
 SCRIPT = Path(__file__).with_name("empty_models.py")
@@ -32,17 +28,8 @@ def test_an_empty_model_differs_in_the_values_of_its_weights_only(labelled, name
 
 def test_a_host_holds_the_weights_once(labelled, tmp_path):
     """Measured: the peaks of two processes. The shards are in host memory too, on a CPU."""
-    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
-    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
-    ended = subprocess.run(
-        [warm.python(), "-m", *words, str(SCRIPT), str(labelled), str(tmp_path)],
-        env=of_a_script(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert (tmp_path / "memory.1.json").is_file(), ended.stderr[-6000:]
+    errors = run_two_ranks(SCRIPT, labelled, tmp_path, timeout=200)
+    assert (tmp_path / "memory.1.json").is_file(), errors[-6000:]
     first, second = (
         json.loads((tmp_path / f"memory.{rank}.json").read_text()) for rank in range(2)
     )

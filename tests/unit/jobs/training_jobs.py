@@ -12,6 +12,7 @@ import msgspec
 import warm
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
+from feedrate.devices.launch import launch_command
 from feedrate.jobs.events import Window
 from tiny_spec import tiny_spec
 
@@ -50,6 +51,20 @@ def of_a_script() -> dict[str, str]:
     threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     folders = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
+def run_two_ranks(script: Path, *arguments: object, timeout: float) -> str:
+    """Run a script beside this file as two processes under torchrun; return its error output."""
+    spec = msgspec.structs.replace(make_spec(count=2), launcher="torchrun")
+    _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
+    return subprocess.run(
+        [warm.python(), "-m", *words, str(script), *map(str, arguments)],
+        env=of_a_script(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    ).stderr
 
 
 def write_spec(folder: Path, spec: RunSpec) -> Path:

@@ -107,7 +107,7 @@ def test_the_devices_own_errors_are_blamed_on_no_file(decode_with, cuda, make_pa
 
 
 class Streams:
-    """Records what is asked of CUDA's streams and of the decoder, by thread, in order."""
+    """Records the calls of CUDA's streams and of the decoder, by thread, in order."""
 
     def __init__(self, monkeypatch):
         self.seen = []

@@ -98,7 +98,7 @@ class Meter:
             self._fetch_start = self._adapter.mark()
 
     def waits(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of the host's loader, of which only the time to make them is data wait.
+        """The batches of the host's loader. Only the time to make them is data wait.
 
         The rest of a fetch is copies to the device. With another loader, all of it is data wait.
         """

@@ -188,8 +188,7 @@ def running_precision(trainer: Any) -> str:
 
 
 def running_optimizer(optimizer: Any) -> str:
-    """The optimizer's class, and `fused`, `foreach` or `loop` if it was told how to go through the
-    tensors."""
+    """The optimizer's class, and `fused`, `foreach` or `loop` if its arguments choose one."""
     while hasattr(optimizer, "optimizer"):  # accelerate's wrapper
         optimizer = optimizer.optimizer
     fused, foreach = (optimizer.defaults.get(name) for name in ("fused", "foreach"))
