@@ -1,5 +1,5 @@
-"""Errors that are certain appear before the first job: from Slurm, whose commands are replaced here,
-and from the checks of the machine."""
+"""Errors that are certain appear before the first job: from Slurm, whose commands are replaced, and
+from the checks of the machine."""
 
 import logging
 from types import SimpleNamespace
