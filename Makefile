@@ -35,7 +35,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest compare test check bench lock format clean
+.PHONY: help setup run plan doctor tune selftest compare test check bench lab ledger lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -75,6 +75,11 @@ check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
 
 bench: $(DEV_READY) ## Measure feedrate's own overhead and write benchmarks/latest.json
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+ledger: $(DEV_READY) ## Predict changes of settings, make them, and show the errors (15 minutes)
+	@$(BIN)/python -m benchmarks.ledger $(ARGS)
+lab: $(DEV_READY) ## Plant faults in small trainings and count which of them the verdicts name
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.lab $(ARGS)
 
 format: $(DEV_READY) ## Format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/snakefmt Snakefile workflow/rules

@@ -4,17 +4,30 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from benchmarks import full_run, loading, meter, overhead, planning, slurm_latency
+from benchmarks import (
+    coverage,
+    full_run,
+    loading,
+    meter,
+    overhead,
+    planning,
+    slurm_latency,
+    stopping,
+    virtual,
+)
 from benchmarks.figure import Figure, keep, show
 
 # A process started here starts with this one's memory as its peak: torch comes last.
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
+    "coverage": coverage.measure,
     "planning": planning.measure,
     "overhead": overhead.measure,
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
     "slurm_latency": slurm_latency.measure,
+    "virtual": virtual.measure,
+    "stopping": stopping.measure,
 }
 
 

@@ -13,6 +13,7 @@ from feedrate.config.plan import make_plan
 from feedrate.config.project import load_project
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
+from feedrate.config.workflow import find_dataset
 from feedrate.devices.launch import launch_environment
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,12 +33,12 @@ def job_environment() -> dict[str, str]:
 
 def prepare_default(folder: Path) -> Path:
     """Fetch and prepare the default dataset under `folder`; returns the prepared folder."""
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    settings = repr(config["datasets"][config["dataset"]])
+    config = load_project(ROOT, yaml.safe_load((ROOT / "config/config.yaml").read_text())).config
+    settings = repr(msgspec.to_builtins(find_dataset(config, config.dataset)))
     index, manifest = folder / "raw/index.json", folder / "prepared/manifest.json"
     module = [sys.executable, "-m"]
     run(
-        [*module, "feedrate", "fetch-dataset", "--name", config["dataset"]]
+        [*module, "feedrate", "fetch-dataset", "--name", config.dataset]
         + ["--settings", settings, "--out", str(index)],
         folder,
     )

@@ -188,4 +188,4 @@ def test_other_settings_train_too_and_learn_the_same(
     losses = [step["loss"] for step in job.events("step")]
     assert all(loss == pytest.approx(math.log(4), abs=0.3) for loss in losses)
     kinds = {event["kind"] for event in job.events("ceiling")}
-    assert kinds == {"loader", "model"}, job.events("note")
+    assert kinds == {"live", "loader", "model"}, job.events("note")

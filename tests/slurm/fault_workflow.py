@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -119,12 +118,12 @@ def node_of(job: str) -> str:
     return slurm.find(job).nodes
 
 
-def interpreter(root: Path, device: str, start: str) -> Path:
+def interpreter(root: Path, device: str, start: str, python: str) -> Path:
     """An interpreter that logs every start of training processes."""
     path = root / f"python-{device}"
     path.write_text(
         '#!/bin/sh\ncase "$*" in "-m feedrate worker"*)\n'
-        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {sys.executable} "$@"\n'
+        f'echo "$*" >> {root}/trainings; {start};;\nesac\nexec {python} "$@"\n'
     )
     path.chmod(0o755)
     return path

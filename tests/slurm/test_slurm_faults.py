@@ -18,6 +18,7 @@ from cluster import Cluster
 from fault_workflow import Workflow, interpreter, node_of, wait_for
 from mini_project import MINI, ROOT, Project, make_project
 
+import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
@@ -68,15 +69,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture(scope="module")
 def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     """Make a project: devices by name, each with what its rule requests from Slurm and how its
-    processes are started. `two` gives it a second cell; `adapt` goes to the study."""
+    processes are started. `two` gives it a second cell; `adapt` goes to the study. Processes are
+    warm only on request, because Slurm limits and kills only those below its own steps."""
     made: list[Workflow] = []
 
-    def _make(name: str, devices: dict[str, dict]) -> Workflow:
+    def _make(name: str, devices: dict[str, dict], python: str = sys.executable) -> Workflow:
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
-        project = Project(
-            root, sys.executable
-        )  # Slurm limits and kills only processes below its own steps
+        project = Project(root, python)
         rules = {}
         for device, entry in devices.items():
             project.device(
@@ -85,7 +85,9 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
                 kind="cpu",
                 count=1,
                 capabilities=["fp32", "large_models"] if entry.get("two") else ["fp32"],
-                software={"python": str(interpreter(root, device, entry.get("start", TRAIN)))},
+                software={
+                    "python": str(interpreter(root, device, entry.get("start", TRAIN), python))
+                },
                 peaks=[],
                 **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
             )
@@ -212,8 +214,9 @@ def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
 def orphaned(make_workflow, hanging: Workflow) -> Workflow:
     """A workflow whose driver is killed while its two cells are on Slurm. One cell ends while there
     is no driver, and a new driver is started while the other one runs."""
-    device = {"adapt": steps(150), "two": True, "rule": PART_OF_A_NODE}
-    workflow = make_workflow("orphaned", {"h100": device})
+    device = {"adapt": steps(100), "two": True, "rule": PART_OF_A_NODE}
+    device["start"] = f'exec {warm.python()} "$@"'
+    workflow = make_workflow("orphaned", {"h100": device}, warm.python())
     cells = ["workers=0", "workers=1"]
     workflow.start()
     wait_for(lambda: any(workflow.trains("h100", cell) for cell in cells), workflow)

@@ -65,6 +65,17 @@ def make_measurement(rate: float = 10.0, **changes: Any) -> Measurement:
     return Measurement(**(values | changes))
 
 
+def make_ceilings(rate: float | None, **parts: float | None) -> Ceilings:
+    """The ceilings of a run at `rate` samples/s, each within 1%."""
+    known: dict[str, float | None] = {}
+    for name, alone in parts.items():
+        ratio = alone / rate if alone and rate else None
+        known[f"{name}_samples_per_s"], known[f"{name}_ratio"] = alone, ratio
+        known[f"{name}_ratio_low"] = ratio and 0.99 * ratio
+        known[f"{name}_ratio_high"] = ratio and 1.01 * ratio
+    return Ceilings(rounds=5, **known)
+
+
 def make_record(
     rate: float | None = 10.0,
     *,
@@ -90,7 +101,7 @@ def make_record(
         model_parameters=1000,
         flops_per_sample=1e9,
         measurement=None if rate is None else make_measurement(rate, **measured),
-        ceilings=Ceilings(loader_samples_per_s=loader, model_samples_per_s=model),
+        ceilings=make_ceilings(rate, loader=loader, model=model),
         trainer=TrainerFigures(samples_per_s=rate, library="transformers 5.23.0"),
         provenance=Provenance(commit="abc", cores_granted=cores, device_model="a cpu"),
     )
@@ -172,6 +183,7 @@ def claim_study(*claims: Claim, **changes: Any) -> ClaimStudy:
         "measured": ["cpu"],
         "confidence": 0.95,
         "tolerance": 0.05,
+        "smallest_effect": 0.03,
     }
     return ClaimStudy(**(values | changes))
 

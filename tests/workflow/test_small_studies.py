@@ -32,7 +32,7 @@ STUDIES = {
             "technique=last-batch-kept": "ok",
             "technique=foreach-adam": "ok",
         },
-        pages=("figures/warmup.svg", "figures/ladder.svg", "tables/training.html"),
+        pages=("tables/window.html", "figures/ladder.svg", "tables/training.html"),
     ),
     "bridgetower-speedups": Cut(
         kept={"recipe": ("published", "sdpa", "bucket-view", "fp8"), "batch": (48, 64)},

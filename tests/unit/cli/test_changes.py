@@ -38,7 +38,7 @@ def test_cells_stand_slowest_first_with_the_factors_that_tell_them_apart(shown):
         "Before: before/results.csv, 6 runs, started 2026-11-01 10:00 to 2026-11-01 10:02 UTC",
         "After: results/results.csv, 6 runs, started 2026-11-08 10:00 to 2026-11-08 10:02 UTC",
         "loading",
-        "device workers before after ratio 95% interval change",
+        "device workers before after ratio joint 95% interval change",
         "cpu 2 10 5 0.500 0.500 to 0.500 slower",
         "cpu 0 10 10 1.000 1.000 to 1.000 no difference beyond noise",
         "cpu 1 10 15 1.500 1.500 to 1.500 faster",
@@ -78,7 +78,7 @@ def test_single_runs_and_the_same_runs_are_told(shown):
     assert lines.count("cpu 0 10 20 2.000 faster single run") == 1
     assert any(line.endswith("noise single run, 1 same run") for line in lines)
     assert (
-        "2 cells with a single run before or after: one run does not show noise, so medians more "
+        "2 cells without a repeat anywhere on the device: single runs show no noise, so rates more "
         "than 10% apart count as different." in lines
     )
     assert "In both sets: 1 run, not repeated." in lines
@@ -125,6 +125,6 @@ def test_records_that_are_not_there_are_told(shown, tmp_path):
 def test_a_factor_that_only_one_set_has_is_a_column(shown):
     other = runs(0, 12.0, day=AFTER, cell="workers=0~decode=host")
     lines = shown([runs(0, 10.0)], [other])
-    assert "device decode before after ratio 95% interval change" in lines
+    assert "device decode before after ratio joint 95% interval change" in lines
     assert "cpu 10 only before" in lines
     assert "cpu host 12 only after" in lines

@@ -24,6 +24,7 @@ def root(tmp_path, monkeypatch):
     first on PATH."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
+    monkeypatch.setattr("feedrate.cli.run.extend", lambda _: 0)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
@@ -115,6 +116,42 @@ def test_a_quiet_run_shows_errors_only(root, snakemake, quiet):
     assert {one.name for one in found.quiet} == {"ALL"}
     assert found.targets == ["all"]
     assert options["held_back"]
+
+
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [("", 3), ("--quiet", 3), ("--forceall", 1), ("--forcerun x", 1), ("-n", 1)],
+)
+def test_passes_follow_while_decisions_are_open(
+    root, snakemake, monkeypatch, capsys, words, passes
+):
+    open_cells = iter([4, 1, 0])
+    monkeypatch.setattr(run, "extend", lambda _: next(open_cells))
+    assert entry.main(["run", *words.split()]) == 0
+    assert len(snakemake) == passes
+    assert all(call == snakemake[0] for call in snakemake)
+    assert ("one more repeat of 4 cells" in capsys.readouterr().err) == (words == "")
+
+
+@pytest.mark.parametrize(
+    ("code", "started", "passes"), [(1, True, 2), (1, False, 1), (STOPPED, True, 1)]
+)
+def test_no_pass_follows_one_that_was_stopped_or_did_not_start(
+    root, monkeypatch, code, started, passes
+):
+    calls = []
+
+    def run_snakemake(*_, **__):
+        calls.append(1)
+        driver.STARTED.parent.mkdir(exist_ok=True)
+        driver.STARTED.touch() if started else None
+        return code
+
+    open_cells = iter([1, 0])
+    monkeypatch.setattr(run, "run_snakemake", run_snakemake)
+    monkeypatch.setattr(run, "extend", lambda _: next(open_cells))
+    assert entry.main(["run"]) == code
+    assert len(calls) == passes
 
 
 def test_a_dry_run_leaves_the_lock_of_a_killed_run(root, snakemake):

@@ -9,7 +9,7 @@ from feedrate.cli import run
 
 COLUMNS = (
     *("study", "device", "cell", "status", "cause", "samples_per_s", "ci_low", "ci_high"),
-    *("data_wait_share", "verdict", "recommended", "noisy"),
+    *("data_wait_share", "verdict", "recommended", "open", "noisy"),
 )
 GOOD = {
     "study": "mini",
@@ -53,6 +53,11 @@ def test_a_row_for_each_cell_with_the_factors_that_tell_them_apart(shown):
     assert "decode" not in head, "it is the same in all cells"
     assert " ".join(first.split()) == "cpu 0 25.7 25.1 to 26.4 12% input-bound recommended"
     assert second.split()[-1] == "noisy"
+
+
+def test_a_cell_that_the_runs_do_not_decide_about_is_undecided(shown):
+    undecided = GOOD | {"recommended": "", "open": "Undecided between it and another."}
+    assert shown(undecided)[-1].split()[-1] == "undecided"
 
 
 def test_what_failed_is_told_with_its_cause_in_one_line(shown):

@@ -28,7 +28,7 @@ CASES = {
     ),
     "wrong type": (
         "config.yaml", ("repeats: null", "repeats: three"),
-        CONFIG + "repeats: 'three' is not allowed; expected a whole number or null",
+        CONFIG + "repeats: 'three' is not allowed; expected a whole number, auto or null",
     ),
     "a word for a list": (
         "config.yaml", ("devices: [cpu]", "devices: cpu"),
@@ -259,7 +259,7 @@ CASES = {
         IN_STUDY + "adapt.cpu: 'protocl' is not allowed; did you mean protocol?",
     ),
     "study: adapts nothing": (
-        STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 0.6}", "    protocol:"),
+        STUDY, ("    protocol: {steps: 46, warmup_steps: 6, ceiling_s: 2}", "    protocol:"),
         IN_STUDY + "adapt.cpu.protocol: null is not allowed; expected keys with values",
     ),
     "study: table of an unknown kind": (
@@ -313,7 +313,7 @@ CASES = {
     ),
     "published: decimal comma": (
         PUBLISHED, (",601.5,", ",601,5,"),
-        IN_PUBLISHED + ", line 2: 14 fields, but the header has 13 (a text with a comma needs",
+        IN_PUBLISHED + ", line 2: 17 fields, but the header has 16 (a text with a comma needs",
     ),
     "published: half a device": (
         PUBLISHED, ("gaudi2,8,", "gaudi2,0.5,"),

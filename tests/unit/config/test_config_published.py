@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.study import BenchmarkScore, Published, read_rows
-from feedrate.config.values import level_text, parse_levels
+from feedrate.config.study import BenchmarkScore, Published
+from feedrate.config.values import level_text, parse_levels, read_rows
 
 HEAD = (
     "id,device,count,levels,metric,value,unit,batch_size,edition,software,source,protocol,headline"

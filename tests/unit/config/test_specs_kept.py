@@ -11,8 +11,8 @@ from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
-DEFAULT = (13, "a21d81041607b3dea681838ae52045d276db0374125445044af1bdb04e84f51c")
-ALL_STUDIES = (2090, "368a7a69fdb28cbc3da228c30fc57a7938395abbbae4427c7ce81a2a20757e95")
+DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
+ALL_STUDIES = (2090, "e38cf7aa2e37c582ce2b84843ffe80ca9dcba2f4d8869bfbcbc84edc49df2e3f")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

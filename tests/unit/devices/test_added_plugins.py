@@ -123,7 +123,7 @@ def build(settings, loader, prepared):
         image_px=SIZES[settings.size],
         mean=(0.5, 0.5, 0.5),
         std=(0.25, 0.25, 0.25),
-        count_flops=lambda: 3.0,
+        count_flops=lambda _: 3.0,
         other_outputs=(),
         layers=(),
     )

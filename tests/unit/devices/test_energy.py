@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -158,6 +158,10 @@ class Process:
         self.pid, self.smUtil = pid, smUtil
 
 
+def sample(percent):
+    return SimpleNamespace(sampleValue=SimpleNamespace(uiVal=percent))
+
+
 WELL = {
     "DeviceGetCurrentClocksThrottleReasons": lambda _: 0x4,  # the power limit, as at full load
     "DeviceGetClockInfo": lambda _gpu, _clock: 1755,
@@ -165,6 +169,7 @@ WELL = {
     "DeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
     "DeviceGetComputeRunningProcesses": lambda _: [Process(os.getpid())],
     "DeviceGetProcessUtilization": lambda _gpu, _since: [Process(os.getpid(), 99)],
+    "DeviceGetSamples": lambda _gpu, _kind, _since: (1, [sample(90), sample(96)]),
 }
 
 
@@ -175,6 +180,7 @@ def condition(driver):
     def _ask(**changes):
         driver("pynvml", "nvml", **(WELL | {f"DeviceGet{n}": f for n, f in changes.items()}))
         sys.modules["pynvml"].NVML_CLOCK_SM = 1
+        sys.modules["pynvml"].NVML_GPU_UTILIZATION_SAMPLES = 1
         return gpu_condition("1234", 0.0)
 
     return _ask
@@ -184,6 +190,7 @@ def test_a_gpu_at_its_power_limit_with_this_job_alone_is_well(condition):
     assert condition() == {
         "clock_mhz": 1755,
         "throttle_reasons": 4,
+        "busy": pytest.approx(0.93),
         "slowed_by": [],
         "limited_by": [],
         "others": 0,
@@ -249,7 +256,7 @@ def test_in_a_container_one_of_the_numbers_is_ours(condition, listed, others):
 
 def test_what_a_gpu_does_not_tell_is_left_open(condition):
     found = condition(**{name.removeprefix("DeviceGet"): fail for name in WELL})
-    assert found["clock_mhz"] is None
+    assert (found["clock_mhz"], found["busy"]) == (None, None)
     assert (found["slowed_by"], found["limited_by"], found["others"]) == ([], [], 0)
 
 

@@ -175,7 +175,10 @@ def test_libraries_of_both_releases_of_cuda_are_recorded(monkeypatch, cuda):
 def test_counters_of_the_host(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "PROC", tmp_path)
     assert host.host_load() == {}
-    (tmp_path / "stat").write_text("cpu  100 20 30 9000 800 4 6 40 7 7\ncpu0 1 2 3\n")
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {1, 3, 9})
+    monkeypatch.setattr(host, "cpu_time_s", lambda: 1.5)
+    cores = "".join(f"cpu{n} {n}00 0 10 50 5 0 0 20 0 0\n" for n in range(4))
+    (tmp_path / "stat").write_text(f"cpu  100 20 30 9000 800 4 6 40 7 7\n{cores}intr 7\n")
     (tmp_path / "pressure").mkdir()
     for number, what in enumerate(("cpu", "memory"), start=1):
         text = (
@@ -185,6 +188,10 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
     found = host.host_load()
     assert found.pop("cpu_wanted_s") == pytest.approx(200 / host.TICKS)
     assert found.pop("cpu_stolen_s") == pytest.approx(40 / host.TICKS)
+    assert found.pop("job_cpu_s") >= 1.5  # and what children used that have ended
+    # Cores 1 and 3 may be used: what a hypervisor took of them is neither busy nor idle.
+    assert found.pop("cores_busy_s") == pytest.approx(420 / host.TICKS)
+    assert found.pop("cores_s") == pytest.approx(570 / host.TICKS)
     assert found == {"cpu_waited_s": 1.5, "memory_waited_s": 2.5}
 
 

@@ -55,6 +55,7 @@ def test_untrained_weights_score_the_same_before_and_after(name, precision, prep
     before, after = by_moment(answer)
     assert before.keys() == after.keys() == RETRIEVAL | {"contrastive_loss", "matching_accuracy"}
     assert values(before) == values(after)
+    assert {score["gain"] for score in after.values()} == {0.0}
     assert answer["winoground"] == ""
     for score in answer["scores"]:
         if score["low"] is not None:
@@ -85,6 +86,9 @@ def test_other_weights_score_otherwise(prepared, tmp_path):
         score_model(spec, prepared, keep_model(spec, prepared, tmp_path, seed=8), None)
     )
     assert before["contrastive_loss"]["value"] != after["contrastive_loss"]["value"]
+    for metric, score in after.items():
+        assert score["gain"] == pytest.approx(score["value"] - before[metric]["value"], abs=1e-6)
+        assert metric == "contrastive_loss" or score["gain_low"] <= score["gain"]
 
 
 def test_figures_say_what_they_are_means_over(prepared, tmp_path):

@@ -53,7 +53,7 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
 
     events = read_events(job.out / "events.jsonl")
     assert [e["step"] for e in named(events, "step")] == [1, 2, 3, 4, 5, 6]
-    assert [e["kind"] for e in named(events, "ceiling")] == ["loader", "model"]
+    assert {e["kind"] for e in named(events, "ceiling")} == {"live", "loader", "model"}
     assert events[-1] == {"event": "end", "rank": 0, "ok": True}
     (started,) = named(events, "start")
     assert started["environment"]["OMP_NUM_THREADS"] == str(started["cores_granted"])
@@ -156,20 +156,26 @@ def test_two_ranks_under_torchrun(start):
     exit_code, stderr = job.wait(200)
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "ok", outcome(job)["cause"]
+    blocks = []
     for rank, name in enumerate(("events.jsonl", "events.rank1.jsonl")):
         events = read_events(job.out / name)
         assert {event["rank"] for event in events} == {rank}
         assert named(events, "start")[0]["world_size"] == 2
         assert named(events, "window")[0]["samples"] == 2 * 4
-        ceilings = named(events, "ceiling")
-        assert [e["kind"] for e in ceilings] == ["loader", "model", "exchange"]
-        assert ceilings[-1]["samples"] % 4 == 0 < ceilings[-1]["wall_s"]
+        blocks.append([(e["round"], e["kind"], e["samples"]) for e in named(events, "ceiling")])
+        assert all(e["samples"] % 4 == 0 < e["wall_s"] for e in named(events, "ceiling"))
+        assert {"forward", "backward", "optimizer", "decode"} <= set(
+            named(events, "stages")[0]["seconds"]
+        )
         assert named(events, "strategy")[0]["ddp"] == {
             "ddp_bucket_mb": 25,
             "ddp_static_graph": False,
             "ddp_bucket_view": False,
         }
     assert not named(read_events(job.out / "events.rank1.jsonl"), "trainer")
+    # Both ranks make the same blocks of the same length, in the same order.
+    assert blocks[0] == blocks[1]
+    assert {kind for _, kind, _ in blocks[0]} == {"live", "loader", "model", "exchange"}
 
 
 def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):

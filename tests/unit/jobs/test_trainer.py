@@ -273,26 +273,17 @@ def test_every_step_of_every_epoch_is_whole(job):
 
 
 def test_a_ceiling_that_fails_loses_no_result(job, monkeypatch):
-    from feedrate.jobs import ceilings
+    from feedrate.jobs.rounds import Session
 
     def fail(*_args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(ceilings, "model_alone", fail)
+    monkeypatch.setattr(Session, "_alone", fail)
     _, events = job()
-    assert [e["kind"] for e in named(events, "ceiling")] == ["loader"]
+    assert {e["kind"] for e in named(events, "ceiling")} == {"live", "loader"}
     (note,) = named(events, "note")
     assert (note["about"], note["out_of_memory"]) == ("ceiling model", True)
     assert named(events, "window")
-
-
-def test_ceilings_leave_out_their_start(job):
-    _, events = job(workers=2, ceiling_s=0.2)
-    loader, model = named(events, "ceiling")
-    assert loader["wall_s"] >= 0.2
-    assert loader["samples"] % (2 * 4) == 0  # whole rounds of both workers
-    assert loader["startup_s"] > 0
-    assert model["samples"] % 4 == 0
 
 
 def test_batches_without_end_take_every_row_once_before_any_twice():
@@ -331,13 +322,14 @@ def test_events_hold_what_the_contract_promises(job):
     keys = {
         "start": "world_size pid host device_model driver cores_granted cores_of_host "
         "host_memory_gib intraop_threads packages python platform",
-        "model": "parameters flops_per_sample attention precision",
+        "model": "parameters flops_per_sample flops_per_real_sample attention precision",
         "data": "digest samples decode pixel_mean_abs_diff image_px max_tokens",
         "step": "step t_s step_s data_wait_s samples loss memory_gib peak_memory_gib warmup",
         "window": "first_step last_step steps samples wall_s data_wait_s paused_s memory_gib "
         "peak_memory_gib",
         "trainer": "library metrics",
-        "ceiling": "kind samples wall_s",
+        "ceiling": "kind round samples wall_s cpu_s",
+        "stages": "steps seconds",
         "evaluation": "split metrics",
     }
     for name, promised in keys.items():

@@ -13,12 +13,15 @@ from feedrate.data.manifest import store_folder, store_spec
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.placement import Placement
 from feedrate.jobs.events import EventLog
+from feedrate.jobs.rounds import Part
 from feedrate.jobs.train import run_job
 from feedrate.jobs.trainer import MeteredTrainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import Distance
 from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
+
+KINDS = ("live", "loader", "model")
 
 
 def make_spec(decode, *, workers=0, accumulation=1, augmentation=None, **protocol):
@@ -61,9 +64,7 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
     # of the model alone.
     assert 0.1 < host["data"][0]["pixel_mean_abs_diff"] < 0.6
     monkeypatch.setattr("feedrate.jobs.job_setup.distance", lambda *_: Distance(3.0, 25.0, 4.0))
-    monkeypatch.setattr(
-        "feedrate.jobs.ceilings.model_alone", lambda *_: {"samples": 1, "wall_s": 1}
-    )
+    monkeypatch.setattr("feedrate.jobs.rounds.Session._alone", lambda _: Part(lambda: None))
     monkeypatch.setattr("feedrate.loading.decoders.reference.decode", watch)
     device = run("device", make_spec("device", evaluate=True))[1]
     assert not seen
@@ -83,21 +84,22 @@ def test_a_job_decodes_on_the_device_throughout_and_says_so(run, media, monkeypa
         assert ours["metrics"][f"{prefix}_samples"] == theirs["metrics"][f"{prefix}_samples"]
         loss = f"{prefix}_loss"
         assert ours["metrics"][loss] == pytest.approx(theirs["metrics"][loss], rel=0.02)
-    # Training, validation, test and the ceiling: each has a pipeline of its own.
-    assert len(media.MADE) == 4
+    # Training, validation, test, live and loader: each has a pipeline of its own.
+    assert len(media.MADE) == 5
     assert "note" not in device
 
 
 def test_the_loaders_ceiling_is_of_the_same_path(run, media, monkeypatch):
     spec = make_spec("device", workers=2, ceiling_s=0.2)
     events = run("device", spec)[1]
-    loader, model = events["ceiling"]
-    assert (loader["kind"], model["kind"]) == ("loader", "model")
-    assert loader["samples"] % (3 * 4) == 0  # whole rounds of what may be ready
-    assert loader["wall_s"] >= 0.2
-    assert loader["startup_s"] > 0
-    # The distance of the pixels, training and the ceiling.
-    assert len(media.MADE) == 3
+    kinds = {kind: [e for e in events["ceiling"] if e["kind"] == kind] for kind in KINDS}
+    assert sum(map(len, kinds.values())) == len(events["ceiling"]) >= 3 * 3
+    for name in ("live", "loader"):  # whole rounds of what may be ready
+        assert all(block["samples"] % (3 * 4) == 0 for block in kinds[name])
+    # No process of the host decodes.
+    assert set(events["stages"][0]["seconds"]) == {"copy", "forward", "backward", "optimizer"}
+    # The distance of the pixels, training, live and loader.
+    assert len(media.MADE) == 4
     assert 0.6 < events["data"][0]["pixel_mean_abs_diff"] < 15
 
 

@@ -108,8 +108,14 @@ def test_gradients_begin_at_a_usable_size(make):
 def test_without_exchange_the_contrastive_loss_is_the_same_for_one_rank(make):
     built = make("flava")
     together = step(built)[0]
-    stop_exchanges(built.model)
-    assert torch.allclose(step(built)[0], together)
+    head = built.model.global_contrastive_head
+    with stop_exchanges(built.model):
+        assert not head.exchanges
+        assert torch.allclose(step(built)[0], together)
+    assert head.exchanges
+    with pytest.raises(KeyError), stop_exchanges(built.model):
+        raise KeyError
+    assert head.exchanges, "restored after an error too"
 
 
 def test_the_codebook_is_frozen_and_sees_every_patch(make):

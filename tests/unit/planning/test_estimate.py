@@ -99,7 +99,7 @@ def test_a_record_that_cannot_be_read_is_passed_over(project, runs):
 def by_rate(spec, samples_per_s):
     """Seconds of a job that trains all its samples at a rate."""
     samples = spec.protocol.steps * spec.settings.train.batch_size * spec.count
-    return pytest.approx(START_S + samples / samples_per_s + 2 * spec.protocol.ceiling_s)
+    return pytest.approx(START_S + samples / samples_per_s + 3 * spec.protocol.ceiling_s)
 
 
 def lowest(project, device, count):

@@ -64,8 +64,6 @@ def test_scoring_is_no_part_of_what_makes_training_run_again(tmp_path):
         ({"status": "no_model", "attempt": 2}, 2),
         ({"status": "out_of_memory", "attempt": 1}, 1),
         ({"status": "failed", "attempt": 2}, 3),
-        ({"status": "ok", "attempt": 1, "machine_before": {"other_training_jobs": [7]}}, 2),
-        ({"status": "ok", "attempt": 1, "machine_before": None}, 1),
         ([], 1),
         ({}, 1),
     ],

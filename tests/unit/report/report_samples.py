@@ -9,6 +9,7 @@ from feedrate.config.devices import Device
 from feedrate.config.plan import make_plan
 from feedrate.config.project import Project
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
+from feedrate.config.sheets import Fact, Sheet
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.study import BenchmarkScore, Factor, Figure, Published, Source, Study, Table
 from feedrate.config.values import cell_name
@@ -79,7 +80,20 @@ def published(device, workers, value, edition="2023-08", decode="host", headline
         source="A post on data loading",
         protocol="3 warm-up steps left out.",
         headline=headline,
+        sheet="post",
     )
+
+
+SAID = {
+    "devices": 8, "model": "bridgetower-large", "data": "generated", "precision": "bf16",
+    "parallelism": "ddp", "warmup_steps": 5,
+}  # fmt: skip
+"""What the post states about its experiment: the runs of 8 devices repeat it."""
+
+
+def sheet(**changes):
+    facts = {item: Fact(says=says, where="a paragraph") for item, says in (SAID | changes).items()}
+    return {"post": Sheet(source="A post on data loading", facts=facts)}
 
 
 def wino(identity, model, value):
@@ -170,6 +184,7 @@ def make_project(devices=("cpu",), levels=(0, 1, 2, 16), question="How fast, and
         devices=registry,
         studies={STUDY: study},
         published={STUDY: rows},
+        sheets=sheet(),
         scores={STUDY: [wino("clip-b32", "CLIP (ViT-B/32)", 30.75), wino("odd", EVIL, 25.5)]},
     )
 
@@ -231,6 +246,12 @@ def run_row(spec, status, cause):
         "cores_granted": 2,
         "library": "transformers 5.23.0",
         "dataset": "generated",
+        "world_size": spec.count,
+        "batch_size": spec.settings.train.batch_size,
+        "model": f"bridgetower-{spec.settings.model.size}",
+        "checkpoint": "none",
+        "precision": spec.settings.train.precision,
+        "parallelism": "ddp",
         "data_digest": "fedcba9876543210",
         "attempt": 1,
         "started_at": f"2026-11-21T09:{spec.repeat:02}:00Z",
@@ -286,6 +307,12 @@ def cell_row(runs, recommended):
         "trainer_samples_per_s": middle * 0.97,
         "loader_samples_per_s": good[0]["loader_samples_per_s"],
         "model_samples_per_s": good[0]["model_samples_per_s"],
+        **{
+            f"{part}_ratio{end}": factor * good[0][f"{part}_samples_per_s"] / middle
+            for part in ("loader", "model")
+            for end, factor in (("", 1.0), ("_low", 0.99), ("_high", 1.01))
+        },
+        "below_rate": "",
         "cores_granted": 2,
         "speedup": middle / RATES[0],
         "speedup_ci_low": 0.98 * middle / RATES[0],
@@ -376,6 +403,7 @@ def unsupported_rows(plan):
 CLAIMS = [
     {
         "claim": "workers-h100",
+        "of": "source",
         "device": "h100",
         "statement": "2 workers against none on H100",
         "expression": "h100[workers=2] / h100[workers=0]",
@@ -387,6 +415,7 @@ CLAIMS = [
     },
     {
         "claim": "workers-help",
+        "of": "ours",
         "device": "cpu",
         "statement": f"2 workers are no slower than none {EVIL}",
         "expression": "*[workers=2] / *[workers=0]",
@@ -442,10 +471,39 @@ def fit_rows(study, levels):
             "max_error": 0.02,
             "bound": "serial" if workers == 0 else "compute",
             "reading": f"{device}: a worker hides 10.5 ms of loading.",
-            "across_devices": "Td differs between hosts.",
         }
         for origin, device, workers, value, predicted in ours + theirs
     ]
+
+
+WOULD_HELP = {
+    "fault": "",
+    "gains": [["cpu", "workers=0~decode=host", [f"halving decode gains 31% ± 4% {EVIL}"]]],
+    "outcomes": [
+        {
+            "made_at": f"2026-11-{day}T09:00:00+00:00",
+            "rule": "parts",
+            "study": STUDY,
+            "device": "cpu",
+            "cell": "workers=0~decode=host",
+            "machine": f"A processor, node7 {EVIL}",
+            "setting": "loader.workers",
+            "level": level,
+            "target": "0123",
+            "before": 11.2,
+            "predicted": [15.0, 14.0, 16.0],
+            "runs": ["fedc"],
+            "measured": measured,
+            "late": late,
+        }
+        for day, level, measured, late in (
+            (21, 1, 14.1, False),
+            (21, 2, 14.3, False),
+            (21, 16, 12.6, True),
+            (22, 4, None, False),
+        )
+    ],
+}
 
 
 def prediction(cell):
@@ -497,6 +555,8 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
         write_csv(files[-1], columns.with_factors(kinds, factors), rows)
     files.append(root / "results/predicted.json")
     write_json(files[-1], [prediction(cell) for cell in by_cell])
+    files.append(root / "results/would_help.json")
+    write_json(files[-1], WOULD_HELP)
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
     return files

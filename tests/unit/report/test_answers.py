@@ -45,7 +45,7 @@ def test_a_gain_within_noise_is_reported_as_noise(project, cells):
     even = changed(cells, speedup_ci_low=0.97, speedup_ci_high=1.04)
     detail = answer(study_of(project), even, "cpu").detail
     assert "(0.97 to 1.04)" in detail
-    assert "within noise" in detail
+    assert "noise may explain" in detail
 
 
 def test_without_the_baseline_there_is_no_gain(tmp_path, project):
@@ -103,7 +103,7 @@ def test_where_there_is_one_setting_none_is_recommended(tmp_path, project):
     assert "11.20 samples/s" in found.headline
     assert "workers = 0, decode = host is the only setting" in found.detail
     assert "input-bound" in found.detail
-    said = findings(study, cells, [], [])
+    said = findings(study, cells, [], [], [])
     assert "Why this setting" not in [finding.lead for finding in said]
     assert "use" not in " ".join([found.headline, *(finding.text for finding in said)]).split()
 
@@ -116,12 +116,36 @@ def test_a_factor_that_no_comparison_crosses_has_the_baseline_of_its_own_level(t
     assert "relative to workers = 0, decode = host" in found.detail
 
 
-def test_of_two_recommended_cells_within_noise_the_plainer_one_is_used(tmp_path):
-    project = make_project(("gaudi2",))
+def test_of_levels_that_no_comparison_crosses_the_last_one_gives_the_answer(tmp_path):
+    project = with_study(make_project(("gaudi2",)), within=["decode"])
     study, cells = study_of(project), cells_of(tmp_path, project)
     assert sum(cell.recommended for cell in cells) == 2
-    assert recommended_cell(study, cells, "gaudi2").cell == "workers=1~decode=host"
+    assert recommended_cell(study, cells, "gaudi2").cell == "workers=1~decode=device"
     assert recommended_cell(study, cells, "cpu") is None
+
+
+def undecided(cells, workers, why):
+    return [
+        msgspec.structs.replace(c, recommended=False, open=why * (c.levels["workers"] in workers))
+        if c.status == "ok"
+        else c
+        for c in cells
+    ]
+
+
+def test_an_undecided_device_says_between_which_settings_and_what_would_decide(project, cells):
+    why = "Undecided between 1 worker and 2 workers; about 9 repeats of each would decide."
+    found = answer(study_of(project), undecided(cells, (1, 2), why), "cpu")
+    assert found.found
+    assert found.headline == "CPU: undecided between workers = 1 and 2."
+    assert found.detail.startswith(why)
+    assert "`repeats: auto`" in found.detail
+
+
+def test_many_undecided_settings_are_counted(project, cells):
+    five = [c for c in cells if c.status == "ok"] * 2
+    found = answer(study_of(project), undecided(five, (0, 1, 2, 16), "Undecided."), "cpu")
+    assert found.headline == "CPU: undecided between 8 settings."
 
 
 # Studies of memory

@@ -15,10 +15,9 @@ from report_samples import (
     write_results,
 )
 
-from feedrate.jobs.events import Step
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.figures import latency, step_time, warmup
+from feedrate.report.figures import latency, step_time
 from feedrate.report.lines import Line, Point
 from feedrate.report.rows import Inputs
 
@@ -208,15 +207,6 @@ def test_a_failed_level_of_a_ladder_is_labelled(many, texts):
     words = " ".join(said(figure(*many, "ladder")))
     assert "failed" in words
     assert "out of memory" in words
-
-
-def test_shares_of_the_rate_with_fewer_steps_left_out():
-    steps = [
-        Step(rank=0, step=n, step_s=s, samples=4, warmup=n <= 2)
-        for n, s in enumerate([4.0, 2.0, 1.0, 1.0], start=1)
-    ]
-    assert warmup.shares(steps) == pytest.approx([(16 / 8) / 4, (12 / 4) / 4, 1.0])
-    assert warmup.shares([Step(rank=0, step=1, step_s=1.0)]) == []
 
 
 def test_latency_has_a_row_of_two_panels_for_each_level_of_the_first_factor(project, inputs):

@@ -13,6 +13,7 @@ from report_samples import (
     overview_of,
     study_of,
     table,
+    with_study,
     write_results,
 )
 
@@ -208,3 +209,28 @@ def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     page = overview.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page
+
+
+def auto(project):
+    """The project with `repeats: auto` and two planned repeats instead of three."""
+    config = msgspec.structs.replace(project.config, repeats="auto")
+    protocol = msgspec.structs.replace(project.studies[STUDY].protocol, repeats=2)
+    return msgspec.structs.replace(with_study(project, protocol=protocol), config=config)
+
+
+def test_the_cost_of_further_repeats_is_told_and_what_they_left_open(
+    tmp_path, project, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    files = write_results(tmp_path, project)  # three repeats of four cells, 41.5 s each
+    page = render(auto(project), files)
+    assert "4 runs, 0.046 hours" in page
+    assert "Still open: nothing." in page
+    cells = Inputs(files).path("cells.csv")
+    row = r"(?m)^(.*workers=2~decode=host.*),,$"
+    cells.write_text(re.sub(row, r"\1,Undecided.,3", cells.read_text()))
+    assert "Still open: CPU, 2, host." in render(auto(project), files)
+
+
+def test_without_further_repeats_none_are_told(article):
+    assert "urther repeats" not in article

@@ -53,7 +53,6 @@ def test_without_a_factor_of_its_own_a_page_takes_the_studys_first(project):
 
 def test_overview_settings_have_the_setup_of_each_device(project):
     study = study_of(project)
-    assert study.size == "large"
     assert study.setups["cpu"].size == "tiny"
     assert study.setups["cpu"].batch_size == 8
     assert study.setups["cpu"].warmup_steps == 5
@@ -94,7 +93,7 @@ def test_another_published_number_touches_only_what_shows_it(project):
     first, *others = project.published[STUDY]
     rows = [msgspec.structs.replace(first, value=1.0), *others]
     other = msgspec.structs.replace(project, published={STUDY: rows})
-    tables = {("table", name) for name in ("published", "speedup", "editions")}
+    tables = {("table", name) for name in ("published", "speedup", "editions", "comparability")}
     figures = {("figure", name) for name in ("throughput", "reach", "speedup")}
     assert differing(project, other) == tables | figures
 
@@ -109,7 +108,7 @@ def test_a_price_or_peak_touches_no_page(project):
 def test_every_kind_names_its_inputs(page):
     part, kind = page
     needs = plugins.declared(f"feedrate.report.{part}s", "NEEDS")[kind]
-    assert set(needs) <= {*params.FILES, "published", "winoground"}
+    assert set(needs) <= {*params.FILES, "published", "peaks", "winoground"}
     found = params.inputs_of(part, kind, STUDY, "generated")
     assert len(found) == len(set(needs) & set(params.FILES))
     for path in found:

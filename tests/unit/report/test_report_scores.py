@@ -41,11 +41,12 @@ def cell(**changes):
 
 
 DASH = "\N{EN DASH}"
+GAINS = ({"gain": 0.3, "gain_low": 0.2, "gain_high": 0.4}, {"gain": 0.38, "gain_low": 0.25})
 ROWS = [
     score("before", 0.2, low=0.1, high=0.3),
-    score("after", 0.5, low=0.4, high=0.6),
+    score("after", 0.5, low=0.4, high=0.6, **GAINS[0]),
     score("before", 0.22, repeat=2, low=0.12, high=0.32),
-    score("after", 0.6, repeat=2, low=0.45, high=0.7),
+    score("after", 0.6, repeat=2, low=0.45, high=0.7, **GAINS[1], gain_high=0.5),
 ]
 
 
@@ -93,8 +94,33 @@ def headline(project, inputs):
 
 
 def test_the_headline_gives_the_effect_of_training(headline):
-    assert headline(ROWS).startswith("CPU: ")
-    assert headline(ROWS).endswith(f"from 21% to 55% (40{DASH}70%; by chance 20%).")
+    assert headline(ROWS).startswith("CPU: training raises")
+    assert headline(ROWS).endswith(
+        "from 21% to 55% (paired interval +20 to +50 percentage points; by chance 20%)."
+    )
+
+
+def changed(rows, **changes):
+    return [
+        msgspec.structs.replace(row, **changes) if row.moment == "after" else row for row in rows
+    ]
+
+
+def test_a_difference_that_its_paired_interval_does_not_tell_from_none_is_no_change(headline):
+    said = headline(changed(ROWS, value=0.22, gain_low=-0.03, gain_high=0.05))
+    assert "raises" not in said
+    assert "no measurable change" in said
+    assert (
+        "(21% before, 22% after; paired interval -3 to +5 percentage points; by chance 20%)" in said
+    )
+    single = headline(changed(ROWS[:2], gain_low=None, gain_high=None))
+    assert "no measurable change" in single, "one example has no interval"
+
+
+def test_a_score_that_falls_is_said_to_fall(headline):
+    said = headline(changed(ROWS, value=0.1, gain_low=-0.2, gain_high=-0.1))
+    assert "training lowers" in said
+    assert "from 21% to 10% (paired interval -20 to -10 percentage points" in said
 
 
 def test_the_headline_is_the_baselines_whatever_others_gain(headline):
@@ -103,35 +129,30 @@ def test_the_headline_is_the_baselines_whatever_others_gain(headline):
         for row, value in zip(ROWS, (0.1, 0.9, 0.1, 0.9), strict=True)
     ]
     said = headline([*more, *ROWS])
-    assert said.endswith(f"(40{DASH}70%; by chance 20%) with workers = 0, decode = host.")
-    worse = [msgspec.structs.replace(row, value=0.2) for row in ROWS]
-    assert "%" not in headline([*more, *worse])
+    assert "to 55%" in said
+    assert said.endswith("by chance 20%) with workers = 0, decode = host.")
 
 
-def test_without_scores_of_the_baseline_the_headline_is_of_the_largest_gain(headline):
+def test_without_scores_of_the_baseline_the_headline_is_of_the_first_cell_not_of_the_best(headline):
     other = [msgspec.structs.replace(row, cell="model=clip") for row in ROWS]
-    least = [msgspec.structs.replace(row, cell="model=vit", value=0.2) for row in ROWS]
+    least = [msgspec.structs.replace(row, cell="model=vit", value=0.4) for row in ROWS]
     for none in ([], [score("before", None), score("after", None)]):
         said = headline([*none, *least, *other])
-        assert said.endswith(f"from 21% to 55% (40{DASH}70%; by chance 20%) with model = clip.")
+        assert "to 40%" in said
+        assert said.endswith("with model = vit.")
 
 
 @pytest.mark.parametrize(
     "rows",
-    [
-        [],
-        [score("before", 0.5), score("after", 0.4)],
-        [score("after", 0.4)],
-        [score("before", None), score("after", None)],
-    ],
-    ids=["nothing", "no gain", "no before", "no value"],
+    [[], [score("after", 0.4)], [score("before", None), score("after", None)]],
+    ids=["nothing", "no before", "no value"],
 )
-def test_without_a_gain_the_headline_has_no_score(headline, rows):
+def test_without_both_scores_the_headline_has_none(headline, rows):
     assert "%" not in headline(rows)
 
 
 def points(project, cells, rows):
-    return dict(findings.findings(study_of(project), cells, [], [], rows))
+    return dict(findings.findings(study_of(project), cells, [], [], [], rows))
 
 
 def test_findings_name_departing_cells_and_the_cost_of_scoring(project):
@@ -147,6 +168,16 @@ def test_findings_say_that_no_loss_departs(project):
     found = points(project, [cell(loss_shift=0.01, loss_seeds=0.1)], [])
     assert "1 setting compared" in found["Equal quality"]
     assert {"Equal quality", "Different quality"}.isdisjoint(points(project, [cell()], []))
+
+
+def test_losses_that_are_equal_by_construction_are_no_equal_quality(project):
+    same = cell(loss_shift=0.0, loss_seeds=0.1, loss_identical=True)
+    found = points(project, [same, same], [])
+    assert "Equal quality" not in found
+    assert found["Equal losses"].startswith("The losses of 2 settings equal the baseline's bit by")
+    found = points(project, [same, cell(loss_shift=0.01, loss_seeds=0.1)], [])
+    assert "1 setting compared" in found["Equal quality"]
+    assert "1 setting equal" in found["Equal losses"]
 
 
 def test_the_table_has_both_moments_chance_and_what_was_not_scored(tmp_path):
@@ -195,6 +226,15 @@ def verdicts(page):
     lines = re.findall(r"<tr>.*?</tr>", page.partition("<tbody>")[2])
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in lines]
     return {line[0]: line[-1] for line in cells if len(line) > 2}
+
+
+def test_the_table_of_equal_quality_tells_equal_batches_from_equal_learning(tmp_path, project):
+    def same(row):
+        row.update(loss_shift="0.0", loss_seeds="0.1", loss_departs="false", loss_identical="true")
+
+    page = table(project, edited(tmp_path, project, "cells.csv", same), "equal")
+    assert "equal bit by bit" in page
+    assert "within the effect of seeds" not in page
 
 
 def test_the_table_of_equal_quality_knows_the_baseline(project, inputs):

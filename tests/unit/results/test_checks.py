@@ -274,7 +274,9 @@ def disturbed(start=None, end=None, host=None):
         Machine(rank=0, device=start or {}, host=dict.fromkeys(counters, 50.0)),
         Machine(rank=0, device=end or {}, host={name: 50 + s for name, s in counters.items()}),
     ]
-    return disturbances({0: RankEvents(machines=ends, window=GOOD["window"])})
+    start_event = Start(rank=0, world_size=1, host="a", cores="0-1")
+    events = RankEvents(start=start_event, machines=ends, window=GOOD["window"])
+    return disturbances({0: events})
 
 
 @pytest.mark.parametrize(
@@ -294,6 +296,12 @@ def disturbed(start=None, end=None, host=None):
         ({"host": {"cpu_stolen_s": 1.5}}, 1, 0),
         ({"host": {"memory_waited_s": 0.3}}, 0, 0),  # of 4 s
         ({"host": {"memory_waited_s": 0.5}}, 0, 1),
+        ({"host": {"cores_s": 8.0, "cores_busy_s": 8.0, "job_cpu_s": 7.5}}, 0, 0),
+        ({"host": {"cores_s": 8.0, "cores_busy_s": 8.0, "job_cpu_s": 7.0}}, 0, 1),
+        # A busy process took one core of two from the job.
+        ({"host": {"cores_s": 8.0, "cores_busy_s": 8.0, "job_cpu_s": 5.0}}, 1, 0),
+        # It took a core that the job left idle, and others are idle still.
+        ({"host": {"cores_s": 8.0, "cores_busy_s": 5.0, "job_cpu_s": 1.0}}, 0, 1),
         ({"host": {"cpu_waited_s": 4.0, "io_waited_s": 4.0}}, 0, 0),  # the job's own, perhaps
     ],
 )

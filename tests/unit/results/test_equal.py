@@ -73,7 +73,19 @@ def test_a_cell_that_runs_wild_does_not_hide_itself():
 
 def test_the_reference_is_not_compared_with_itself():
     found = departed({A: runs(1.0, 1.2), B: runs(1.0, 1.2)})[A]
-    assert found == {"loss_shift": None, "loss_seeds": pytest.approx(0.2), "loss_departs": None}
+    assert found["loss_seeds"] == pytest.approx(0.2)
+    assert {found[name] for name in ("loss_shift", "loss_departs", "loss_identical")} == {None}
+
+
+def test_equal_series_of_losses_are_equal_by_construction():
+    def with_series(*digests):
+        return [r | {"loss_digest": d} for r, d in zip(runs(1.0, 1.2), digests, strict=True)]
+
+    cells = {A: with_series("x", "y"), B: with_series("x", "y"), C: with_series("x", "z")}
+    found = departed(cells)
+    assert [found[key]["loss_identical"] for key in (B, C)] == [True, False]
+    unknown = departed({A: with_series("", ""), B: with_series("", "")})[B]
+    assert (unknown["loss_identical"], unknown["loss_departs"]) == (False, False)
 
 
 @pytest.mark.parametrize(

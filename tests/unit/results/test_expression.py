@@ -105,7 +105,7 @@ DEVICES = ["gaudi2", "h100"]
 
 def test_a_good_claim_passes():
     check_expressions("s", study("gaudi2[workers=2,decode=device] / h100[workers=1]"), DEVICES)
-    check_expressions("s", study("* / *", published=None, at_least=1.0), DEVICES)
+    check_expressions("s", study("* / *", published=None, more_than=1), DEVICES)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,10 @@ def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expre
 
 
 def test_a_claim_needs_something_to_be_held_against():
-    with pytest.raises(ConfigError, match="it needs `published`, `at_least` or `fits`"):
+    with pytest.raises(ConfigError, match="it needs one of published, more_than"):
         check_expressions("loading", study("gaudi2 / h100", published=None), DEVICES)
+    with pytest.raises(ConfigError, match="it has published and no_less_than"):
+        check_expressions("loading", study("gaudi2 / h100", no_less_than=1), DEVICES)
 
 
 def test_checking_claims_loads_nothing_heavy():

@@ -34,14 +34,14 @@ def test_percentiles_task_and_instructions_have_columns(tmp_path):
 def test_nothing_is_recommended_and_nothing_limits(tmp_path):
     _, cells = rows_of(tmp_path, "inference")
     assert [cell["speedup"] for cell in cells] == [1.0, 3.0]
-    assert {(cell["verdict"], cell["why"], cell["recommended"]) for cell in cells} == {
-        ("", "", False)
+    assert {(c["verdict"], c["why"], c["recommended"], c["open"]) for c in cells} == {
+        ("", "", False, "")
     }
 
 
 def test_training_still_has_both(tmp_path):
     _, cells = rows_of(tmp_path, "training")
-    assert any(cell["recommended"] for cell in cells)
+    assert any(cell["recommended"] or cell["open"] for cell in cells)
     assert all(cell["verdict"] and cell["why"] for cell in cells)
 
 

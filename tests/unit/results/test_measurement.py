@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from feedrate.config.devices import Peak
 from feedrate.config.settings import TrainSettings
 from feedrate.jobs.events import Step, read_run_events
-from feedrate.results.measurement import ceilings, measure, quantile, step_sum
+from feedrate.results.measurement import measure, quantile, step_sum
 from run_folder import make_spec, rank_events, write_run
 
 PEAKS = [
@@ -150,19 +150,6 @@ def test_step_times_sum_up_over_the_window_of_the_slowest_rank(ranks):
     assert step_sum(ranks) == pytest.approx(5.0)
 
 
-def test_ceilings_are_of_all_ranks_together(ranks):
-    found = ceilings(ranks)
-    assert found.loader_samples_per_s == pytest.approx(200 / 2)
-    assert found.model_samples_per_s == pytest.approx(160 / 3)
-
-
-def test_a_ceiling_that_a_rank_did_not_reach_is_none(ranks):
-    ranks[1].ceilings = ranks[1].ceilings[:1]
-    found = ceilings(ranks)
-    assert found.loader_samples_per_s is not None
-    assert found.model_samples_per_s is None
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20), st.integers(1, 99))
 def test_quantiles_agree_with_the_standard_library(values, percent):
@@ -181,3 +168,15 @@ def test_an_epoch_has_as_many_steps_as_the_rows_make(ranks):
     unknown = measure(ranks, spec, PEAKS, None)
     assert unknown is not None
     assert unknown.steps_per_epoch is None
+
+
+def test_mfu_is_told_with_padding_and_without(ranks):
+    """BridgeTower large with 128 tokens, of which 32 are real: 1.489 and 1.241 TFLOP a sample."""
+    ranks[0].model = replace(
+        ranks[0].model, flops_per_sample=1.489e12, flops_per_real_sample=1.241e12
+    )
+    m = measure(ranks, make_spec(), PEAKS, None)
+    assert m is not None
+    assert m.mfu_real_tokens == pytest.approx(m.mfu * 1.241 / 1.489)
+    ranks[0].model = replace(ranks[0].model, flops_per_real_sample=None)
+    assert measure(ranks, make_spec(), PEAKS, None).mfu_real_tokens is None

@@ -91,3 +91,17 @@ def test_models_that_were_not_scored_are_counted_apart(tmp_path, capsys):
     assert run("confirm-results", [*results(tmp_path, "failed"), *scored]) == 1
     said = "1 of 1 runs did not end well and 1 model could not be scored;"
     assert capsys.readouterr().err.startswith(f"feedrate confirm-results: {said}")
+
+
+def test_disturbed_runs_are_repeated_by_the_same_command_but_not_for_ever(tmp_path, capsys):
+    def told(**disturbed):
+        row = {"study": "a", "device": "cpu", "cell": "x", "repeat": 1, "cause": "Stolen."}
+        row |= {"status": "invalid", "failed_checks": "pixels;undisturbed", **disturbed}
+        write_csv(tmp_path / "results.csv", with_factors(RUNS, {}), [row])
+        out = ["--out", str(tmp_path / "confirmed.txt")]
+        assert run("confirm-results", ["--results", str(tmp_path / "results.csv"), *out]) == 1
+        return capsys.readouterr().err
+
+    assert "not quiet enough" not in told(attempt=2)
+    assert "not quiet enough" in told(attempt=3)
+    assert "not quiet enough" not in told(attempt=3, failed_checks="pixels")

@@ -107,9 +107,8 @@ def test_one_bad_run_costs_the_others_nothing(runs, tmp_path, capsys):
     assert (found.cell, found.levels) == ("workers=1", {"workers": 1})
     assert found.status == "failed"
     assert "spec.json" in found.cause
-    assert json.loads(marker.read_text()) == {
-        str(run): digest_file(run / "record.json") for run in [bad, *runs]
-    }
+    digests = {str(run): digest_file(run / "record.json") for run in [bad, *runs]}
+    assert json.loads(marker.read_text()) == {"digests": digests, "disturbed": {}}
     assert run_job("parse-logs", [*arguments, "--out", str(marker)]) == 0
     assert "parsed 0 of 3 runs" in capsys.readouterr().out
 

@@ -1,12 +1,13 @@
 """Each judgement of the self-test passes what is right, and finds the fault that is planted."""
 
 import pytest
+from record_builder import make_ceilings
 
 from feedrate.config.devices import Peak
 from feedrate.jobs.probe import Allocation, Probe, Product
 from feedrate.results import physics
 from feedrate.results.record import Check, Record
-from feedrate.results.schema import Ceilings, Measurement, PixelDistance
+from feedrate.results.schema import Measurement, PixelDistance
 from tiny_spec import tiny_spec
 
 PEAKS = [Peak(precision="bf16", datasheet_tflops=989, source="a data sheet")]
@@ -136,7 +137,7 @@ def record(
             "status": status,
             "spec": tiny_spec(),
             "measurement": measured,
-            "ceilings": Ceilings(loader_samples_per_s=loader, model_samples_per_s=model),
+            "ceilings": make_ceilings(rate, loader=loader, model=model),
             "pixels": PixelDistance(mean_abs_diff=off, psnr_db=psnr_db),
             **more,
         }

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedrate.results.fitting import Scaling, scaling
+from feedrate.results.fitting import Scaling, held_out_errors, scaling
 
 TIMES = st.floats(0, 100)
 
@@ -19,3 +19,15 @@ def test_a_ring_sends_at_most_twice_what_two_devices_send():
     assert scaling(2, 1.0, 0.5) == Scaling(1.0, 1.0)
     assert scaling(2, 1.0, 0.5).step_s(8) == pytest.approx(1.875)
     assert scaling(8, 1.0, 0.5).step_s(10_000) == pytest.approx(1.0 + 0.5 * 8 / 7, rel=1e-3)
+
+
+def test_a_count_is_predicted_from_the_parts_of_another_one():
+    models = {2: scaling(2, 1.0, 0.5), 4: scaling(4, 1.0, 1.5)}
+    errors = held_out_errors(models, {1: 1.0, 2: 1.5, 4: 2.5})
+    assert errors[1] == pytest.approx(0.0), "from 4 devices"
+    assert errors[2] == pytest.approx(1.5 / (1.0 + 2.0 / 2) - 1), "from 4 devices, not from itself"
+    assert errors[4] == pytest.approx(2.5 / (1.0 + 1.0 * 3 / 4) - 1), "from 2 devices"
+
+
+def test_the_only_count_with_parts_has_no_error_of_its_own():
+    assert held_out_errors({4: scaling(4, 1.0, 0.5)}, {4: 1.6}) == {}

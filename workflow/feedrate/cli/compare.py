@@ -111,7 +111,7 @@ def show(
         facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]
         console.print()
         console.print(table("What else differs", columns, facts, wrapped=columns))
-    numbers = ("before", "after", "ratio", f"{lines.confidence:.0%} interval")
+    numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
         found = list(group)
         shown = [row for row in found if not _is_silent(row)]
@@ -197,8 +197,8 @@ def sentences(
     if single := sum(row["ratio_ci_low"] is None for row in compared):
         share = comparison.percent(lines.noise_share)
         yield (
-            f"{counted(single, 'cell')} with a single run before or after: one run does not show "
-            f"noise, so medians more than {share} apart count as different."
+            f"{counted(single, 'cell')} without a repeat anywhere on the device: single runs show "
+            f"no noise, so rates more than {share} apart count as different."
         )
     if same := sum(row["same_runs"] for row in rows):
         yield f"In both sets: {counted(same, 'run')}, not repeated."

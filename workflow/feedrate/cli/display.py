@@ -20,7 +20,8 @@ from rich.text import Text
 
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.core.paths import TRAIN_RULE
-from feedrate.jobs.events import EventTail, Step
+from feedrate.jobs.event_tail import EventTail
+from feedrate.jobs.events import Step
 from feedrate.results.tables import Row
 
 FILE_WIDTH = 1000

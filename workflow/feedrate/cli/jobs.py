@@ -32,6 +32,7 @@ JOBS = {
     "collect-quality": "results.collect:collect_quality",
     "check-claims": "results.claims:check_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
+    "predict-changes": "results.ledger:predict_changes",
     "merge-results": "results.tables:merge_results",
     "confirm-results": "results.tables:confirm_results",
     "tune-device": "cli.tune:tune_device",

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
-from feedrate.config.plan import make_plan
+from feedrate.config.plan import make_plan, protocols
 from feedrate.config.project import load_project
 from feedrate.core import variables
 from feedrate.devices import host
@@ -47,6 +47,13 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
         planned = read(Path(folder))
     project = load_project(Path(), planned.configuration.config, host.machine)
     show(forecast(project, make_plan(project), planned))
+    if project.config.repeats == "auto":
+        most, hours = project.config.auto_repeats.most, project.config.auto_repeats.hours
+        numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
+        output().print(
+            f"Planned repeats of a cell: {', '.join(sorted(numbers))}; then one at a time while a "
+            f"decision is open, up to {most}, and in all {hours:g} hours (repeats: auto)."
+        )
     return 0
 
 
@@ -173,7 +180,7 @@ def _training(forecast: Forecast) -> Iterator[str]:
     if bases - {"cell", "study", None}:
         yield (
             f"Estimates from published rates include {duration(START_S)} for a job's start, and "
-            "the time to measure its two ceilings."
+            "the time to measure its ceilings."
         )
     yield "Time in queues, and time for data, parsing, tables and figures, is not included."
 

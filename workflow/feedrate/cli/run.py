@@ -22,11 +22,13 @@ from rich.text import Text
 from feedrate.cli.display import cells_table, counted, output
 from feedrate.cli.jobs import STOPPED
 from feedrate.config.plan import make_plan
+from feedrate.config.project import Project
 from feedrate.core import paths, slurm, variables
 from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent
 from feedrate.flow import configuration, driver
 from feedrate.results.columns import CELLS
+from feedrate.results.repeats import extend
 from feedrate.results.schema import BAD
 from feedrate.results.tables import Row, read_csv
 
@@ -67,7 +69,13 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
         tell("feedrate", f"the previous run was killed; continuing it{_still_on_slurm()}")
     driver.STARTED.unlink(missing_ok=True)
     words = ["--quiet", "all"] if quiet else []
-    code = run_snakemake(snakemake_arguments(options, *others, *words), held_back=quiet)
+    arguments = snakemake_arguments(options, *others, *words)
+    code = run_snakemake(arguments, held_back=quiet)
+    forced = any(vars(given).get(name) for name in ("force", "forceall", "forcerun"))
+    while not forced and (more := _further_cells(options, others, code)):
+        if not quiet:
+            tell("feedrate", f"repeats: auto: one more repeat of {counted(more, 'cell')}")
+        code = run_snakemake(arguments, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
     if code and not driver.STARTED.is_file():
@@ -80,6 +88,13 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     if not quiet:
         show(REPORT if report_code == 0 else None)
     return code or report_code
+
+
+def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> int:
+    """Cells that get one more repeat now (`repeats: auto`), after a pass with this exit code."""
+    if code == STOPPED or (code and not driver.STARTED.is_file()):
+        return 0
+    return extend(check_configuration(options, others))
 
 
 def _other_driver(profile: str) -> str:
@@ -95,13 +110,9 @@ def _other_driver(profile: str) -> str:
 
 
 def _still_on_slurm() -> str:
-    jobs = slurm.own_jobs()
-    return (
-        f"; {len(jobs)} of its jobs are still on Slurm, and their results will be used (to cancel "
-        "them instead: python -m feedrate cancel)"
-        if jobs
-        else ""
-    )
+    count = len(slurm.own_jobs())
+    instead = "their results will be used (to cancel them instead: python -m feedrate cancel)"
+    return f"; {count} of its jobs are still on Slurm, and {instead}" if count else ""
 
 
 def _write_report(options: argparse.Namespace) -> int:
@@ -204,8 +215,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.Namespace:
     """Check a call before Snakemake starts; return what Snakemake reads in `others`.
 
-    Raises ConfigError for a wrong configuration, and UsageError for an option in `others` that
-    Snakemake does not have.
+    Raises ConfigError, and UsageError for an option in `others` that Snakemake does not have.
     """
     check_configuration(options, others)
     if not others:
@@ -221,8 +231,8 @@ def check_call(options: argparse.Namespace, others: Sequence[str]) -> argparse.N
     return found
 
 
-def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> None:
-    """Check the configuration of a call before Snakemake starts. Raises ConfigError.
+def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> Project:
+    """The project of a call, checked before Snakemake starts. Raises ConfigError.
 
     Files outside config/ are left to Snakemake, which knows where jobs run.
     """
@@ -232,6 +242,7 @@ def check_configuration(options: argparse.Namespace, targets: Iterable[str]) -> 
     project = configuration.load(Path(), layers)
     configuration.check_targets(Path(), project, layers, targets)
     make_plan(project)
+    return project
 
 
 def assignments(options: argparse.Namespace) -> list[str]:
@@ -332,5 +343,6 @@ def _values(row: Row) -> Iterator[RenderableType]:
     yield "" if low is None or high is None else f"{low:.1f} to {high:.1f}"
     yield "" if wait is None else f"{wait:.0%}"
     yield row["verdict"] if row["status"] == "ok" else Text(row["status"], "bold red")
-    marks = [name for name in ("recommended", "noisy") if row[name]]
+    words = {"recommended": "recommended", "open": "undecided", "noisy": "noisy"}
+    marks = [word for name, word in words.items() if row[name]]
     yield Text(row["cause"] if row["status"] in BAD else ", ".join(marks))

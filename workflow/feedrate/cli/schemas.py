@@ -11,8 +11,11 @@ from typing import Any
 import msgspec
 
 from feedrate.config.project import Devices
+from feedrate.config.sheets import FILE as SHEETS
+from feedrate.config.sheets import Sheet
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import BenchmarkScore, Published, Study
+from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
@@ -28,6 +31,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "devices": (Devices, "config/devices.yaml"),
     "study": (Study, "A file in config/studies/"),
     "published": (Published, "A row of a CSV file in config/published/"),
+    "sheets": (dict[Name, Sheet], SHEETS),
     "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
     "spec": (RunSpec, "spec.json of a run"),
     "record": (Record, "record.json of a run"),

@@ -40,7 +40,8 @@ from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
 from feedrate.devices.doctor import Finding, examine
 from feedrate.devices.host import host_facts
-from feedrate.jobs.events import EventTail, Step, Window
+from feedrate.jobs.event_tail import EventTail
+from feedrate.jobs.events import Step, Window
 from feedrate.jobs.probe import Probe, answer_file
 from feedrate.results import physics
 from feedrate.results.assemble import current_record

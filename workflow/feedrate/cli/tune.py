@@ -143,9 +143,11 @@ def read_run(folder: Path, *, sharded: bool = False) -> Run:
     model_only = [one for rank in ranks for one in rank.ceilings if one.kind == "model"]
     if not model_only:
         return Run(*rates, None)
-    rate = sum(ceiling.samples / ceiling.wall_s for ceiling in model_only)
-    cpu_s = sum(ceiling.cpu_s or 0.0 for ceiling in model_only)
-    return Run(*rates, Model(rate, cpu_s / sum(ceiling.samples for ceiling in model_only)))
+    made, wall_s, cpu_s = (
+        sum(getattr(block, name) or 0.0 for block in model_only)
+        for name in ("samples", "wall_s", "cpu_s")
+    )
+    return Run(*rates, Model(len(ranks) * made / wall_s, cpu_s / made))
 
 
 def drain(spec: RunSpec, manifest: Path, folder: Path) -> Drained:

@@ -161,7 +161,9 @@ def _of_tagged(error: Any, tags: Any) -> Iterator[Fault]:
 def _of_alternatives(error: Any) -> Iterator[Fault]:
     """Faults of a value that fits none of several types: those as the type that was meant."""
     path, value = tuple(error.absolute_path), error.instance
-    meant = [e for e in error.context if e.validator != "type" or len(e.absolute_path) > len(path)]
+    words_only = all(e.validator == "enum" or e.validator_value == "null" for e in error.context)
+    plain = ("type",) if words_only else ("type", "enum")
+    meant = [e for e in error.context if e.validator not in plain or e.path]
     for inner in meant:
         yield from _faults(inner)
     if not meant:
@@ -200,7 +202,7 @@ def _types(error: Any) -> list[str]:
 def _expected(types: list[str], value: Any) -> str:
     """The types in words; `number` includes `integer`."""
     names = [name for name in types if name != "integer" or "number" not in types]
-    *most, last = dict.fromkeys(_TYPES[name] for name in names)
+    *most, last = dict.fromkeys(_TYPES.get(name, name) for name in names)
     hint = ""
     if isinstance(value, str | int | float) and "array" in types:
         hint = f", as [{value}]"

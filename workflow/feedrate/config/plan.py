@@ -20,7 +20,14 @@ from feedrate.config.spec import (
     loader_faults,
     model_faults,
 )
-from feedrate.config.study import Study, adapt_keys, adapted, level_settings, setting_type
+from feedrate.config.study import (
+    Published,
+    Study,
+    adapt_keys,
+    adapted,
+    level_settings,
+    setting_type,
+)
 from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text
 from feedrate.config.workflow import WorkflowConfig, dataset_for
 
@@ -61,7 +68,8 @@ class Plan(Strict, kw_only=True):
 
 def make_plan(project: Project) -> Plan:
     """All runs in measuring order: repeat 1 of all cells, then repeat 2, so that slow drift of a
-    machine affects all cells alike. Raises ConfigError for settings that do not work together."""
+    machine affects all cells alike; then, in the same way, the further repeats of some cells.
+    Raises ConfigError for settings that do not work together."""
     runs: dict[tuple[str, str, str, int], RunSpec] = {}
     unsupported: list[Unsupported] = []
     shared: list[Shared] = []
@@ -71,18 +79,26 @@ def make_plan(project: Project) -> Plan:
         cells, doubles = _distinct(supported)
         unsupported += lacking
         shared += doubles
-        for repeat, cell in itertools.product(range(1, protocol.repeats + 1), cells):
-            seed = protocol.seed + repeat - 1
-            runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
+        further = [project.further.get(f"{name}/{device}/{c.cell}", 0) for c in cells]
+        for repeat in range(1, max(protocol.repeats, *further, 0) + 1):
+            for cell, most in zip(cells, further, strict=True):
+                if repeat <= max(protocol.repeats, most):
+                    seed = protocol.seed + repeat - 1
+                    runs[name, device, cell.cell, repeat] = _replace(cell, repeat=repeat, seed=seed)
     return Plan(runs=runs, unsupported=unsupported, shared=shared)
+
+
+def protocols(project: Project) -> dict[str, dict[str, StudyProtocol]]:
+    """The protocol by study and device; its `repeats` are the planned ones."""
+    devices = project.config.devices
+    return {n: {d: _protocol(project, n, d) for d in devices} for n in project.studies}
 
 
 def timeouts_min(project: Project) -> dict[str, dict[str, float]]:
     """Minutes that a job may take, by study and device."""
-    devices = project.config.devices
     return {
-        name: {device: _protocol(project, name, device).timeout_min for device in devices}
-        for name in project.studies
+        name: {device: protocol.timeout_min for device, protocol in found.items()}
+        for name, found in protocols(project).items()
     }
 
 
@@ -97,6 +113,16 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
     return convert(settings, Settings, f"config/studies/{name}.yaml, adapted for {device}")
 
 
+def published_settings(project: Project, name: str, row: Published) -> Settings:
+    """The settings that a study gives the cell of a published number, on its device."""
+    study = project.studies[name]
+    levels = study.baseline | row.levels
+    factors = {n: _replace(f, levels=[levels[n]]) for n, f in study.factors.items()}
+    keys = adapt_keys(study, row.device, project.devices[row.device])
+    of_levels = LevelSettings(_replace(study, factors=factors), keys, project.config)
+    return of_levels.of(study_settings(project, name, row.device), levels)
+
+
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
     """Whether the run keeps its model, which is then scored and gets a card."""
     pushed = config.push_to_hub is not None and spec.repeat == 1
@@ -107,7 +133,7 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
     """A study's protocol, adapted for a device."""
     study, entry = project.studies[name], project.devices[device]
     protocol = adapted(study.protocol, study, "protocol", adapt_keys(study, device, entry))
-    if project.config.repeats is not None:
+    if isinstance(project.config.repeats, int):
         protocol["repeats"] = project.config.repeats
     return convert(protocol, StudyProtocol, f"config/studies/{name}.yaml, adapted for {device}")
 

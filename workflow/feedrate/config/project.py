@@ -10,6 +10,7 @@ import msgspec
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
+from feedrate.config.sheets import Sheet, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -26,7 +27,6 @@ from feedrate.config.study import (
     adapted,
     all_settings,
     level_settings,
-    read_rows,
     setting_type,
 )
 from feedrate.config.values import (
@@ -38,8 +38,9 @@ from feedrate.config.values import (
     level_text,
     load,
     parse_level,
+    read_rows,
 )
-from feedrate.config.workflow import WorkflowConfig, check_config
+from feedrate.config.workflow import WorkflowConfig, check_config, read_further
 from feedrate.core import plugins
 
 Devices = dict[Name, Device]
@@ -54,7 +55,7 @@ _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
 
 
-class Project(Strict, kw_only=True):
+class Project(Strict):
     """The configuration as a whole, read and checked."""
 
     config: WorkflowConfig
@@ -64,6 +65,10 @@ class Project(Strict, kw_only=True):
     """Published numbers by study."""
     scores: dict[str, list[BenchmarkScore]] = {}
     """Published scores on Winoground by study."""
+    sheets: dict[str, Sheet] = {}
+    """What the sources of published numbers say about their experiments."""
+    further: dict[str, int] = {}
+    """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
 
 
 def load_project(
@@ -100,9 +105,8 @@ def load_project(
             published[name] += rows
         for file in map("config/published/{}".format, study.published_scores):
             scores[name] += read_rows(root / file, BenchmarkScore, file)
-    return Project(
-        config=workflow, devices=devices, studies=studies, published=published, scores=scores
-    )
+    sheets, further = read_sheets(root, studies, published), read_further(root, workflow)
+    return Project(workflow, devices, studies, published, scores, sheets, further)
 
 
 def study_names(root: Path) -> list[str]:

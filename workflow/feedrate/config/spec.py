@@ -27,6 +27,10 @@ else:
     Kind = Literal[plugins.names(KINDS)]
     Launcher = Literal[plugins.names(LAUNCHERS)]
 
+LoadingStage = Literal["read", "decode", "resize", "tokenise", "collate"]
+Stage = Literal[LoadingStage, "hand_over", "copy", "forward", "backward", "exchange", "optimizer"]
+"""The stages of a step: those of the loader's processes, and those of the one that trains."""
+
 FULL_EPOCH_STEPS = 20
 """With fewer steps in an epoch, a run's rate is not compared with published ones."""
 TIMEOUT_MIN = 240.0
@@ -49,9 +53,12 @@ class Protocol(Strict, kw_only=True):
 
     steps: Annotated[Count, about("Optimizer steps in all, warm-up included.")]
     warmup_steps: Annotated[Count, about("Steps left out at the start, the first among them.")]
-    ceiling_s: Annotated[Positive, about("Seconds to measure each ceiling, loader and model.")] = (
-        2.0
-    )
+    ceiling_s: Annotated[
+        Positive, about("Seconds after the timed steps for training, loader and model each.")
+    ] = 2.0
+    virtual: Annotated[
+        list[Stage], about("Stages to make virtually faster after the timed steps (one device).")
+    ] = []
     evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 

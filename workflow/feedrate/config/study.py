@@ -1,40 +1,40 @@
 """A study as data: what it varies, shows and claims, and the numbers that its source published."""
 
-import csv
-import io
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import Capability, Device
-from feedrate.config.errors import ConfigError, Findings, not_one_of, raise_all
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.values import (
     Count,
     Level,
     Name,
+    Natural,
     Positive,
     Share,
     Strict,
     about,
     level_text,
     merged,
-    parse_level,
-    parse_levels,
-    read_text,
 )
 
-Row = TypeVar("Row", "Published", "BenchmarkScore")
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
 Bundle = dict[str, Level | list[str]]
 """Settings, such as `loader.workers`, with their values."""
+
+
+class SourceProtocol(Strict, kw_only=True):
+    """The source's window: the steps that it leaves out, and the epochs that it times."""
+
+    warmup_steps: Annotated[Natural, about("Steps that it leaves out.")] = 0
+    epochs: Annotated[Count | None, about("Epochs that it trains; without: all of a run.")] = None
 
 
 class Source(Strict, kw_only=True):
@@ -43,6 +43,10 @@ class Source(Strict, kw_only=True):
     title: Annotated[str, Meta(min_length=1)]
     address: str = ""
     editions: Annotated[list[str], about("Editions of the source, oldest first.")] = []
+    protocol: Annotated[
+        SourceProtocol, about("How it measured, for the table of the kind `window`.")
+    ] = SourceProtocol()
+    sheet: Annotated[str, about("Entry of sheets.yaml, for statements in words.")] = ""
 
 
 class Factor(Strict, kw_only=True):
@@ -73,9 +77,13 @@ class Exclude(Strict, kw_only=True):
 
 
 class Claim(Strict, kw_only=True):
-    """A statement of the source as an expression over cells."""
+    """A statement of the source, or a question of ours, as an expression over cells."""
 
     id: Name
+    of: Annotated[
+        Literal["source", "advice", "ours"],
+        about("source: about its own experiment; advice: to anybody; ours: our own question."),
+    ] = "source"
     text: Annotated[str, Meta(description="The statement, in our words.", min_length=1)]
     expression: Annotated[
         str,
@@ -86,7 +94,8 @@ class Claim(Strict, kw_only=True):
         ),
     ]
     published: Annotated[Positive | None, about("The value that the source prints.")] = None
-    at_least: Annotated[float | None, about("For a statement in words: the least ratio.")] = None
+    more_than: Annotated[float | None, about("In words: the ratio is above this.")] = None
+    no_less_than: Annotated[float | None, about("Below this by less than smallest_effect.")] = None
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
@@ -129,10 +138,9 @@ class Thresholds(Strict, kw_only=True):
     headroom: Annotated[Positive, about("Loader rate over consumption that shows headroom.")] = 1.3
     replay_gain: Annotated[Positive, about("Model-only to measured rate that shows a loss.")] = 1.1
     memory_pressed_share: Annotated[Share, about("Memory-limited from this share of it.")] = 0.95
-    noise_share: Annotated[Positive, about("Noisy from this (max - min) / median.")] = 0.10
-    confidence: Annotated[
-        float, Meta(description="Level of the bootstrap intervals.", gt=0, lt=1)
-    ] = 0.95
+    noise_share: Annotated[Positive, about("Noisy if two runs may differ by more.")] = 0.10
+    smallest_effect: Annotated[Share, about("A lesser gain is worth no other setting.")] = 0.03
+    confidence: Annotated[float, Meta(description="Level of all intervals.", gt=0, lt=1)] = 0.95
     claim_tolerance: Annotated[Positive, about("A claimed ratio holds within this share.")] = 0.05
 
 
@@ -239,10 +247,17 @@ class Published(Strict, kw_only=True):
     value: Positive
     unit: str
     batch_size: Annotated[Count | None, about("Per device, where the source states it.")] = None
+    timed_samples: Annotated[
+        Count | None, about("Samples in the timed window of a rate, where the source tells.")
+    ] = None
+    flops_per_sample: Annotated[
+        Positive | None, about("Of the model of a rate as built here, forward and backward.")
+    ] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
     source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
     protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
+    sheet: Annotated[str, about("Entry of sheets.yaml: what the source says about the run.")] = ""
     headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
 
 
@@ -258,77 +273,3 @@ class BenchmarkScore(Strict, kw_only=True):
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
     note: str = ""
-
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    "levels": parse_levels,
-    **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
-    **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
-}
-"""Columns that are not text, with the function that reads their values."""
-
-
-def read_rows(path: Path, kind: type[Row], origin: str = "") -> list[Row]:
-    """Read a CSV file as rows of `kind` with unique ids; `origin` names the file in messages.
-
-    An empty field takes its default. Raises ConfigError with file, line and column of each error.
-    """
-    origin = origin or str(path)
-    (_, header), *lines = _lines(path, origin)
-    raise_all(_header_errors(header, kind, f"{origin}, line 1"))
-    rows: list[Row] = []
-    wrong: list[str] = []
-    seen: dict[str, int] = {}
-    for number, fields in lines:
-        found = Findings(f"{origin}, line {number}")
-        values = _values(found, header, fields)
-        if not found and found.fits("", values, kind):
-            first = seen.setdefault(values["id"], number)
-            if first == number:
-                rows.append(msgspec.convert(values, kind))
-            else:
-                found.say("id", f"{values['id']!r} occurs in line {first} already")
-        wrong += found
-    raise_all(wrong)
-    return rows
-
-
-def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
-    """The fields of each line that is not empty, with its number."""
-    reader = csv.reader(io.StringIO(read_text(path, origin)))
-    try:
-        lines = [(reader.line_num, fields) for fields in reader if fields]
-    except csv.Error as error:
-        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
-    if not lines:
-        raise ConfigError(f"{origin}: the file is empty")
-    return lines
-
-
-def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) -> list[str]:
-    """Columns that are unknown, missing or duplicate."""
-    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
-    twice = dict.fromkeys(name for name in header if header.count(name) > 1)
-    lines = [f"{place}: {name!r}: the column occurs twice" for name in twice]
-    unknown = [name for name in header if name not in columns]
-    lines += [f"{place}: column {not_one_of(name, columns)}" for name in unknown]
-    missing = [name for name, required in columns.items() if required and name not in header]
-    return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
-
-
-def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, Any]:
-    """A line's values by column; adds its errors to `found`."""
-    if len(fields) != len(header):
-        hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
-        found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
-        return {}
-    texts = dict(zip(header, (field.strip() for field in fields), strict=True))
-    values: dict[str, Any] = {}
-    for name, text in texts.items():
-        # `levels` may be empty, but it is required.
-        if text or name == "levels":
-            try:
-                values[name] = _READERS[name](text) if name in _READERS else text
-            except ValueError as error:
-                found.say(name, str(error))
-    return values

@@ -1,14 +1,16 @@
-"""Names, counts and levels, and strict reading of the YAML files that hold them."""
+"""Names, counts and levels, and strict reading of the YAML and CSV files that hold them."""
 
+import csv
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 import yaml
 
-from feedrate.config.errors import ConfigError, Findings, Origin, raise_all
+from feedrate.config.errors import ConfigError, Findings, Origin, not_one_of, raise_all
 
 try:
     from yaml import CSafeLoader as SafeLoader  # ten times faster, where PyYAML was built with it
@@ -16,6 +18,7 @@ except ImportError:
     from yaml import SafeLoader
 
 T = TypeVar("T")
+AnyRow = TypeVar("AnyRow", bound=msgspec.Struct)
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$(?!\n)")]
 """A word that can be part of a path: letters, digits and _ . + - (errors.py explains it)."""
@@ -195,3 +198,81 @@ def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
     where = f", line {mark.line + 1}" if mark else ""
     reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
     return f"{where}: {reason}"
+
+
+# CSV files
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "levels": parse_levels,
+    **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
+    **dict.fromkeys(("timed_samples", "flops_per_sample"), parse_level),
+    **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
+}
+"""Columns that are not text, with the function that reads their values."""
+
+
+def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
+    """Read a CSV file as rows of `kind` with unique ids; `origin` names the file in messages.
+
+    An empty field takes its default. Raises ConfigError with file, line and column of each error.
+    """
+    origin = origin or str(path)
+    (_, header), *lines = _lines(path, origin)
+    raise_all(_header_errors(header, kind, f"{origin}, line 1"))
+    rows: list[AnyRow] = []
+    wrong: list[str] = []
+    seen: dict[str, int] = {}
+    for number, fields in lines:
+        found = Findings(f"{origin}, line {number}")
+        values = _values(found, header, fields)
+        if not found and found.fits("", values, kind):
+            first = seen.setdefault(values["id"], number)
+            if first == number:
+                rows.append(msgspec.convert(values, kind))
+            else:
+                found.say("id", f"{values['id']!r} occurs in line {first} already")
+        wrong += found
+    raise_all(wrong)
+    return rows
+
+
+def _lines(path: Path, origin: str) -> list[tuple[int, list[str]]]:
+    """The fields of each line that is not empty, with its number."""
+    reader = csv.reader(io.StringIO(read_text(path, origin)))
+    try:
+        lines = [(reader.line_num, fields) for fields in reader if fields]
+    except csv.Error as error:
+        raise ConfigError(f"{origin}, line {reader.line_num}: {error}") from None
+    if not lines:
+        raise ConfigError(f"{origin}: the file is empty")
+    return lines
+
+
+def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) -> list[str]:
+    """Columns that are unknown, missing or duplicate."""
+    columns = {field.name: field.required for field in msgspec.structs.fields(kind)}
+    twice = dict.fromkeys(name for name in header if header.count(name) > 1)
+    lines = [f"{place}: {name!r}: the column occurs twice" for name in twice]
+    unknown = [name for name in header if name not in columns]
+    lines += [f"{place}: column {not_one_of(name, columns)}" for name in unknown]
+    missing = [name for name, required in columns.items() if required and name not in header]
+    return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
+
+
+def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, Any]:
+    """A line's values by column; adds its errors to `found`."""
+    if len(fields) != len(header):
+        hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
+        found.say("", f"{len(fields)} fields, but the header has {len(header)}{hint}")
+        return {}
+    texts = dict(zip(header, (field.strip() for field in fields), strict=True))
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        # `levels` may be empty, but it is required.
+        if text or name == "levels":
+            try:
+                values[name] = _READERS[name](text) if name in _READERS else text
+            except ValueError as error:
+                found.say(name, str(error))
+    return values

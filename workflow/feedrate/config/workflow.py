@@ -1,6 +1,7 @@
 """config/config.yaml: the studies to run, the devices and the data."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import msgspec
@@ -10,8 +11,8 @@ from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Name, Natural, Share, Strict, about
-from feedrate.core import plugins
+from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about, load
+from feedrate.core import paths, plugins
 
 Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
 Revision = Annotated[
@@ -120,6 +121,13 @@ else:
     Dataset = Union[Generated, Folder, Hub, *_declared()]
 
 
+class AutoRepeats(Strict, kw_only=True):
+    """The budget of `repeats: auto`."""
+
+    most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
+    hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
+
+
 class WorkflowConfig(Strict, kw_only=True):
     """All keys of config/config.yaml."""
 
@@ -146,12 +154,26 @@ class WorkflowConfig(Strict, kw_only=True):
         Name | None,
         about("Model of the checkpoint; only its studies use it. null: all studies do."),
     ] = None
-    repeats: Annotated[Count | None, about("For all studies; null: as each study says.")] = None
+    repeats: Annotated[
+        Count | Literal["auto"] | None,
+        about(
+            "For all studies; null: as each study says; auto: then more where decisions are open."
+        ),
+    ] = None
+    auto_repeats: AutoRepeats = AutoRepeats()
     push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
     ] = msgspec.field(default_factory=lambda: ["short"])
+
+
+def read_further(root: Path, config: WorkflowConfig) -> dict[str, int]:
+    """With `repeats: auto`, by study/device/cell, the repeats of cells that have more than planned.
+    Raises ConfigError for a damaged file."""
+    file = root / paths.REPEATS
+    wanted = config.repeats == "auto" and file.is_file()
+    return load(file, dict[str, Count], paths.REPEATS) if wanted else {}
 
 
 def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:

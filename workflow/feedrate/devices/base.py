@@ -242,6 +242,10 @@ class Adapter(ABC):
         trainer.optimizer.step()
         model.zero_grad()
 
+    def exchange(self, settings: Settings) -> Callable[[Any], None] | None:  # noqa: ARG002
+        """How gradients of a model are exchanged after the backward pass; None: in the pass."""
+        return None
+
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
         """A context that runs operations in the half precision of `train.precision`. It changes
         nothing without half precision, or with half-precision weights."""

@@ -23,6 +23,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS
 from feedrate.core import plugins, variables
+from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import adapter_class
 
 GIB = 2**30
@@ -165,18 +166,32 @@ def machine_state() -> dict[str, Any]:
 
 def host_load() -> dict[str, float]:
     """`host` of the `machine` event, counted from the host's start, as far as the kernel counts:
-    CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), and time in
-    which some process waited for a CPU, memory or a disk (PSI)."""
+    CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), the time of the
+    cores that this process may use, what of it was not idle, the CPU time of this process with its
+    children, and time in which some process waited for a CPU, memory or a disk (PSI)."""
     found: dict[str, float] = {}
-    line = kernel_text(PROC / "stat").partition("\n")[0].split()[1:9]
-    if len(line) == 8:
-        user, nice, system, _, _, irq, softirq, steal = (int(word) / TICKS for word in line)
-        wanted = user + nice + system + irq + softirq + steal
-        found = {"cpu_wanted_s": wanted, "cpu_stolen_s": steal}
+    lines = [line.split()[:9] for line in kernel_text(PROC / "stat").splitlines()]
+    times_s = {
+        line[0]: [int(word) / TICKS for word in line[1:]] for line in lines if len(line) == 9
+    }
+    if whole := times_s.get("cpu"):
+        found = {"cpu_wanted_s": _wanted_s(whole), "cpu_stolen_s": whole[-1]}
+        mine = [times_s[name] for n in os.sched_getaffinity(0) if (name := f"cpu{n}") in times_s]
+        ended = os.times()  # workers of earlier epochs have ended
+        found |= {
+            "cores_s": sum(map(sum, mine)),
+            "cores_busy_s": sum(_wanted_s(core) - core[-1] for core in mine),
+            "job_cpu_s": cpu_time_s() + ended.children_user + ended.children_system,
+        }
     for what in ("cpu", "memory", "io"):
         if total := re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what)):
             found[f"{what}_waited_s"] = int(total[1]) / 1e6
     return found
+
+
+def _wanted_s(times_s: list[float]) -> float:
+    """User, nice, system, interrupts and stolen: all but the two idle times."""
+    return sum(times_s) - times_s[3] - times_s[4]
 
 
 def host_facts() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from feedrate.data.hub import PATTERNS
 from feedrate.jobs.earlier import Digests, still_pruned
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
+from feedrate.results.tables import read_noted
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = PACKAGE.name
@@ -62,6 +63,7 @@ CODE = {
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
+    "foretold": Code(("results/ledger.py",)),
     "merged": Code(("results/tables.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/rows.py",)),
@@ -262,12 +264,13 @@ class Attempts:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._data: dict[str, str] = {}
+        self._disturbed: dict[str, dict[str, int]] = {}
 
     def next(self, file: str, *, stands: Callable[[str], bool] | None = None) -> int:
         """The attempt that makes `file`, a JSON file with a `status`: 1 at first.
 
-        It goes up after a failure, and if another training job ran on the host. Out of memory is a
-        result and keeps its number, unless `stands` says of its cause that it no longer holds.
+        It goes up after a failure. Out of memory is a result and keeps its number, unless `stands`
+        says of its cause that it no longer holds.
         """
         if file not in self._numbers:
             self._numbers[file] = _next_attempt(file, stands)
@@ -275,7 +278,8 @@ class Attempts:
 
     def of_run(self, spec: RunSpec, source: str) -> int:
         """The attempt of a run with code of the digest `source`. A run that a ladder left out is
-        tried when the ladder or the smaller cell's result no longer excludes it."""
+        tried when the ladder or the smaller cell's result no longer excludes it. A run that other
+        work on the machine disturbed is tried again, as its record says."""
 
         def stands(cause: str) -> bool:
             if not cause.startswith(NOT_TRIED):
@@ -284,7 +288,11 @@ class Attempts:
             digests = Digests(source, self._digest_of(spec.dataset))
             return still_pruned(cause, spec, digests, run)
 
-        return self.next(of_run(paths.OUTCOME, spec), stands=stands)
+        number = self.next(of_run(paths.OUTCOME, spec), stands=stands)
+        records = of_run(paths.RECORDS, spec)
+        if records not in self._disturbed:
+            self._disturbed[records] = read_noted(Path(records), "disturbed")
+        return number + (self._disturbed[records].get(of_run(paths.RUN, spec)) == number)
 
     def _digest_of(self, dataset: str) -> str:
         """The digest of the prepared data when the plan is made."""
@@ -299,8 +307,7 @@ def _next_attempt(file: str, stands: Callable[[str], bool] | None) -> int:
         with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
             last = json.load(stream)
         status, cause = last["status"], str(last.get("cause", ""))
-        disturbed = bool((last.get("machine_before") or {}).get("other_training_jobs"))
         fallen = status == "out_of_memory" and stands is not None and not stands(cause)
-        return int(last["attempt"]) + (status == "failed" or disturbed or fallen)
+        return int(last["attempt"]) + (status == "failed" or fallen)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 1

@@ -205,6 +205,8 @@ def _of_device(entry: Device) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
+KINDS = 3
+"""Kinds of blocks after the window: live, loader and model."""
 START_S = 120.0
 """A job's start (imports, the model, the first step) where no run on the device has shown it. On
 Gaudi, compiling graphs can take longer."""
@@ -252,7 +254,7 @@ class Estimator:
 
         Earlier runs of the same cell count, else all of the same study and device: the window is
         scaled to this run's samples, the rest of the job taken as it was. To published rates, a
-        job's start and its two ceilings are added.
+        job's start and the blocks after its window are added.
         """
         key = spec.study, spec.device
         if key not in self._past:
@@ -269,7 +271,7 @@ class Estimator:
         rate, basis = published
         protocol = spec.protocol
         training_s = samples * protocol.steps / (protocol.steps - protocol.warmup_steps) / rate
-        return Estimate(START_S + training_s + 2 * protocol.ceiling_s, basis)
+        return Estimate(START_S + training_s + KINDS * protocol.ceiling_s, basis)
 
     def _published_rate(self, spec: RunSpec) -> tuple[float, Basis] | None:
         """Published samples/s of a cell, those of the study's headline edition first. For a cell

@@ -264,10 +264,13 @@ class PlanView:
     def collect_arguments(self, study: str) -> str:
         """A file with the arguments of `collecting`, which can be too long for a command line."""
         settings = self.collecting(study)["settings"]
-        files = [of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
-        records = self._keep(f"{study}.records", "\n".join(files))
-        text = f"--records-list\n{records}\n--settings\n{settings}"
+        text = f"--records-list\n{self.record_list(study)}\n--settings\n{settings}"
         return self._keep(f"{study}.collect", text)
+
+    def record_list(self, study: str) -> str:
+        """A file that lists the records of a study."""
+        files = [of_run(paths.RECORD, spec) for spec in self.plan.of_study(study)]
+        return self._keep(f"{study}.records", "\n".join(files))
 
     def quality_arguments(self, study: str) -> str:
         """A file with the arguments for the table of scores."""
@@ -285,6 +288,10 @@ class PlanView:
     def merging(self) -> Params:
         """Only the code: everything that is merged is an input."""
         return self._params({}, "merged")
+
+    def foretelling(self) -> Params:
+        """Only the code: a prediction depends on records and events only."""
+        return self._params({}, "foretold")
 
     # Params of the report
 

@@ -1,12 +1,11 @@
 """The events of a run: one JSON object a line, one file a rank.
 
 Each rank writes its events as they happen. `read_run_events` reads all of them once the run has
-ended; `EventTail` reads those written so far while it is running.
+ended; `EventTail` (event_tail.py) reads those written so far while it is running.
 docs/architecture.md lists the events and their keys.
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -64,10 +63,11 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
 
 
 class Model(Event, frozen=True, kw_only=True, tag="model"):
-    """The model is built."""
+    """The model is built. `flops_per_real_sample` leaves out the texts' padding."""
 
     parameters: int | None = None
     flops_per_sample: float | None = None
+    flops_per_real_sample: float | None = None
     attention: str | None = None
     precision: str | None = None
 
@@ -161,13 +161,38 @@ class Trainer(Event, frozen=True, kw_only=True, tag="trainer"):
 
 
 class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
-    """The rate of one part: the loader, the model or the exchange of gradients (`kind`)."""
+    """One block of steps after the window. `kind`: `live` (training as in the window), or a part
+    alone (`loader`, `model` or `exchange`); `round`: the round of blocks that it belongs to."""
 
     kind: str
+    round: int = 0
     samples: int
     wall_s: float
     cpu_s: float | None = None
-    startup_s: float | None = None
+
+
+class Stages(Event, frozen=True, kw_only=True, tag="stages"):
+    """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps.
+
+    `read`, `decode`, `resize`, `tokenise` and `collate` are sums over the loader's processes;
+    `hand_over`, `copy`, `forward`, `backward`, `exchange` and `optimizer` are of the process that
+    trains. A stage that cannot be told from another is missing.
+    """
+
+    steps: int
+    seconds: dict[str, float] = {}
+
+
+class Virtual(Event, frozen=True, kw_only=True, tag="virtual"):
+    """A `live` block in which `stage` was virtually faster by `share`: `delayed_s` of `wall_s` were
+    inserted, so the predicted rate is samples / (wall_s - delayed_s)."""
+
+    stage: str
+    share: float
+    round: int
+    samples: int
+    wall_s: float
+    delayed_s: float
 
 
 class Note(Event, frozen=True, kw_only=True, tag="note"):
@@ -260,6 +285,8 @@ class RankEvents(msgspec.Struct, kw_only=True):
     computation: Computation | None = None
     trainer: Trainer | None = None
     ceilings: list[Ceiling] = []
+    stages: Stages | None = None
+    virtuals: list[Virtual] = []
     notes: list[Note] = []
     evaluations: list[Evaluation] = []
     scores: Scores | None = None
@@ -269,7 +296,7 @@ class RankEvents(msgspec.Struct, kw_only=True):
     def add(self, event: Event) -> None:
         """Add one event under its kind."""
         name = event.event_name
-        if isinstance(event, Step | Ceiling | Note | Evaluation | Machine):
+        if isinstance(event, Step | Ceiling | Virtual | Note | Evaluation | Machine):
             getattr(self, f"{name}s").append(event)
         else:
             setattr(self, name, event)
@@ -311,38 +338,3 @@ def read_events(path: Path, rank: int) -> RankEvents:
             events = RankEvents()
         events.add(event)
     return events
-
-
-class EventTail:
-    """Reads the events that were added to a file since the last call.
-
-    Skips lines that are not events: a full disk or a kill cuts lines off.
-    """
-
-    def __init__(self, path: Path, last_bytes: int | None = None) -> None:
-        """Begin at the file's first byte, or `last_bytes` before its end."""
-        self._path, self._last_bytes = path, last_bytes
-        self._offset = 0
-
-    def read(self) -> list[Event]:
-        """The events of complete lines; none while there is no file."""
-        try:
-            with self._path.open("rb") as stream:
-                if self._last_bytes is not None:
-                    end = stream.seek(0, os.SEEK_END)
-                    self._offset, self._last_bytes = max(0, end - self._last_bytes), None
-                stream.seek(self._offset)
-                added = stream.read()
-        except OSError:
-            return []
-        complete = added.rfind(b"\n") + 1
-        self._offset += complete
-        found = []
-        for line in added[:complete].splitlines():
-            try:
-                event = decode(line)
-            except (ValueError, RecursionError):
-                continue
-            if event is not None:
-                found.append(event)
-        return found

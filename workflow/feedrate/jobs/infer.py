@@ -68,7 +68,7 @@ def run_job(
     head = settings.inference.head
     built, answers = build_head(settings.model, settings.loader, prepared, head)
     dataset = make_dataset(spec, prepared, built, "train")
-    write_model(log, spec, built)
+    write_model(log, spec, built, dataset)
     write_data(log, spec, built, dataset, open_path(device, settings.loader))
     model = device.serve(cast(built.model, settings.train), settings)
     rank, world_size, *_ = rank_from_environment()

@@ -101,15 +101,22 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
     )
 
 
-def write_model(log: EventLog, spec: RunSpec, built: Built) -> None:
-    """Write the `model` event; only rank 0 counts FLOPs."""
+def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset) -> None:
+    """Write the `model` event; only rank 0 counts FLOPs.
+
+    Without padding they are those of a text of the training split's mean length.
+    """
+    mask = dataset.attention_mask
+    padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
     # `attention` is known once a pass has run, and counting FLOPs runs one.
-    flops = built.count_flops() if log.rank == 0 else None
+    lengths = {padded, real} if log.rank == 0 else set()
+    counted = {tokens: built.count_flops(tokens) for tokens in lengths}
     log.write(
         events.Model(
             rank=log.rank,
             parameters=built.parameters,
-            flops_per_sample=flops,
+            flops_per_sample=counted.get(padded),
+            flops_per_real_sample=counted.get(real),
             attention=built.attention,
             precision=spec.settings.train.precision,
         )

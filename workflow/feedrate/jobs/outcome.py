@@ -30,12 +30,12 @@ from feedrate.core.paths import (
     TRAINER_NAME,
     events_name,
 )
+from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import (
     End,
     Error,
     Evaluation,
     Event,
-    EventTail,
     Result,
     Trainer,
     Window,

@@ -30,7 +30,8 @@ from feedrate.core.processes import (
     supervisor,
 )
 from feedrate.devices.host import GIB, oom_kills
-from feedrate.jobs.events import Event, EventTail, Step, Window
+from feedrate.jobs.event_tail import EventTail
+from feedrate.jobs.events import Event, Step, Window
 from feedrate.jobs.outcome import ProcessExit
 
 TICK_S = 0.5

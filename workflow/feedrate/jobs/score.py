@@ -26,7 +26,8 @@ from feedrate.core.processes import die_with_parent, supervisor
 from feedrate.devices import launch
 from feedrate.devices.base import DeviceError
 from feedrate.devices.host import host_lock, lock_path
-from feedrate.jobs.events import Error, EventTail, Scores
+from feedrate.jobs.event_tail import EventTail
+from feedrate.jobs.events import Error, Scores
 
 SCHEMA = 1
 """Version of quality.json, which its reader in results/ checks."""

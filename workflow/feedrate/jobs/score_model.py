@@ -34,7 +34,7 @@ from feedrate.devices.placement import Placement
 from feedrate.jobs.evaluation import SPLITS, Hits
 from feedrate.jobs.events import EventLog, Scores
 from feedrate.jobs.job_setup import make_dataset
-from feedrate.jobs.scores import Entry, Split, entry, mean_interval
+from feedrate.jobs.scores import Entry, Split, entry, paired
 from feedrate.jobs.worker import Options
 from feedrate.loading.dataset import tokenise
 from feedrate.loading.pixels import Finish, crop_centre, decode, resize
@@ -81,12 +81,11 @@ def score_model(
     spec = msgspec.structs.replace(spec, settings=settings)
     untrained = settings.model
     trained = msgspec.structs.replace(untrained, checkpoint=str(weights.resolve()), revision=None)
-    scores: list[Entry] = []
-    for moment, model in (("before", untrained), ("after", trained)):
-        found = _scores_of(spec, device, model, prepared, winoground)
-        scores += [{"moment": moment, **score} for score in found]
+    before, after = (
+        _scores_of(spec, device, model, prepared, winoground) for model in (untrained, trained)
+    )
     described = read_winoground(winoground).described if winoground else ""
-    return {"scores": scores, "winoground": described}
+    return {"scores": paired(before, after), "winoground": described}
 
 
 def _scores_of(
@@ -261,13 +260,13 @@ def _entries(head: str, scores: NDArray[np.float32]) -> list[Entry]:
         return _no_entries("some scores are not finite")
     note = "the checkpoint's own head" if head == "matching" else ""
     return [
-        entry(metric, mean_interval(right), len(right), chance=CHANCE[metric], note=note)
+        entry(metric, right, chance=CHANCE[metric], note=note)
         for metric, right in hits(scores).items()
     ]
 
 
 def _no_entries(reason: str) -> list[Entry]:
-    return [entry(metric, None, 0, chance=CHANCE[metric], note=reason) for metric in CHANCE]
+    return [entry(metric, None, chance=CHANCE[metric], note=reason) for metric in CHANCE]
 
 
 def _pixels(batch: list[Example], folder: Path, built: Built) -> torch.Tensor:

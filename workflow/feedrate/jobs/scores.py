@@ -72,24 +72,61 @@ def mean_interval(
     return Estimate(float(data.mean()), float(low), float(high))
 
 
+class Examples(NamedTuple):
+    """The value of each example of a score; those with one number in `groups` are dependent."""
+
+    values: list[float]
+    groups: list[int] | None = None
+
+
+def ends(examples: Examples | None) -> tuple[float | None, ...]:
+    """Mean and interval; None for a value that is not finite (a model that diverged has no score),
+    and for the interval of one example or one group."""
+    if examples is None or not np.isfinite(examples.values).all():
+        return None, None, None
+    found = mean_interval(examples.values, groups=examples.groups)
+    several = len(set(examples.groups or range(len(examples.values)))) > 1
+    return found if several else (found.value, None, None)
+
+
 def entry(
     metric: str,
-    found: Estimate | None,
-    n: int,
+    values: ArrayLike | None,
     *,
+    groups: ArrayLike | None = None,
     chance: float | None = None,
     note: str = "",
 ) -> Entry:
-    """A metric's mean over `n` with its interval, and the value that chance gives.
+    """A metric's mean over `values` (see `mean_interval`), and the value that chance gives.
 
-    A value that is not finite is left out: a model that diverged has no score.
+    The examples stay in it until `paired` has compared them.
     """
-    value, low, high = found or (None, None, None)
-    if value is not None and not math.isfinite(value):
-        value, low, high, note = None, None, None, "not a finite number"
-    low, high = (x if x is not None and math.isfinite(x) else None for x in (low, high))
-    ends = {"value": value, "low": low, "high": high}
-    return {"metric": metric, **ends, "n": n, "chance": chance, "note": note}
+    examples, n = None, 0
+    if values is not None:
+        numbers = None if groups is None else np.asarray(groups).tolist()
+        examples = Examples(np.asarray(values, dtype=float).tolist(), numbers)
+        n = len(examples.values)
+    value, low, high = ends(examples)
+    note = "not a finite number" if n and value is None else note
+    shown = {"metric": metric, "value": value, "low": low, "high": high, "n": n}
+    return {**shown, "chance": chance, "note": note, "examples": examples}
+
+
+def paired(before: list[Entry], after: list[Entry]) -> list[Entry]:
+    """All entries with their moment, and those after training with their gain: the mean difference
+    between the same examples after and before, with its interval (a paired bootstrap)."""
+    known = {_key(one): one.pop("examples") for one in before}
+    for one in after:
+        now, then = one.pop("examples"), known.get(_key(one))
+        both = now and then and zip(now.values, then.values, strict=True)
+        change = Examples([a - b for a, b in both], now.groups) if both else None
+        one |= zip(("gain", "gain_low", "gain_high"), ends(change), strict=True)
+    moments = {"before": before, "after": after}
+    return [{"moment": name, **one} for name, entries in moments.items() for one in entries]
+
+
+def _key(one: Entry) -> tuple[str | None, ...]:
+    return one["on"], one.get("head"), one["metric"]
 
 
 def chance_of_recall(of_query: Numbers, of_target: Numbers, k: int) -> float:
@@ -179,32 +216,28 @@ class Split:
     def _loss(self, losses: list[float]) -> Entry:
         """Mean over complete batches; one batch gives no interval."""
         contrastive = "contrastive" in heads_of(self._spec.settings.model.name)
-        found = mean_interval(losses)
-        if len(losses) == 1:
-            found = Estimate(found.value, math.nan, math.nan)
-        return entry(
+        found = entry(
             "contrastive_loss" if contrastive else "loss",
-            found,
-            len(losses) * self._size,
+            losses,
             chance=math.log(self._size) if contrastive else None,
             note=f"batches of {self._size}",
         )
+        return found | {"n": len(losses) * self._size}
 
     def _accuracy(self, rows: list[int], images: Numbers, logits: Floats) -> Entry:
         classes = self._data.input_ids[rows, 0].numpy()
         hits = known_classes(logits, classes)
         if not hits.size:
-            return entry("accuracy", None, 0, note="no row has a class that was trained on")
-        found = mean_interval(hits, groups=images[classes >= 0])
-        return entry("accuracy", found, len(hits), chance=1 / len(self._built.tokenizer.names))
+            return entry("accuracy", None, note="no row has a class that was trained on")
+        chance = 1 / len(self._built.tokenizer.names)
+        return entry("accuracy", hits, groups=images[classes >= 0], chance=chance)
 
     def _matching(self, rows: list[int], images: Numbers, choices: Floats | None) -> Entry:
         if choices is None:
             note = f"the rows do not each have {CHOICES} captions to choose from, and a label"
-            return entry("matching_accuracy", None, 0, note=note)
+            return entry("matching_accuracy", None, note=note)
         hits = choice_hits(choices, self.labels[rows])
-        found = mean_interval(hits, groups=images)
-        return entry("matching_accuracy", found, len(hits), chance=1 / CHOICES)
+        return entry("matching_accuracy", hits, groups=images, chance=1 / CHOICES)
 
 
 def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
@@ -221,8 +254,8 @@ def recalls(images: Numbers, text: Floats, image: Floats) -> list[Entry]:
     return [
         entry(
             f"{way}_recall_at_{k}",
-            mean_interval(place < k, groups=queries),
-            len(place),
+            place < k,
+            groups=queries,
             chance=chance_of_recall(queries, targets, k),
         )
         for way, (place, queries, targets) in found.items()

@@ -15,7 +15,6 @@ from feedrate.devices.base import Adapter, UnsupportedError, adapter_class
 from feedrate.devices.host import memory_gib
 from feedrate.devices.placement import Placement
 from feedrate.jobs import events
-from feedrate.jobs.ceilings import measure_ceilings
 from feedrate.jobs.evaluation import SPLITS, evaluate
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.job_setup import (
@@ -26,6 +25,7 @@ from feedrate.jobs.job_setup import (
     write_model,
 )
 from feedrate.jobs.meter import Meter
+from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
@@ -63,7 +63,7 @@ def run_job(
     built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
-    write_model(log, spec, built)
+    write_model(log, spec, built, dataset)
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     folder, measured = run / TRAINER_NAME, meter if options.measured else None
     trainer = make_trainer(spec, device, folder, measured, built.model, dataset, built.layers)

@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, Sampler, get_worker_info
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
+from feedrate.loading import stages
 from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.pixels import Augmentation, Draw, Finish, Statistics
@@ -102,6 +103,8 @@ class PairDataset(Dataset[Sample]):
 
     slots: Slots | None = None
     """Memory for batches, if their loader reuses memory."""
+    recorder: stages.Recorder | None = None
+    """Where its workers record their stages."""
 
     def __init__(
         self,
@@ -146,13 +149,10 @@ class PairDataset(Dataset[Sample]):
     def __getitem__(self, number: int) -> Sample:
         """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
         attention_mask (max_tokens,); colour (3,) if the device changes colours."""
+        stages.begin_batch()
         (row,), (draw,) = self.rows_and_draws([number])
-        sample = {
-            "pixel_values": self._pixels(row, draw).expand(self.shape),
-            "input_ids": self.input_ids[row],
-            "attention_mask": self.attention_mask[row],
-        }
-        return sample | self._left_to_device([draw], one=True)
+        sample = {"pixel_values": self._pixels(row, draw).expand(self.shape)}
+        return sample | self._tokens(row) | self._left_to_device([draw], one=True)
 
     def rows_and_draws(self, numbers: Sequence[int]) -> tuple[list[int], list[Draw]]:
         """The rows of these numbers, and the augmentation of each."""
@@ -171,6 +171,7 @@ class PairDataset(Dataset[Sample]):
 
     def batch(self, numbers: list[int]) -> dict[str, Any]:
         """The samples of these numbers as one batch, in a slot if one is free."""
+        stages.begin_batch()
         rows, draws = self.rows_and_draws(numbers)
         if self.slots:
             taken = self.slots.take(len(rows))
@@ -178,22 +179,26 @@ class PairDataset(Dataset[Sample]):
             taken = torch.empty((len(rows), *self.shape), dtype=self.dtype)
         room = taken.tensor if isinstance(taken, Filling) else taken
         for place, row, draw in zip(room, rows, draws, strict=True):
-            place.copy_(self._pixels(row, draw))
-        return {
-            "pixel_values": taken,
-            "input_ids": self.input_ids[rows],
-            "attention_mask": self.attention_mask[rows],
-        } | self._left_to_device(draws)
+            pixels = self._pixels(row, draw)
+            with stages.span("collate"):
+                place.copy_(pixels)
+        return {"pixel_values": taken} | self._tokens(rows) | self._left_to_device(draws)
+
+    def _tokens(self, rows: int | list[int]) -> Sample:
+        """The tokens of a row, or of several; they were made when the dataset was opened."""
+        with stages.span("tokenise", 1 if isinstance(rows, int) else len(rows)):
+            return {"input_ids": self.input_ids[rows], "attention_mask": self.attention_mask[rows]}
 
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
         pixels = self.read(row, draw)
-        if draw.flip:
-            pixels = pixels.flip(-1)
-        if self.dtype == torch.uint8:
-            return pixels
-        colour = torch.tensor([draw.colour]) if self.augmentation.jitter else None
-        return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
+        with stages.span("resize", 0):  # of the sample that the decoder has counted
+            if draw.flip:
+                pixels = pixels.flip(-1)
+            if self.dtype == torch.uint8:
+                return pixels
+            colour = torch.tensor([draw.colour]) if self.augmentation.jitter else None
+            return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
 
     def _left_to_device(self, draws: list[Draw], *, one: bool = False) -> Sample:
         """The draws that the device needs to finish uint8 pixels."""
@@ -244,8 +249,9 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
     """Stack samples, unless they came as a batch; `return_loss` asks the model for its contrastive
     loss, as in the published script."""
     if not isinstance(samples, dict):
-        samples = {name: torch.stack([one[name] for one in samples]) for name in samples[0]}
-    return samples | {"return_loss": True}
+        with stages.span("collate", len(samples)):
+            samples = {name: torch.stack([one[name] for one in samples]) for name in samples[0]}
+    return samples | {"return_loss": True} | stages.stamp()
 
 
 class EpochOrder(Sampler[int]):

@@ -7,7 +7,7 @@ the Trainer's loader keeps its order and its shards, but its batches come from t
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -51,6 +51,8 @@ class LoadingPath(ABC):
     """Whether its loaders skip batches that a resumed run has done; otherwise the Trainer must."""
     round_size: int
     """Batches that may be ready before they are requested."""
+    stops: ClassVar[bool]
+    """Whether it makes no batches while its worker processes are stopped."""
 
     @abstractmethod
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
@@ -61,14 +63,14 @@ class LoadingPath(ABC):
         """
 
     @abstractmethod
-    def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
+    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
 
 
 class HostPath(LoadingPath):
     """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
 
-    skips = False
+    skips, stops = False, True
 
     def __init__(
         self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
@@ -84,7 +86,7 @@ class HostPath(LoadingPath):
         """The same loader, with our worker start-up and reused memory for its batches."""
         return equip(loader, self._settings, held=self._held_batches)
 
-    def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
+    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the host, from the number of workers in the settings."""
         workers = self._settings.workers
         loader = DataLoader(
@@ -120,7 +122,7 @@ class DevicePath(LoadingPath):
     """Batches from a decoder on the device; the host never decodes instead."""
 
     decode = "device"
-    skips = True
+    skips, stops = True, False
 
     def __init__(self, make: DecoderFactory, *, ready_batches: int, timeout_s: float) -> None:
         """A decoder prepares `ready_batches` ahead. The process ends if it makes no batch for
@@ -144,7 +146,7 @@ class DevicePath(LoadingPath):
         loader.base_dataloader = DeviceLoader(loader, partial(self._decode, decoder), done)
         return loader
 
-    def batches(self, dataset: PairDataset, order: Order) -> Iterator[Batch]:
+    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the device, from a decoder of their own."""
         yield from self._decode(self._make(dataset, order.batch_size), order)
 

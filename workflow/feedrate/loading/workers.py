@@ -58,6 +58,8 @@ class WorkerStart:
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, PairDataset):
             info.dataset.slots = self.slots
+            if info.dataset.recorder:
+                info.dataset.recorder.attach(info.id + 1)
         if self._then is not None:
             self._then(worker)
 

@@ -43,9 +43,9 @@ class Built:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     """Statistics of the pixels, by channel."""
-    count_flops: Callable[[], float]
-    """FLOPs of a sample, forward and backward (with a head for inference, forward only). Counting
-    takes 0.3 s (tiny) to 12 s (10B).
+    count_flops: Callable[[int], float]
+    """FLOPs of a sample of so many tokens, forward and backward (with a head for inference, forward
+    only). Counting takes 0.3 s (tiny) to 12 s (10B).
 
     They depend only on the model, not on the attention that runs or on checkpointing."""
     other_outputs: tuple[str, ...]
@@ -103,8 +103,10 @@ def build_head(
         raise ModelError(f"inference.head: {head!r}: {settings.name} has {known}")
     made: Built = builder.build(settings, loader, prepared, head)
     made.model.eval().requires_grad_(False)
-    pair = one_pair(made.image_px, loader.max_tokens)
-    return replace(made, count_flops=lambda: forward_flops(made.model, pair)), heads[head]
+    counted = replace(
+        made, count_flops=lambda tokens: forward_flops(made.model, one_pair(made.image_px, tokens))
+    )
+    return counted, heads[head]
 
 
 def heads_of(model: str) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """Changes to any model: fused attention, checkpointing, half and 8-bit precision, no exchange."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -105,11 +107,17 @@ def _checkpointed(module: Module, forward: Any, *args: Any, **kwargs: Any) -> An
     return forward(*args, **kwargs)
 
 
-def stop_exchanges(model: Module) -> None:
-    """Stop exchanges between ranks in the forward pass, so that they need not run in step."""
-    for part in model.modules():
-        if hasattr(part, "exchanges"):
-            part.exchanges = False  # type: ignore[assignment]
+@contextmanager
+def stop_exchanges(model: Module) -> Iterator[None]:
+    """In this context, ranks exchange nothing in the forward pass, so they need not run in step."""
+    parts: list[Any] = [part for part in model.modules() if getattr(part, "exchanges", False)]
+    for part in parts:
+        part.exchanges = False
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.exchanges = True
 
 
 def cast(model: Module, train: TrainSettings) -> Module:

@@ -1,9 +1,9 @@
 """The answer of a study for one device: a headline, and a sentence with the numbers behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.report import rows, text
 from feedrate.report.lines import differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
@@ -18,10 +18,15 @@ class Answer(NamedTuple):
     found: bool = True
 
 
+FEW = 4
+"""Settings that a headline names."""
 VERDICTS = {
     "input-bound": "This setting is input-bound: data loading limits it.",
     "compute-bound": "This setting is compute-bound: faster data loading would gain little.",
     "memory-pressed": "This setting is memory-limited: the device's memory is nearly full.",
+    "launch-bound": "This setting is launch-bound: the host launches work too slowly.",
+    "core-bound": "This setting is core-bound: loader and model share too few CPU cores.",
+    "rank-bound": "This setting is rank-bound: one rank holds up the others.",
     "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
 }
 """The meaning of a verdict for the user of a setting."""
@@ -46,6 +51,12 @@ def answer(
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
         return Answer(f"{label}: use {levels}.", _throughput(study, best))
+    if not is_about_quality(study) and (undecided := left_open(good, device)):
+        why, between = list(undecided.items())[-1]
+        names = _settings([notable(study, cell.levels) for cell in between])
+        few = names if len(between) <= FEW else text.count(len(between), "setting")
+        hint = "`repeats: auto` in config.yaml makes as many as are needed."
+        return Answer(f"{label}: undecided between {few}.", f"{why} {hint}")
     if not good:
         return Answer(f"{label}: no answer yet.", _no_answer(mine, len(tried)), found=False)
     if study.task == "inference":
@@ -55,6 +66,15 @@ def answer(
         detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
         return Answer(f"{label}: training throughput is {rate}.", detail)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good))
+
+
+def _settings(cells: Sequence[Mapping[str, Level]]) -> str:
+    """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor."""
+    values = {name: [level_text(cell.get(name, "")) for cell in cells] for name in cells[0]}
+    varied = [name for name, found in values.items() if len(set(found)) > 1]
+    if len(varied) != 1 or any(cell.keys() != cells[0].keys() for cell in cells):
+        return text.listed(map(text.levels_text, cells))
+    return ", ".join(f"{k} = {text.listed(dict.fromkeys(found))}" for k, found in values.items())
 
 
 def ladder_factor(study: StudySettings) -> str | None:
@@ -77,24 +97,21 @@ def recommendation(study: StudySettings, cells: Sequence[CellRow], device: str) 
 
 
 def recommended_cell(study: StudyContext, cells: Sequence[CellRow], device: str) -> CellRow | None:
-    """The cell to use on a device: the fastest recommended cell, or one within its interval that
-    differs less from the baseline. Of factors that no comparison crosses, the last level with a
-    recommendation counts."""
+    """The recommended cell of a device. Of factors that no comparison crosses, the last level with
+    a recommendation counts."""
     chosen = [c for c in cells if c.device == device and c.recommended and c.samples_per_s]
-    if not chosen:
-        return None
     order = {name: [*map(level_text, study.factors[name].levels)] for name in study.within}
 
     def rank(cell: CellRow) -> list[int]:
         texts = {name: level_text(cell.levels[name]) for name in study.within}
         return [order[k].index(text) if text in order[k] else -1 for k, text in texts.items()]
 
-    last = max(map(rank, chosen))
-    chosen = [cell for cell in chosen if rank(cell) == last]
-    best = max(chosen, key=lambda cell: cell.samples_per_s or 0.0)
-    chosen.sort(key=lambda cell: len(differing(study, cell.levels)))
-    low = float("inf") if best.ci_low is None else best.ci_low
-    return next(c for c in chosen if c is best or (c.ci_high is not None and c.ci_high >= low))
+    return max(chosen, key=rank, default=None)
+
+
+def left_open(cells: Sequence[CellRow], device: str) -> dict[str, list[CellRow]]:
+    """The cells of a device that the runs do not decide between, by what is open."""
+    return text.grouped((c for c in cells if c.device == device and c.open), lambda c: c.open)
 
 
 def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
@@ -131,7 +148,7 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
     """The rest of the sentence about throughput: the ratio to the baseline."""
     baseline = study.baseline_of(best.levels)
     if best.levels == baseline:
-        return ". It is the baseline, and no other setting is measurably faster."
+        return ". It is the baseline."
     apart = {k: v for k, v in baseline.items() if k in study.within or best.levels[k] != v}
     base = text.levels_text(apart)
     if best.speedup is None:
@@ -139,7 +156,7 @@ def _ratio(study: StudySettings, best: CellRow) -> str:
     low, high = best.speedup_ci_low, best.speedup_ci_high
     if low is None or high is None:
         return f", {text.ratio(best.speedup)} relative to {base}."
-    noise = ", which is within noise" if low <= 1 <= high else ""
+    noise = ", which noise may explain" if low <= 1 <= high else ""
     interval = text.ratio_interval(low, high)
     return f", {text.ratio(best.speedup)} ({interval}) relative to {base}{noise}."
 
@@ -213,27 +230,33 @@ def _rate(cell: CellRow) -> float:
 
 
 def _training_gain(study: StudySettings, scores: Sequence[QualityRow], device: str) -> str:
-    """The rise of the accuracy on the test split in the baseline's cell or, if that has no scores,
-    in the cell where it rises most; empty where it does not rise."""
+    """The change of the accuracy on the test split in the baseline's cell or, if that has no
+    scores, in the first cell that has them; empty without scores.
+
+    A change is one only if its paired interval excludes 0.
+    """
     cells = rows.cells_of(scores, device)
-    gains: dict[rows.Key, tuple[float, float, rows.Score]] = {}
-    for cell in cells:
+    levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in cells}
+    for cell in sorted(cells, key=lambda one: levels[one] != study.baseline):
         before, after = (
             rows.pick(scores, cell, "test", rows.MATCHING, moment) for moment in rows.MOMENTS
         )
         if before and after and before.value is not None and after.value is not None:
-            gains[cell] = before.value, after.value, after
-    if not gains:
-        return ""
-    levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in gains}
-    own = [cell for cell in gains if levels[cell] == study.baseline]
-    cell = own[0] if own else max(gains, key=lambda one: gains[one][1] - gains[one][0])
-    low, high, score = gains[cell]
-    if high <= low:
-        return ""
-    where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
-    return (
-        f"training raises the share of correctly chosen captions (one of five) from "
-        f"{text.share(low)} to {text.share(high)} ({rows.score_text(score, rows.MATCHING)[1]}; "
-        f"by chance {text.share(score.chance)}){where}"
-    )
+            where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
+            return _change(before, after) + where
+    return ""
+
+
+def _change(before: rows.Score, after: rows.Score) -> str:
+    """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`."""
+    low, high, interval = after.gain_low, after.gain_high, ""
+    if low is not None and high is not None:
+        interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
+    about = f"{interval}by chance {text.share(after.chance)}"
+    what = "the share of correctly chosen captions (one of five)"
+    ends = text.share(before.value), text.share(after.value)
+    if low is None or high is None or low <= 0 <= high:
+        seen = f"{ends[0]} before, {ends[1]} after"
+        return f"training makes no measurable change to {what} ({seen}; {about})"
+    verb = "raises" if low > 0 else "lowers"
+    return f"training {verb} {what} from {ends[0]} to {ends[1]} ({about})"

@@ -11,13 +11,15 @@ from feedrate.report import text
 from feedrate.report.answers import (
     is_about_quality,
     ladder_factor,
+    left_open,
     recommendation,
     recommended_cell,
 )
-from feedrate.report.lines import level_key, notable, published_rates
+from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow
-from feedrate.results.loader_model import POOR_FIT
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.results.claims import VERDICTS
+from feedrate.results.comparability import because
 from feedrate.results.settings import DECODE, WORKERS
 
 
@@ -31,17 +33,18 @@ class Finding(NamedTuple):
 def findings(
     study: StudySettings,
     cells: Sequence[CellRow],
+    runs: Sequence[RunRow],
     fits: Sequence[FitRow],
     claims: Sequence[ClaimRow],
     scores: Sequence[QualityRow] = (),
 ) -> list[Finding]:
     """All findings of a study, in the order of the page."""
-    found = [_quality(cells), _scoring_cost(scores)]
+    found = [_equal_losses(cells), _quality(cells), _scoring_cost(scores)]
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
-        sentences = _of_device(study, cells, device)
+        sentences = _of_device(study, cells, device, runs)
         found += [Finding(lead + where, sentence) for lead, sentence in sentences.items()]
-    found += [*_fits(study, fits), _claims(claims)]
+    found += [*_fits(study, fits), *_claims(claims)]
     return [finding for finding in found if finding.text]
 
 
@@ -63,21 +66,25 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     return found
 
 
-def _of_device(study: StudySettings, cells: Sequence[CellRow], device: str) -> dict[str, str]:
+def _of_device(
+    study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
+) -> dict[str, str]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     best = None if ladder_factor(study) else recommendation(study, cells, device)
     asks_for_speed = not is_about_quality(study)
     return {
         "Why this setting": best.recommendation if best else "",
+        "Undecided": " ".join(left_open(good, device)) if best else "",
         "Out of memory": _out_of_memory(study, cells, device),
         "Loader-only throughput": _loader_rates(study, good) if asks_for_speed else "",
         "Other recommendations": (
             _other_recommendations(study, cells, device) if asks_for_speed else ""
         ),
         "What limits each setting": _limits(study, good),
+        "Ceilings below the rate": _below_rate(study, good),
         "Noise": _noise(study, good),
         "Short epochs": _short_epochs(study, good),
-        "Compared with published numbers": _published(study, good, device),
+        "Compared with published numbers": _published(study, good, device, runs),
     }
 
 
@@ -88,8 +95,19 @@ def _name(study: StudySettings, cell: CellRow) -> str:
 # Quality
 
 
+def _equal_losses(cells: Iterable[CellRow]) -> Finding:
+    """Settings whose losses are the baseline's by construction, which shows no equal quality."""
+    same = sum(cell.loss_identical for cell in cells)
+    return Finding(
+        "Equal losses",
+        f"The losses of {text.count(same, 'setting')} equal the baseline's bit by bit, because the "
+        "batches are the same: this shows that training is deterministic, and nothing about "
+        "quality." * bool(same),
+    )
+
+
 def _quality(cells: Iterable[CellRow]) -> Finding:
-    compared = [cell for cell in cells if cell.loss_shift is not None]
+    compared = [c for c in cells if c.loss_shift is not None and not c.loss_identical]
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
@@ -178,6 +196,16 @@ def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
     return "; ".join(parts) + "." if parts else ""
 
 
+def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> str:
+    """The ceilings that do not bound the rate: something slows the part when it runs alone."""
+    below = text.grouped((cell for cell in cells if cell.below_rate), lambda cell: cell.below_rate)
+    parts = [
+        f"the {text.listed(names.split(';'))} alone at {_group_name(study, group)}"
+        for names, group in below.items()
+    ]
+    return f"Slower than training, so no ceiling of it: {'; '.join(parts)}." if parts else ""
+
+
 def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 1 and 2; decode = host with workers = 2`: cells that differ in one factor are
     grouped, by the factor that makes the fewest groups."""
@@ -201,10 +229,7 @@ def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         names = text.listed(f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in wide)
-        found.append(
-            f"The repeats differ widely at {names}; smaller differences between settings are not "
-            "significant there."
-        )
+        found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
     return " ".join(found)
 
 
@@ -219,62 +244,57 @@ def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
 # Published numbers, the loader model, and claims
 
 
-def _published(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+def _published(
+    study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
+) -> str:
     """Measured and published numbers: rates for the same device, otherwise the ratios that the
-    same change of settings brings; and the differences between the runs."""
-    ours = {
-        level_key(cell.levels): cell
-        for cell in cells
-        if cell.samples_per_s and not cell.short_epochs
-    }
-    found = [_same_device(study, ours, device), _same_change(study, ours, device)]
-    return " ".join(filter(None, [*found, _differences(study, device) if any(found) else ""]))
+    same change of settings brings; and why they are not comparable."""
+    ours = {level_key(cell.levels): cell for cell in cells if cell.samples_per_s}
+    first = {key: run for (where, key), run in first_runs(runs).items() if where == device}
+    ours = {key: cell for key, cell in ours.items() if key in first}
+    found = [part(study, ours, first, device) for part in (_same_device, _same_change)]
+    return " ".join(filter(None, found))
 
 
-def _same_device(study: StudySettings, ours: dict[str, CellRow], device: str) -> str:
+def _same_device(
+    study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
+) -> str:
+    """The setting with the highest published rate."""
     known = published_rates(study)
     keys = [key for key in ours if (device, key) in known]
     if not keys:
         return ""
     key = max(keys, key=lambda key: known[device, key].value)
-    rate, theirs = ours[key].samples_per_s or 0.0, known[device, key].value
+    rate, theirs = ours[key].samples_per_s or 0.0, known[device, key]
+    wrong = against(study, theirs, runs[key], "rate")
     return (
         f"Published for {study.label(device)} with {_name(study, ours[key])}: "
-        f"{text.exact(theirs)} samples/s. Measured here: {text.rate(rate)} "
-        f"({text.ratio(rate / theirs)})."
+        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}"
+        + (f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)}).")
     )
 
 
-def _same_change(study: StudySettings, ours: dict[str, CellRow], device: str) -> str:
+def _same_change(
+    study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
+) -> str:
+    """The change that the source puts forward: published for most devices, then with the largest
+    published speed-ups. What was measured here does not matter for the choice."""
     known, base = published_rates(study), level_key(study.baseline)
-    devices = {key: [d for d, k in known if k == key and (d, base) in known] for key in ours}
-    keys = [key for key in ours if key != base and devices[key] and ours[key].speedup]
-    if not keys:
+    gains: dict[str, dict[str, float]] = {}
+    for (where, key), row in known.items():
+        if key != base and key in ours and ours[key].speedup and (where, base) in known:
+            gains.setdefault(key, {})[where] = row.value / known[where, base].value
+    if not gains:
         return ""
-    key = max(keys, key=lambda key: (len(devices[key]), ours[key].speedup or 0.0))
-    theirs = text.listed(
-        f"{text.ratio(known[d, key].value / known[d, base].value)} on {study.label(d)}"
-        for d in devices[key]
-    )
+    key = max(gains, key=lambda key: (len(gains[key]), sum(gains[key].values())))
+    theirs = text.listed(f"{text.ratio(g)} on {study.label(d)}" for d, g in gains[key].items())
     start = text.levels_text(notable(study, study.baseline))
+    rows = [known[d, key] for d in gains[key]]
+    wrong = dict.fromkeys(r for row in rows for r in against(study, row, runs[key], "ratio"))
     return (
         f"From {start} to {_name(study, ours[key])}, throughput changes by "
         f"{text.ratio(ours[key].speedup)} on {study.label(device)} here. Published: {theirs}."
-    )
-
-
-def _differences(study: StudySettings, device: str) -> str:
-    """The differences between our runs and the published ones, which forbid comparing rates."""
-    setup, first = study.setups.get(device), next(iter(published_rates(study).values()), None)
-    if not setup or not first:
-        return ""
-    if (setup.size, setup.count, setup.batch_size) == (study.size, first.count, first.batch_size):
-        return ""
-    return (
-        f"Compare ratios, not rates: the published runs trained {setup.model} {study.size} on "
-        f"{text.count(first.count, 'device')} with batch {first.batch_size}; here "
-        f"{study.label(device)} trained {setup.model} {setup.size} on "
-        f"{text.count(setup.count, 'device')} with batch {setup.batch_size}, {setup.precision}."
+        + (f" {because(wrong)}" if wrong else "")
     )
 
 
@@ -291,38 +311,24 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
         f"{text.count(workers, 'worker')} on."
         for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
-    parts += dict.fromkeys(fit.across_devices for fit in published if fit.across_devices)
     ours: dict[str, FitRow] = {}  # the first fit of each device: its cells are like the baseline
     for fit in fits:
         if fit.origin == "here" and fit.reading:
             ours.setdefault(fit.device, fit)
     return [
         Finding("Published numbers", " ".join(parts)),
-        *(Finding("Measured numbers", _reading(study, fit)) for fit in ours.values()),
+        *(Finding("Measured numbers", fit.reading) for fit in ours.values()),
     ]
 
 
-def _reading(study: StudySettings, fit: FitRow) -> str:
-    """The reading of a fit, unless its error is so large that it would mislead."""
-    if fit.max_error is None or fit.max_error <= POOR_FIT:
-        return fit.reading
-    return (
-        f"On {fit.called(study.label(fit.device))} the model with two constants, which explains "
-        f"the published numbers, has an error of up to {text.share(fit.max_error)}: another effect "
-        "matters there, such as CPU cores that workers and training share."
-    )
-
-
-def _claims(claims: Sequence[ClaimRow]) -> Finding:
-    """The number of claims that agree with the source's own table, and that hold here."""
+def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
+    """The outcomes of the source's claims, and apart from them those of our own questions."""
     printed = [claim for claim in claims if claim.published_verdict and claim.published_value]
     agree = sum(claim.published_verdict == "consistent" for claim in printed)
-    verdicts = [claim.verdict for claim in claims]
-    held, refuted = verdicts.count("holds"), verdicts.count("does not")
-    unknown = len(verdicts) - held - refuted
-    source = f"Printed ratios that agree with the source's table: {agree} of {len(printed)}. "
-    here = (
-        f"Claims that hold here: {held} of {len(verdicts)}; that do not: {refuted}; "
-        f"without data here: {unknown}."
-    )
-    return Finding("Claims", source * bool(printed) + here if claims else "")
+    found = []
+    for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
+        verdicts = [claim.verdict for claim in group]
+        counted = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in VERDICTS)
+        found.append(Finding(whose, f"{len(group)} in all: {counted}."))
+    ratios = f"{agree} of {len(printed)} agree with the source's own table."
+    return [*found, Finding("Printed ratios", ratios * bool(printed))]

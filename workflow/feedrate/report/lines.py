@@ -8,11 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, Key
+from feedrate.report.rows import CellOf, CellRow, Key, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
+from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,20 @@ def published_rates(study: StudyContext) -> dict[tuple[str, str], Published]:
         for row in study.published
         if row.headline and row.metric == "samples_per_s"
     }
+
+
+def first_runs(runs: Iterable[RunRow]) -> dict[tuple[str, str], RunRow]:
+    """The first valid run of each cell, by device and `level_key`."""
+    good = [run for run in runs if run.status == "ok"]
+    return {(run.device, level_key(run.levels)): run for run in reversed(good)}
+
+
+def against(study: StudyContext, row: Published, run: RunRow, kind: Kind) -> list[str]:
+    """Why a run's rate cannot be compared with a published one, besides another device."""
+    facts = asdict(run)
+    found = compare(row, facts, study.sources)
+    known = [one for one in found if one.item != "device" or row.device == run.device]
+    return [*short_epochs(facts, "samples_per_s"), *obstacles(known, kind)]
 
 
 def level_key(levels: dict[str, Level]) -> str:

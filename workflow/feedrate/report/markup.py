@@ -281,7 +281,9 @@ def _measured(value: Value) -> Field:
 
 
 EXTRA = {value.extra: _measured(value) for value in VALUES.values() if value.extra}
-MFU: dict[str, Field] = {VALUES["mfu"].extra: EXTRA.pop(VALUES["mfu"].extra)}
+MFU: dict[str, Field] = {
+    VALUES[name].extra: EXTRA.pop(VALUES[name].extra) for name in ("mfu", "mfu_real_tokens")
+}
 COSTS: dict[str, Field] = {
     **EXTRA,
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),

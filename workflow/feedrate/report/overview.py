@@ -96,7 +96,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
     answers = [answer(study, cells, device, scores) for device in study.measured]
     fits = inputs.rows("fit.csv", FitRow, study.study)
     claims = inputs.rows("claims.csv", ClaimRow, study.study)
-    found = findings(study, cells, fits, claims, scores)
+    found = findings(study, cells, inputs.runs(study.study), fits, claims, scores)
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(
@@ -107,8 +107,28 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
         el("ul", *(el("li", el("b", f"{one.lead}: "), one.text) for one in found)),
+        _further(study, inputs, claims),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
+
+
+def _further(study: StudySettings, inputs: Inputs, claims: Sequence[ClaimRow]) -> Markup | None:
+    """The cost of `repeats: auto`, and what it left open; None where it repeated nothing."""
+    made = [run for run in inputs.runs(study.study) if run.device in study.setups]
+    made = [run for run in made if run.repeat and not run.measured_as]
+    more = [run for run in made if run.repeat > study.setups[run.device].repeats]
+    hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
+    left = [
+        f"{study.label(c.device)}, {text.values_text(c.levels)}"
+        for c in inputs.cells(study.study)
+        if c.open
+    ]
+    left += [one.statement for one in claims if one.verdict == "cannot tell"]
+    told = (
+        f"Further repeats where a decision was open: {text.count(len(more), 'run')}, {hours} hours."
+        f" Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
+    )
+    return el("p", told) if more else None
 
 
 def _failures(lines: Sequence[str]) -> Markup | None:

@@ -10,12 +10,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from feedrate.config.plan import Plan
+from feedrate.config.plan import Plan, protocols, published_settings
 from feedrate.config.project import Project
 from feedrate.config.settings import Task
+from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
 from feedrate.config.study import BenchmarkScore, Exclude, Factor, Figure, Published, Source, Table
-from feedrate.config.values import Level, Name, Strict, convert
+from feedrate.config.values import Level, Name, Positive, Strict, convert
 from feedrate.config.workflow import (
     GeneratedExamples,
     Hub,
@@ -26,6 +27,7 @@ from feedrate.config.workflow import (
 )
 from feedrate.core import paths, plugins
 from feedrate.models.build import is_on_hub
+from feedrate.results.settings import sources_of
 
 T = TypeVar("T")
 Part = Literal["table", "figure"]
@@ -36,11 +38,12 @@ FILES = {
     "claims": paths.CLAIMS_CSV,
     "fit": paths.FIT_CSV,
     "predicted": paths.PREDICTED,
+    "would_help": paths.WOULD_HELP,
     "scores": paths.QUALITY_CSV,
     "data": paths.DATA_REPORT,
 }
-"""The files that a table or figure may name in NEEDS. It may also name `published` and
-`winoground`, which come from the configuration."""
+"""The files that a table or figure may name in NEEDS. It may also name `published`, `peaks`
+and `winoground`, which come from the configuration."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -59,11 +62,11 @@ class Setup(Strict, kw_only=True):
     model: str
     size: str
     batch_size: int
-    count: int
     precision: str
     steps: int
     warmup_steps: int
     repeats: int
+    """Planned ones, which every cell has."""
 
 
 class StudyContext(Strict, kw_only=True):
@@ -81,6 +84,7 @@ class StudyContext(Strict, kw_only=True):
     """Factors whose levels ascend until memory is full. Running out of memory is then a result."""
     exclude: list[Exclude]
     published: list[Published] = []
+    sources: Sources = Sources()
 
     def label(self, device: str) -> str:
         """The device's display name."""
@@ -112,6 +116,10 @@ class PageSettings(StudyContext):
     epoch_samples: int | None = None
     scores: list[BenchmarkScore] = []
     """Published scores on Winoground."""
+    peaks: dict[Name, dict[Name, Positive | None]] = {}
+    """The data sheet's peaks by published device and precision, TFLOP/s."""
+    precisions: list[Name] = []
+    """The precision of each published number's cell, in their order."""
     examples: str = ""
     """The copy of Winoground that models were scored on, in words; empty where there is none."""
 
@@ -122,7 +130,6 @@ class StudySettings(StudyContext):
     title: str
     question: str
     task: Task
-    size: str
     setups: dict[Name, Setup]
     tables: list[Table]
     figures: list[Figure]
@@ -160,6 +167,15 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     if "winoground" in needs:
         options["scores"] = project.scores.get(study, [])
         options["examples"] = _examples(project.config)
+    if "peaks" in needs:
+        rows = project.published[study]
+        of_device = {row.device: project.devices[row.device].peaks for row in rows}
+        trained = [published_settings(project, study, row).train for row in rows]
+        options["precisions"] = [train.precision.removesuffix("_full") for train in trained]
+        options["peaks"] = {
+            name: {peak.precision: peak.datasheet_tflops for peak in peaks}
+            for name, peaks in of_device.items()
+        }
     context = _context(project, study, "published" in needs)
     settings = PageSettings(**context, **options, part=part, kind=page.kind, title=page.title)
     return to_param(settings)
@@ -168,13 +184,13 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
 def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
     """The `--settings` of the overview of all studies."""
     setups: dict[str, dict[str, Setup]] = {name: {} for name in project.studies}
-    for spec in plan.runs.values():  # repeat 1 of all cells first, so the last spec has the count
-        setups[spec.study][spec.device] = _setup(spec)
+    planned = protocols(project)
+    for spec in plan.runs.values():
+        setups[spec.study][spec.device] = _setup(spec, planned[spec.study][spec.device].repeats)
     studies = [
         StudySettings(
             **_context(project, name, published=True),
             **_fields(study, "title", "question", "task", "tables", "figures"),
-            size=study.settings.model.size,
             setups=setups[name],
             order=_order(study.figures, study.tables),
         )
@@ -231,6 +247,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
             if (device := project.devices.get(name))
         },
         "published": rows if published else [],
+        "sources": sources_of(project, study) if published else Sources(),
     }
 
 
@@ -247,17 +264,16 @@ def _examples(config: WorkflowConfig) -> str:
             return ""
 
 
-def _setup(spec: RunSpec) -> Setup:
+def _setup(spec: RunSpec, repeats: int) -> Setup:
     settings, protocol = spec.settings, spec.protocol
     return Setup(
         model=settings.model.name,
         size=settings.model.size,
         batch_size=settings.train.batch_size,
-        count=spec.count,
         precision=settings.train.precision,
         steps=protocol.steps,
         warmup_steps=protocol.warmup_steps,
-        repeats=spec.repeat,
+        repeats=repeats,
     )
 
 

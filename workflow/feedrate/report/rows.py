@@ -115,6 +115,12 @@ class ClaimRow(Row, frozen=True, kw_only=True):
 
     claim: str
     statement: str
+    of: str = "source"
+
+    @property
+    def whose(self) -> str:
+        """The heading that claims of the source, or our own questions, are counted under."""
+        return "Our own questions" if self.of == "ours" else "Claims of the source"
 
 
 @with_columns(columns.FIT)
@@ -264,6 +270,9 @@ class Score(NamedTuple):
     value: float | None
     low: float | None
     high: float | None
+    gain_low: float | None
+    gain_high: float | None
+    """The same of the paired change by training."""
     chance: float | None
     repeats: int
 
@@ -274,10 +283,17 @@ def over_repeats(rows: Iterable[QualityRow]) -> Score | None:
     if not found:
         return None
     known = [row for row in found if row.value is not None]
+
+    def outermost(pick: Callable[..., float | None], column: str) -> float | None:
+        ends = (getattr(row, column) for row in known)
+        return pick((end for end in ends if end is not None), default=None)
+
     return Score(
         value=sum(row.value for row in known) / len(known) if known else None,
-        low=min((row.low for row in known if row.low is not None), default=None),
-        high=max((row.high for row in known if row.high is not None), default=None),
+        low=outermost(min, "low"),
+        high=outermost(max, "high"),
+        gain_low=outermost(min, "gain_low"),
+        gain_high=outermost(max, "gain_high"),
         chance=next((row.chance for row in found if row.chance is not None), None),
         repeats=len(known),
     )

@@ -28,8 +28,9 @@ from feedrate.jobs.events import RankEvents, read_run_events
 from feedrate.logs import trainer
 from feedrate.logs.trainer import one_line, read_log
 from feedrate.results.checks import check_run
-from feedrate.results.conformity import Evidence, disturbances
-from feedrate.results.measurement import Ranks, ceilings, flops_per_sample, measure
+from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, disturbances
+from feedrate.results.measurement import flops_per_sample, measure
+from feedrate.results.parts import Ranks, ceilings, stages
 from feedrate.results.record import (
     Check,
     MadeFrom,
@@ -50,12 +51,21 @@ UNCHANGED = "logs_unchanged"
 def parse_logs(runs_list: Path, device: DeviceFacts, parser: str, out: Path) -> None:
     """Bring the records of the runs in `runs_list` up to date, one run folder per line.
 
-    `parser` is the digest of the code that reads logs. `out` gets the digest of every record.
+    `parser` is the digest of the code that reads logs. `out` gets the digest of every record, and
+    the attempts that were disturbed and are to be made again.
     """
     runs = [Path(line) for line in runs_list.read_text(encoding="utf-8").splitlines()]
     written = update_records(runs, device, parser)
     print(f"parsed {len(written)} of {len(runs)} runs")
-    write_json(out, {str(run): digest_file(run / RECORD_NAME) for run in runs})
+    digests = {str(run): digest_file(run / RECORD_NAME) for run in runs}
+    disturbed: dict[str, int] = {}
+    for run in runs:
+        record = read_record(run / RECORD_NAME)
+        attempt = record.provenance.attempt or 1
+        wrong = {check.name for check in record.checks if not check.passed}
+        if wrong & DISTURBED and attempt < MOST_ATTEMPTS:
+            disturbed[str(run)] = attempt
+    write_json(out, {"digests": digests, "disturbed": disturbed})
 
 
 def update_records(runs: Iterable[Path], device: DeviceFacts, parser: str) -> list[Path]:
@@ -167,6 +177,7 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
         flops_per_sample=flops_per_sample(ranks),
         measurement=measurement,
         ceilings=ceilings(ranks),
+        stages=stages(ranks),
         pixels=PixelDistance(
             **{n: getattr(first.data, f"pixel_{n}", None) for n in PixelDistance.__struct_fields__}
         ),

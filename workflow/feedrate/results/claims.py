@@ -1,19 +1,22 @@
 """Checks the claims of the studies against the published numbers and against ours."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feedrate.config.study import Claim
-from feedrate.config.values import level_text
+from feedrate.config.values import cell_name, level_text
+from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
+from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
 from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
-from feedrate.results.statistics import Estimate, ratio_interval
+from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, read_csv, write_result
 
-NO_DATA = "no data here"
-RATES = ("samples_per_s", "tflops_per_device")
-"""Metrics that the ends of epochs lower."""
+HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
+NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
+VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
 def check_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
@@ -41,8 +44,24 @@ def recompute(
 
     Rows of `edition` count, or where it is empty those of the headline.
     """
-    above, below = (_published(ref, study, edition, metric) for ref in ratio)
+    above, below = (
+        next((row.value for row in published_of(ref, study, edition) if row.metric == metric), None)
+        for ref in ratio
+    )
     return above / below if above and below else None
+
+
+def published_of(ref: CellRef, study: ClaimStudy, edition: str = "") -> list[PublishedFacts]:
+    """The published numbers of a cell, those that their source puts forward first."""
+    wanted = cell_levels(ref, study.factors, study.baseline)
+
+    def is_cell(row: PublishedFacts) -> bool:
+        """A published number that names no level belongs to no cell."""
+        texts = {name: level_text(level) for name, level in study.levels_of(row).items()}
+        return bool(row.device == ref.device and row.levels and texts == wanted)
+
+    rows = [row for row in study.published if (row.edition == edition if edition else row.headline)]
+    return sorted(filter(is_cell, rows), key=lambda row: not row.headline)
 
 
 def agrees(recomputed: float, printed: float) -> bool:
@@ -52,11 +71,40 @@ def agrees(recomputed: float, printed: float) -> bool:
     return abs(recomputed - printed) <= 0.5 * 10**-digits * (1 + 1e-9)
 
 
+def judge(claim: Claim, measured: Estimate, tolerance: float, margin: float) -> tuple[str, str]:
+    """Verdict and reason of a ratio.
+
+    A claim holds if the whole interval is where the claim puts the ratio, and is refuted if none of
+    it is: within `tolerance` (a share) of a printed value; above `more_than`; not below
+    `no_less_than` by `margin` (a share) or more. Without an interval nobody can tell.
+    """
+    if claim.published is not None:
+        least, most = (claim.published * (1 + sign * tolerance) for sign in (-1, 1))
+        said = f"{claim.published:g}, and {tolerance:.0%} around it"
+    elif claim.more_than is not None:
+        least, most = math.nextafter(claim.more_than, math.inf), math.inf
+        said = f"more than {claim.more_than:g}"
+    else:
+        limit = claim.no_less_than or 0.0
+        least, most = math.nextafter(limit * (1 - margin), math.inf), math.inf
+        said = f"no less than {limit:g}, with a margin of {margin:.0%}"
+    if measured.low is None or measured.high is None:
+        return CANNOT_TELL, f"Measured {measured.value:.3g}, without an interval; claimed: {said}."
+    why = f"Measured {measured.value:.3g} ({measured.low:.3g} to {measured.high:.3g})"
+    verdict = CANNOT_TELL
+    if least <= measured.low and measured.high <= most:
+        verdict = HOLDS
+    elif measured.high < least or measured.low > most:
+        verdict = REFUTED
+    return verdict, f"{why}; claimed: {said}."
+
+
 class _Claims:
     """The claims of one study, and its runs by device and levels."""
 
     def __init__(self, study: ClaimStudy, runs: Sequence[Row]) -> None:
         self._study = study
+        self._noises = {device: one for (_, device), one in noise_by_device(runs).items()}
         self._cells: dict[tuple[str, ...], list[Row]] = {}
         for run in runs:
             levels = (level_text(run[factor]) for factor in study.factors)
@@ -70,6 +118,7 @@ class _Claims:
                 for each in self._within(one):
                     yield {
                         "claim": claim.id,
+                        "of": claim.of,
                         "source": self._study.source,
                         "edition": claim.edition or _headline_edition(self._study),
                         "statement": claim.text,
@@ -87,107 +136,92 @@ class _Claims:
                 ratios = [one.at(factor, level) for one in ratios for level in levels]
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
 
+    def _levels(self, ref: CellRef) -> dict[str, str]:
+        return cell_levels(ref, self._study.factors, self._study.baseline)
+
     def _runs(self, ref: CellRef) -> list[Row]:
-        levels = cell_levels(ref, self._study.factors, self._study.baseline)
-        return self._cells.get((ref.device, *levels.values()), [])
+        return self._cells.get((ref.device, *self._levels(ref).values()), [])
 
     def _checked(self, claim: Claim, ratio: Ratio) -> Row:
+        refs = list(dict.fromkeys(ratio))
+        cells = ";".join(f"{ref.device}/{cell_name(self._levels(ref))}" for ref in refs)
+        row: Row = {"cells": cells, "expression": str(ratio)}
         if claim.fits is not None:
-            return self._fits(claim.fits, ratio.numerator)
-        recomputed = recompute(ratio, self._study, claim.edition, claim.metric)
-        measured, reason = self._measure(claim, ratio)
-        verdict, why = (NO_DATA, reason) if measured is None else self._judge(claim, measured)
-        row: Row = {
-            "expression": str(ratio),
-            "published_value": claim.published,
-            "recomputed_from_published": recomputed,
-            "published_verdict": "",
-            "verdict": verdict,
-            "why": why,
-        }
-        if recomputed is not None:
-            row["published_verdict"] = "consistent" if _consistent(claim, recomputed) else "not"
-        return row | dict(
-            zip(("measured", "ci_low", "ci_high"), measured or (None,) * 3, strict=True)
-        )
+            verdict, why = self._fits(claim.fits, ratio.numerator)
+            row["expression"] = str(ratio.numerator)
+        else:
+            measured, why = self._measure(claim, ratio)
+            limits = self._study.tolerance, self._study.smallest_effect
+            verdict, why = judge(claim, measured, *limits) if measured else (NO_DATA, why)
+            row |= self._printed(claim, ratio)
+            row["measured"], row["ci_low"], row["ci_high"] = measured or (None, None, None)
+        different = self._differences(claim, refs) if verdict != NO_DATA else []
+        if different:
+            verdict, why = NOT_COMPARABLE, because(different)
+        return row | {"verdict": verdict, "why": why}
 
-    def _fits(self, claimed: bool, cell: CellRef) -> Row:
+    def _differences(self, claim: Claim, refs: Sequence[CellRef]) -> list[str]:
+        """Why our runs of these cells are not what the claim is about, each reason once."""
+        metric = claim.metric if claim.fits is None else "peak_memory_gib"
+        kind = kind_of(metric, {ref.device for ref in refs})
+        found: list[str] = []
+        for ref in refs:
+            run = min(self._runs(ref), key=lambda run: run["status"] != "ok")
+            found += short_epochs(run, metric)
+            if claim.of == "source":
+                row = next(iter(published_of(ref, self._study, claim.edition)), None)
+                found += obstacles(compare(row, run, self._study.sources), kind)
+        return list(dict.fromkeys(found))
+
+    def _fits(self, claimed: bool, cell: CellRef) -> tuple[str, str]:
         """A claim that a cell trains, or that it runs out of memory."""
-        ended = [run["status"] for run in self._runs(cell)]
-        verdict, why = NO_DATA, _absent(cell, self._runs(cell))
+        runs = self._runs(cell)
+        ended = {run["status"]: run["cause"] for run in reversed(runs)}
         if "ok" in ended:  # one run of several shows that the cell fits
-            verdict, why = ("holds" if claimed else "does not"), "it trained"
-        elif "out_of_memory" in ended:
-            verdict, why = ("does not" if claimed else "holds"), "it ran out of memory"
-        return {"expression": str(cell), "verdict": verdict, "why": why}
+            return (HOLDS if claimed else REFUTED), "It trained."
+        if "out_of_memory" in ended:
+            cause = ended["out_of_memory"]
+            told = cause if cause.startswith(NOT_TRIED) else "It ran out of memory."
+            return (REFUTED if claimed else HOLDS), told
+        return NO_DATA, _absent(cell, runs)
 
     def _measure(self, claim: Claim, ratio: Ratio) -> tuple[Estimate | None, str]:
-        """Our ratio of medians over ok runs, or why there is none."""
+        """Our ratio of medians over ok runs, or why there is none. The noise of a rate is that of
+        the device's cells (of two devices, the larger one); of other metrics, of these cells."""
         cells = [(ref, self._runs(ref)) for ref in ratio]
         rates = [
-            [run[claim.metric] for run in runs if _counts(run, claim.metric)] for _, runs in cells
+            [run[claim.metric] for run in runs if run["status"] == "ok" and run[claim.metric]]
+            for _, runs in cells
         ]
         missing = [_absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
         if missing:
             return None, " ".join(dict.fromkeys(missing))
-        return ratio_interval(rates[0], rates[1], self._study.confidence), ""
+        known = filter(None, map(self._noises.get, ratio.devices))
+        noise = max(known, default=None) if claim.metric in RATES else None
+        above, below = rates
+        return ratio_interval(above, below, self._study.confidence, noise), ""
 
-    def _judge(self, claim: Claim, measured: Estimate) -> tuple[str, str]:
-        """Verdict and reason; `at_least` takes precedence over a printed value."""
-        value = f"Measured {measured.value:.3g}"
-        if measured.low is not None and measured.high is not None:
-            value += f" ({measured.low:.3g} to {measured.high:.3g})"
-        if claim.at_least is not None:
-            holds = measured.value >= claim.at_least
-            why = f"{value}, at least {claim.at_least:g} claimed."
-        elif claim.published is not None:
-            tolerance, off = self._study.tolerance, measured.value / claim.published - 1
-            holds = abs(off) <= tolerance
-            allowed = f"{'within' if holds else 'beyond'} the {tolerance:.0%} allowed"
-            why = f"{value}, {claim.published:g} claimed: {off:+.1%}, {allowed}."
-        else:
-            return NO_DATA, f"{value}; the claim gives no value to compare with."
-        return ("holds" if holds else "does not"), why
-
-
-def _consistent(claim: Claim, recomputed: float) -> bool:
-    printed = claim.published is None or agrees(recomputed, claim.published)
-    return printed and (claim.at_least is None or recomputed >= claim.at_least)
-
-
-def _counts(run: Row, metric: str) -> bool:
-    """Whether a run has the metric, and a rate over epochs that are long enough."""
-    is_short = metric in RATES and run.get("short_epochs")
-    return bool(run["status"] == "ok" and run[metric] and not is_short)
+    def _printed(self, claim: Claim, ratio: Ratio) -> Row:
+        """What the source prints, and whether its own table says the same."""
+        recomputed = recompute(ratio, self._study, claim.edition, claim.metric)
+        verdict = ""
+        if recomputed is not None:
+            exact = Estimate(recomputed, recomputed, recomputed)
+            holds = judge(claim, exact, 0.0, self._study.smallest_effect)[0] == HOLDS
+            printed = claim.published is not None and agrees(recomputed, claim.published)
+            verdict = "consistent" if holds or printed else "not"
+        return {
+            "published_value": claim.published,
+            "recomputed_from_published": recomputed,
+            "published_verdict": verdict,
+        }
 
 
 def _absent(ref: CellRef, runs: Sequence[Row]) -> str:
     if not runs:
         return f"{ref} was not measured."
-    if runs[0].get("short_epochs"):
-        steps = runs[0]["steps_per_epoch"]
-        return f"{ref}: too few steps per epoch ({steps}) to compare with published rates."
     causes = (run["cause"] for run in runs if run["cause"])
     return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
-
-
-def _published(ref: CellRef, study: ClaimStudy, edition: str, metric: str) -> float | None:
-    wanted = cell_levels(ref, study.factors, study.baseline)
-
-    def is_cell(row: PublishedFacts) -> bool:
-        """A published number that names no level belongs to no cell."""
-        texts = {name: level_text(level) for name, level in study.levels_of(row).items()}
-        return bool(row.device == ref.device and row.levels and texts == wanted)
-
-    chosen = [
-        row
-        for row in study.published
-        if row.metric == metric
-        and (row.edition == edition if edition else row.headline)
-        and is_cell(row)
-    ]
-    # Of two rows of an edition, the one that its source puts forward.
-    return min(chosen, key=lambda row: not row.headline).value if chosen else None
 
 
 def _headline_edition(study: ClaimStudy) -> str:

@@ -4,6 +4,7 @@ results.csv and results.parquet have one row per run. cells.csv has one row per 
 intervals, speed-ups, losses and verdicts. quality.csv has one row per score of a model.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,25 @@ import pandas as pd
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import Unsupported
+from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import cell_name
 from feedrate.results.assemble import current_record
 from feedrate.results.columns import CELLS, QUALITY, RUNS, for_studies
+from feedrate.results.parts import PARTS, names_of, over_runs
+from feedrate.results.recommendation import RATES, recommend
 from feedrate.results.record import Record, read_quality
 from feedrate.results.schema import STATUSES, VALUES
 from feedrate.results.settings import CollectSettings, CollectStudy, DeviceFacts, QualitySettings
-from feedrate.results.statistics import median_interval, ratio_interval, spread
+from feedrate.results.statistics import (
+    Noises,
+    median_interval,
+    noise_by_device,
+    ratio_interval,
+    spread,
+)
 from feedrate.results.tables import Row, frame_of, rows_of, write_parquet, write_result
-from feedrate.results.verdicts import cell_verdict, recommend
+from feedrate.results.verdicts import below_rate, cell_verdict
 
 MEASURED = [VALUES[column.name] for column in RUNS if column.name in VALUES]
 """The measured values in a row of results.csv."""
@@ -30,10 +40,16 @@ KEY = ["study", "device", "cell"]
 """The columns that identify a cell."""
 BASELINE = ["study", "device", "baseline"]
 """The columns that identify the baseline of a cell."""
-OVER_REPEATS = {"median": "median", "largest": "max", "smallest": "min"}
+OVER_REPEATS: dict[str, Any] = {
+    "median": "median",
+    "largest": "max",
+    "smallest": "min",
+    "same": lambda values: values.iloc[0] if values.nunique(dropna=False) == 1 else None,
+}
 """How the values of a cell's ok runs combine: the aggregation in pandas by the schema's word."""
 COMBINED = {c.name: VALUES[c.name].repeats for c in CELLS if c.name in VALUES}
-INTERVALS = ["ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high"]
+PART_COLUMNS = ["rounds", *(name for part in PARTS for name in names_of(part))]
+INTERVALS = ("ci_low", "ci_high", "spread", "speedup", "speedup_ci_low", "speedup_ci_high")
 FEWEST = 2
 """Number of repeats that a range over seeds needs at least."""
 
@@ -120,9 +136,11 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
     loading = 0 if on_device else loader.workers * (spec.count // spec.nodes)
     return {
         "task": spec.task,
+        "device_kind": spec.kind,
         "batch_size": train.batch_size,
         "gradient_accumulation": train.gradient_accumulation,
         "precision": train.precision,
+        "parallelism": _parallelism(train),
         "world_size": spec.count,
         "nodes": spec.nodes,
         "loader_workers": loader.workers,
@@ -130,8 +148,16 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "oversubscribed": loading > (cores or loading),
         "keeps_last_batch": loader.last_batch == "keep",
         "model": f"{model.name}-{model.size}",
+        "checkpoint": model.checkpoint or "none",
         "dataset": spec.dataset,
     }
+
+
+def _parallelism(train: TrainSettings) -> str:
+    """The strategy with the version of FSDP: only the first one can limit its all-gathers."""
+    if train.strategy != "fsdp":
+        return train.strategy
+    return "fsdp2" if train.limit_all_gathers is None else "fsdp1"
 
 
 def unsupported_row(cell: Unsupported) -> Row:
@@ -153,12 +179,14 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
     `runs` is the table of `run_table`.
     """
     rows: list[Row] = []
+    noise = noise_by_device(rows_of(runs))
     for name, study in settings.studies.items():
         cells = rows_of(combine(runs[runs["study"] == name], study, settings).reset_index())
+        add_intervals(cells, study, noise)
         for cell in cells:
             found = cell_verdict(cell, study.thresholds, settings.memory_gib.get(cell["device"]))
-            cell |= {"verdict": found.name, "why": found.why}
-        recommend(cells, study)
+            cell |= {"verdict": found.name, "why": found.why, "below_rate": below_rate(cell)}
+        recommend(cells, study, noise)
         rows += cells
     return rows
 
@@ -166,7 +194,7 @@ def cell_rows(runs: pd.DataFrame, settings: CollectSettings) -> list[Row]:
 def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) -> pd.DataFrame:
     """The cells of a study by KEY, in the order in which they first appear among `runs`.
 
-    Columns that are not combined over the repeats have the values of the cell's first run.
+    Columns not combined over the repeats have the first run's values; RATES has all ok runs'.
     """
     cells = runs.drop_duplicates(KEY).set_index(KEY)
     states = outcomes(runs)
@@ -175,21 +203,50 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     for word, function in OVER_REPEATS.items():
         names = [name for name, how in COMBINED.items() if how == word]
         cells[names] = ok[names].agg(function)
+    ratios = {key: part_ratios(rows_of(found)) for key, found in ok[PART_COLUMNS]}
+    if ratios:
+        found = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
+        cells[found.columns] = found
     names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
     baselines = pd.Series(names, cells.index, dtype=object)
-    rates = ok["samples_per_s"].agg(list).to_dict()
-    intervals = [
-        _intervals(rates.get(key), rates.get((*key[:2], baseline)), study.thresholds.confidence)
-        for key, baseline in baselines.items()
-    ]
-    cells[INTERVALS] = pd.DataFrame(intervals, cells.index, INTERVALS, dtype=float)
+    cells[RATES] = ok["samples_per_s"].agg(list)
     cells["disturbed"] = ok["disturbed"].max().reindex(cells.index).fillna("")
-    cells["noisy"] = (cells["spread"] > study.thresholds.noise_share) | (cells["disturbed"] != "")
     cells["short_epochs"] = ok["short_epochs"].any()
     usd_per_hour = cells.index.get_level_values("device").map(settings.price_usd_per_hour.get)
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd
     return cells.join(loss_shifts(runs, baselines))
+
+
+def part_ratios(runs: Sequence[Row]) -> Row:
+    """The ratio of each part alone to training, over the ok runs of a cell."""
+    return {name: value for part in PARTS for name, value in over_runs(runs, part).items()}
+
+
+def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
+    """Add intervals, spread and speed-up to the rows of a study.
+
+    The intervals of the speed-ups over one baseline hold together: as many comparisons as there are
+    other cells with runs of their own.
+    """
+    lines = study.thresholds
+    bases = [(cell["device"], cell_name(study.baseline_of(cell))) for cell in cells]
+    known = {(cell["device"], cell["cell"]): cell[RATES] for cell in cells}
+    own = zip(bases, cells, strict=True)
+    among = Counter(base for base, c in own if c[RATES] and not c["measured_as"])
+    for cell, base in zip(cells, bases, strict=True):
+        rates, baseline = cell[RATES], known.get(base)
+        told = lines.confidence, noise.get((cell["study"], cell["device"]))
+        interval = median_interval(rates, *told)[1:] if rates else (None, None)
+        speedup: Sequence[float | None] = (None, None, None)
+        if rates and baseline:
+            same = cell["cell"] == base[1]
+            speedup = (
+                (1.0,) * 3 if same else ratio_interval(rates, baseline, *told, among[base] - 1)
+            )
+        found = (*interval, spread(rates or []), *speedup)
+        cell |= dict(zip(INTERVALS, found, strict=True))
+        cell["noisy"] = (cell["spread"] or 0.0) > lines.noise_share or cell["disturbed"] != ""
 
 
 def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
@@ -211,19 +268,6 @@ def outcomes(runs: pd.DataFrame) -> pd.DataFrame:
     return cells.drop(columns="partly").fillna({"cause": ""})
 
 
-def _intervals(
-    rates: Sequence[float] | None, baseline: Sequence[float] | None, confidence: float
-) -> list[float | None]:
-    """The values of INTERVALS for a cell with these rates of its ok runs, if it has any."""
-    if not rates:
-        return [None] * len(INTERVALS)
-    speedup: Sequence[float | None] = (None, None, None)
-    if baseline:
-        same = rates is baseline
-        speedup = (1.0, 1.0, 1.0) if same else ratio_interval(rates, baseline, confidence)
-    return [*median_interval(rates, confidence)[1:], spread(rates), *speedup]
-
-
 def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     """The difference of each cell's final loss from that of its baseline; missing where unknown.
 
@@ -233,11 +277,13 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     repeats or, where that is larger, the median range of the cells that are compared with it; so
     two seeds that happen to agree flag no cell. `loss_departs` says whether the shift is larger. It
     takes two repeats in common, trained on as many samples. Cells that keep an epoch's smaller last
-    batch see an unknown number of samples and are not compared.
+    batch see an unknown number of samples and are not compared. `loss_identical`: all losses of all
+    common repeats are equal bit by bit, because the batches are.
     """
     known = (runs["status"] == "ok") & runs["loss_end"].notna()
     ends = runs[known & ~runs["keeps_last_batch"].fillna(False)]
-    ends = ends.assign(trained=trained_samples(ends))[[*KEY, "repeat", "trained", "loss_end"]]
+    seen = ["repeat", "trained"]
+    ends = ends.assign(trained=trained_samples(ends))[[*KEY, *seen, "loss_end", "loss_digest"]]
     losses = ends.groupby(KEY)["loss_end"]
     ranges = (losses.max() - losses.min())[losses.size() >= FEWEST]
     cells = baselines.rename("baseline").reset_index()
@@ -246,17 +292,20 @@ def loss_shifts(runs: pd.DataFrame, baselines: pd.Series) -> pd.DataFrame:
     typical = cells.groupby(BASELINE)["range"].transform("median")
     seeds = cells["range_of_baseline"].clip(lower=typical)
     is_baseline = cells["cell"] == cells["baseline"]
-    of_baseline = ends.set_axis([*BASELINE, "repeat", "trained", "loss_of_baseline"], axis=1)
+    of_baseline = ends.set_axis([*BASELINE, *seen, "loss_of_baseline", "series"], axis=1)
     pairs = ends.merge(cells[~is_baseline]).merge(of_baseline)
     pairs["shift"] = pairs["loss_end"] - pairs["loss_of_baseline"]
     # Not agg("mean"), which rounds differently from numpy's mean.
     shifts = pairs.groupby(KEY)["shift"].agg(lambda v: v.mean() if len(v) >= FEWEST else None)
-    cells = cells.join(shifts, on=KEY)
+    equal = (pairs["loss_digest"] == pairs["series"]) & (pairs["series"] != "")
+    same = equal.groupby([pairs[name] for name in KEY]).all().rename("same")
+    cells = cells.join(shifts, on=KEY).join(same, on=KEY)
     shift = cells["shift"].astype(float).where(seeds.notna())
     departs = (shift.abs() > seeds).astype("boolean").where(shift.notna())
     seeds = seeds.where(shift.notna() | is_baseline)
+    identical = cells["same"].astype("boolean").where(shift.notna())
     found = cells[KEY].assign(loss_shift=shift, loss_seeds=seeds, loss_departs=departs)
-    return found.set_index(KEY)
+    return found.assign(loss_identical=identical).set_index(KEY)
 
 
 def trained_samples(runs: pd.DataFrame) -> pd.Series:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
 from feedrate.results.schema import STATUSES
-from feedrate.results.statistics import ratio_interval
+from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, frame_of, read_csv, rows_of
 
 Software = dict[str, str]
@@ -108,29 +109,42 @@ def compare(before: Results, after: Results, lines: Thresholds) -> list[Row]:
     texts = ["status_before", "status_after", "differs", "software"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells[texts] = cells[texts].fillna("")
+    # The noise is that between repeats within either set, not between the sets.
+    sides = [runs.assign(cell=f"{side} " + runs["cell"]) for side, runs in enumerate(both)]
+    noise = noise_by_device(rows_of(pd.concat(sides)))
+    listed = [(row, (row["study"], row["device"])) for row in rows_of(cells.reset_index())]
+    compared = Counter(of for row, of in listed if row["rates_before"] and row["rates_after"])
     rows = [
-        row | parse_levels(row["cell"], BETWEEN_LEVELS) | _change(row, lines)
-        for row in rows_of(cells.reset_index())
+        row
+        | parse_levels(row["cell"], BETWEEN_LEVELS)
+        | _change(row, lines, noise.get(of), compared[of])
+        for row, of in listed
     ]
     table = pd.DataFrame(rows, dtype=object)  # object, so that levels keep their types
     return rows_of(table.sort_values(["study", "device", "ratio", "cell"]))
 
 
-def judge(old: Sequence[float], new: Sequence[float], lines: Thresholds) -> Row:
+def judge(
+    old: Sequence[float],
+    new: Sequence[float],
+    lines: Thresholds,
+    noise: Noise | None = None,
+    comparisons: int = 1,
+) -> Row:
     """The ratio of the rates of a cell in two sets, the change, and the reason.
 
-    Rates differ where the greater median is more than `noise_share` above the lesser and, as far as
-    there are runs for one, the interval does not contain 1. So swapped sets give the same answer,
-    swapped.
+    Rates differ where the greater median is more than `noise_share` above the lesser and, if the
+    noise is known, the interval does not contain 1. So swapped sets give the same answer, swapped.
+    `noise` is that of all cells of both sets, and `comparisons` is the number of these cells.
     """
-    found = ratio_interval(new, old, lines.confidence)
+    found = ratio_interval(new, old, lines.confidence, noise, comparisons)
     lesser, greater = sorted((median(old), median(new)))
     apart = greater > lesser * (1 + lines.noise_share)
     low, high = found.low, found.high
     unsure = low is not None and high is not None and low <= 1 <= high
     why = f"{'More' if apart else 'No more'} than {percent(lines.noise_share)} apart"
     if low is None:
-        why += "; a single run does not show noise"
+        why += "; without repeats the noise is unknown"
     elif apart:
         why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
     change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
@@ -278,10 +292,10 @@ def _same_runs(before: pd.DataFrame, after: pd.DataFrame) -> pd.Series:
     return old.drop_duplicates().merge(new.drop_duplicates()).groupby(KEY).size()
 
 
-def _change(row: Row, lines: Thresholds) -> Row:
+def _change(row: Row, lines: Thresholds, noise: Noise | None, comparisons: int) -> Row:
     """The change of a cell and its reason; the ratio where both sets have rates."""
     if row["rates_before"] and row["rates_after"]:
-        found = judge(row["rates_before"], row["rates_after"], lines)
+        found = judge(row["rates_before"], row["rates_after"], lines, noise, comparisons)
         if row["same_runs"] == row["runs_before"] == row["runs_after"]:
             found["why"] = "The runs are the same in both: none was repeated."
         return found

@@ -10,6 +10,7 @@ from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents, Window
 from feedrate.logs.trainer import fallback_reason
 from feedrate.results.measurement import windows_of
+from feedrate.results.parts import foreign_cpu, passed
 from feedrate.results.record import Outcome
 from feedrate.results.schema import Measurement
 from feedrate.results.settings import DeviceFacts
@@ -211,6 +212,10 @@ def alone_on_host(e: Evidence) -> Judgement:
 
 STOLEN_CERTAIN, STOLEN_POSSIBLE = 0.10, 0.02
 """Shares of the wanted CPU time from which a hypervisor's other guests disturb a run."""
+FOREIGN_CERTAIN, FOREIGN_POSSIBLE = 0.25, 0.10
+"""Shares of the time of the job's cores from which other processes disturb a run."""
+FEW_IDLE = 0.10
+"""Cores that are idle for a larger share have room for others: they certainly disturb no run."""
 WAITED_FOR_MEMORY = 0.10
 """Share of the window in which processes waited for memory, from which a run is noisy."""
 
@@ -227,8 +232,7 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
             if end.get("others"):
                 possible.append("Processes of others were on the device.")
         if len(events.machines) == 2 and events.window:
-            start, end = (machine.host for machine in events.machines)
-            passed_s = {name: end[name] - start.get(name, end[name]) for name in end}
+            passed_s = passed(events)
             stolen = passed_s.get("cpu_stolen_s", 0.0) / (passed_s.get("cpu_wanted_s") or 1.0)
             waited = passed_s.get("memory_waited_s", 0.0) / (events.window.wall_s or 1.0)
             if busy := events.machines[1].device.get("others_busy"):
@@ -238,11 +242,22 @@ def disturbances(ranks: Mapping[int, RankEvents]) -> tuple[list[str], list[str]]
                 found.append(f"The hypervisor gave {stolen:.0%} of the CPU time to others.")
             if waited >= WAITED_FOR_MEMORY:
                 possible.append(f"Processes waited for memory {waited:.0%} of the time.")
+    foreign, idle = foreign_cpu(ranks)
+    if foreign >= FOREIGN_POSSIBLE:
+        found = certain if foreign >= FOREIGN_CERTAIN and idle < FEW_IDLE else possible
+        found.append(f"Other processes used {foreign:.0%} of the time of the job's CPU cores.")
     return list(dict.fromkeys(certain)), list(dict.fromkeys(possible))
 
 
 def undisturbed(e: Evidence) -> Judgement:
     """In the window nobody else computed on the device, neither heat nor the power supply lowered
-    its clocks, and a hypervisor gave less than 10% of the CPU time to others."""
+    its clocks, a hypervisor gave less than 10% of the CPU time to others, and other processes used
+    less than 25% of the time of the job's cores, or left them idle."""
     certain, _ = disturbances(e.ranks)
     return not certain, " ".join(certain) or "Nothing that was looked for disturbed the run."
+
+
+DISTURBED = {alone_on_host.__name__, undisturbed.__name__}
+"""The checks that other work on the machine fails: the next call tries such a run again."""
+MOST_ATTEMPTS = 3
+"""After so many attempts at a disturbed run, the machine is not quiet enough for it."""

@@ -112,11 +112,11 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
                 _known(origin, "factor", factor, list(study.factors))
                 allowed = [level_text(value) for value in study.factors[factor].levels]
                 _known(origin, f"level of {factor}", as_level(level), allowed)
-        values = (claim.published, claim.at_least)
-        if claim.fits is None and values == (None, None):
-            raise ConfigError(f"{origin}: it needs `published`, `at_least` or `fits`")
-        if claim.fits is not None and values != (None, None):
-            raise ConfigError(f"{origin}: it says `fits`, so it has no value to compare with")
+        ways = ("published", "more_than", "no_less_than", "fits")
+        given = [name for name in ways if getattr(claim, name) is not None]
+        if len(given) != 1:
+            found = f"; it has {' and '.join(given)}" if given else ""
+            raise ConfigError(f"{origin}: it needs one of {', '.join(ways)}{found}")
 
 
 def _known(origin: str, what: str, value: str, allowed: list[str]) -> None:

@@ -6,7 +6,7 @@ worker's. The model ignores that workers and model share cores, and the cost of 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -132,8 +132,9 @@ class Scaling(NamedTuple):
     step(n) = c + a (n - 1) / n, with a = 2 bytes / bandwidth: a ring all-reduce sends 2 (n - 1) / n
     times the gradients' bytes over each device's link (Patarasuk and Yuan 2009). Both constants are
     measured, not fitted: the model alone, and the exchange alone. Loading, exchange that overlaps
-    with computing, slower links between hosts and stragglers are not in the model; its error on the
-    measured counts shows how far it holds.
+    with computing, slower links between hosts and stragglers are not in the model. Its efficiency
+    cannot fall below c / (c + a), whatever is true; its error on counts whose parts it does not use
+    shows how far it holds.
     """
 
     compute_s: float
@@ -148,3 +149,18 @@ def scaling(count: int, compute_s: float, exchange_s: float) -> Scaling:
     """From a measurement on `count` devices (at least two): the computing of a step without
     exchange, and its exchange without computing, s."""
     return Scaling(compute_s, exchange_s * count / (count - 1))
+
+
+def held_out_errors(
+    models: Mapping[int, Scaling], steps_s: Mapping[int, float]
+) -> dict[int, float]:
+    """The relative error of the modelled rate at each measured number of devices, from the parts
+    that were measured at the largest other number; without one there is no error.
+
+    `models` and `steps_s` (measured, s) are by number of devices.
+    """
+    errors = {}
+    for count, step_s in steps_s.items():
+        if others := [n for n in models if n != count]:
+            errors[count] = step_s / models[max(others)].step_s(count) - 1
+    return errors

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from feedrate.config.study import Factor
 from feedrate.config.values import cell_name, level_text
 from feedrate.results.columns import CELLS, FIT, for_studies
 from feedrate.results.fitting import Fit, Point, bound, fit, predict
@@ -12,10 +13,10 @@ from feedrate.results.settings import FitSettings, PublishedStudy
 from feedrate.results.tables import Row, read_csv, write_result
 
 HERE = "here"
-HOST_FACTOR = 1.5
-"""From this ratio of Td between devices on, the column without workers compares hosts."""
 POOR_FIT = 0.10
 """A fit whose largest residual is above this share omits an effect."""
+CONSTANTS = 2
+"""Tc and Td: so many points are explained exactly, whatever they are."""
 
 
 class Series(NamedTuple):
@@ -27,6 +28,8 @@ class Series(NamedTuple):
     world_size: int
     workers_factor: str
     cells: list[Row]
+    fastest: float
+    """The rate that cells which compute the same reach at least, however they load, samples/s."""
     apart: str = ""
     """The words that distinguish it from the other fitted series of its device."""
 
@@ -59,32 +62,27 @@ def fit_rows(cells: Sequence[Row], settings: FitSettings) -> list[Row]:
             series = list(_series(name, study, study.workers_factor, origins))
             fitted = [(s, f) for s in series if (f := fit(s.points()))]
             named = [(_set_apart(s, fitted, study), f) for s, f in fitted]
-            called = [(s, f, s.called(settings.labels)) for s, f in named]
-            across = across_devices([(name, f) for s, f, name in called if _plain(s, study)])
-            rows += [row | {"across_devices": across} for each in called for row in _rows(*each)]
+            rows += [row for s, f in named for row in _rows(s, f, s.called(settings.labels))]
     return rows
 
 
-def across_devices(fits: Sequence[tuple[str, Fit]]) -> str:
-    """A sentence that compares the fits of several devices; empty for fewer than two."""
-    if len(fits) < 2:
-        return ""
-    low, high = (pick(fitted.td_s for _, fitted in fits) for pick in (min, max))
-    loading = ", ".join(f"{_ms(fitted.td_s)} on {device}" for device, fitted in fits)
-    text = f"With no worker, loading adds to each sample {loading}"
-    if high < HOST_FACTOR * low:
-        return f"{text}: about the same everywhere."
-    fast, slow = (pick(fits, key=lambda pair: pair[1].tc_s) for pick in (min, max))
-    serial = predict(0, *fast[1][:2]) / predict(0, *slow[1][:2])
-    alone = slow[1].tc_s / fast[1].tc_s
-    return (
-        f"{text}: that column compares hosts as much as devices ({fast[0]} / {slow[0]} is "
-        f"{serial:.2f} there, {alone:.2f} without the time for loading)."
+def stands(series: Series, fitted: Fit) -> bool:
+    """Whether a fit may be put in words: it explains more points than it has constants, none of
+    them poorly, no cell that computes the same is faster than its limit 1 / Tc, and no verdict
+    denies that a cell is compute-bound."""
+    limit = series.world_size / fitted.tc_s * (1 + 1e-6)  # for rounding
+    told = len(series.cells) > CONSTANTS and fitted.max_error <= POOR_FIT
+    bounds = [bound(p.workers, fitted.tc_s, fitted.td_s) for p in series.points()]
+    verdicts = [cell.get("verdict") for cell in series.cells]
+    denied = any(
+        one == "compute" and verdict not in (None, "", "compute-bound")
+        for one, verdict in zip(bounds, verdicts, strict=True)
     )
+    return told and series.fastest <= limit and not denied
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
-    """The meaning of one fit, in words."""
+    """The meaning of one fit that stands, in words."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
@@ -97,22 +95,14 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
         )
     return (
         f"{limit}; with no worker, loading adds {_ms(fitted.td_s)} to each sample; "
-        f"{_quality(fitted, len(points))}."
+        f"two constants explain the {len(points)} rates within {fitted.max_error:.1%}."
     )
-
-
-def _quality(fitted: Fit, rates: int) -> str:
-    if rates == 2:
-        return "two constants fit two rates exactly"
-    text = f"two constants explain the {rates} rates within {fitted.max_error:.1%}"
-    if fitted.max_error <= POOR_FIT:
-        return text
-    return f"{text}, so they leave something out, such as cores that workers and model share"
 
 
 def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
     points, ranks = series.points(), series.world_size
     tc_s, td_s = _ceilings(series)
+    told = stands(series, fitted)
     common = {
         "study": series.study,
         "origin": series.origin,
@@ -125,7 +115,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
         "max_error": fitted.max_error,
         "tc_measured_s": tc_s,
         "td_measured_s": td_s,
-        "reading": reading(called, fitted, points),
+        "reading": reading(called, fitted, points) if told else "",
     }
     for cell, point, predicted, residual in zip(
         series.cells, points, fitted.predicted, fitted.residuals, strict=True
@@ -138,7 +128,7 @@ def _rows(series: Series, fitted: Fit, called: str) -> Iterator[Row]:
                 "loader_workers": point.workers,
                 "predicted": predicted * ranks,
                 "residual": residual,
-                "bound": bound(point.workers, fitted.tc_s, fitted.td_s),
+                "bound": bound(point.workers, fitted.tc_s, fitted.td_s) if told else "",
                 "predicted_from_ceilings": unfitted,
                 "ceiling_residual": None
                 if unfitted is None
@@ -174,39 +164,51 @@ Origins = dict[tuple[str, str, int], list[Row]]
 
 
 def _published(study: PublishedStudy) -> Origins:
-    """Headline rows. A row that names no level belongs to no cell, and cells that decode on the
-    device have no workers for the model to count."""
+    """Headline rows. A row that names no level belongs to no cell."""
     found: Origins = {}
     for row in study.published:
         if row.headline and row.metric == "samples_per_s" and row.levels:
             levels = study.levels_of(row)
-            if not study.decodes_on_device(row.device, levels):
-                cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
-                key = (f"published {row.edition}", row.device, row.count)
-                found.setdefault(key, []).append(cell)
+            cell = {"cell": cell_name(levels), "samples_per_s": row.value, **levels}
+            key = (f"published {row.edition}", row.device, row.count)
+            found.setdefault(key, []).append(cell)
     return found
 
 
 def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
-    kept = ("cell", "samples_per_s", "loader_samples_per_s", "model_samples_per_s", *study.factors)
+    rates = ("samples_per_s", "ci_low", "loader_samples_per_s", "model_samples_per_s")
     found: Origins = {}
     for cell in cells:
-        loads = cell["study"] == name and cell["status"] == "ok"
-        if loads and not study.decodes_on_device(cell["device"], cell):
+        if cell["study"] == name and cell["status"] == "ok":
             key = (HERE, cell["device"], cell["world_size"] or 1)
-            found.setdefault(key, []).append({column: cell[column] for column in kept})
+            kept = {
+                column: cell.get(column) for column in ("cell", "verdict", *rates, *study.factors)
+            }
+            found.setdefault(key, []).append(kept)
     return found
 
 
 def _series(name: str, study: PublishedStudy, factor: str, origins: Origins) -> Iterator[Series]:
-    """One for all cells that differ only in their workers."""
+    """One for all cells that differ only in their workers. Cells that decode on the device are left
+    out: they have no workers for the model to count."""
+    computing = [f for f, entry in study.factors.items() if _computes(entry)]
     for key, cells in origins.items():
         groups: dict[str, list[Row]] = {}
         for cell in cells:
-            others = cell_name({f: cell[f] for f in study.factors if f != factor})
-            groups.setdefault(others, []).append(cell)
+            if not study.decodes_on_device(key[1], cell):
+                others = cell_name({f: cell[f] for f in study.factors if f != factor})
+                groups.setdefault(others, []).append(cell)
         for group in groups.values():
-            yield Series(name, *key, factor, sorted(group, key=lambda cell: cell[factor]))
+            alike = [c for c in cells if all(c[f] == group[0][f] for f in computing)]
+            fastest = max(c.get("ci_low") or c["samples_per_s"] for c in alike)
+            ordered = sorted(group, key=lambda cell: cell[factor])
+            yield Series(name, *key, factor, ordered, fastest)
+
+
+def _computes(factor: Factor) -> bool:
+    """Whether the levels of a factor do more than to load otherwise."""
+    settings = {factor.sets} - {""} or {name for one in factor.bundles.values() for name in one}
+    return any(not name.startswith("loader.") for name in settings)
 
 
 def _set_apart(
@@ -223,14 +225,6 @@ def _set_apart(
     if len({other.world_size for other in alike}) > 1:
         words.append(f"{series.world_size} devices")
     return series._replace(apart=", ".join(words))
-
-
-def _plain(series: Series, study: PublishedStudy) -> bool:
-    """Whether the other factors are at the baseline, where devices can be compared."""
-    first = series.cells[0]
-    return all(
-        first[f] == level for f, level in study.baseline.items() if f != series.workers_factor
-    )
 
 
 def _rate(samples_per_s: float) -> str:

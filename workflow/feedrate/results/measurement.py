@@ -1,15 +1,16 @@
 """One measurement from the events of all ranks: sum of samples, time of the slowest rank."""
 
+import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
-from feedrate.jobs.events import RankEvents, Step, Window
-from feedrate.results.schema import VALUES, Ceilings, Measurement
-
-Ranks = Mapping[int, RankEvents]
+from feedrate.jobs.events import Step, Window
+from feedrate.results.parts import Ranks, busy_shares, slow_rank
+from feedrate.results.schema import VALUES, Measurement
+from feedrate.results.statistics import block_noise
 
 
 def measure(
@@ -19,14 +20,12 @@ def measure(
 
     The rate is samples over wall time, never a mean of rates. A step takes as long as on its
     slowest rank, because the others wait for it; in inference, where none waits, the steps of all
-    ranks count. Waits are pooled over the ranks.
-    """
+    ranks count. Waits are pooled over the ranks."""
     windows = list(windows_of(ranks).values())
-    if not windows or min(w.wall_s for w in windows) <= 0:
+    if min((w.wall_s for w in windows), default=0) <= 0:
         return None
     first = windows[0]
-    inside = [_steps_in(events.steps, first) for events in ranks.values()]
-    combined = _over_ranks(windows)
+    inside, combined = [_steps_in(e.steps, first) for e in ranks.values()], _over_ranks(windows)
     samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     waits = [step.data_wait_s for steps in inside for step in steps]
@@ -40,6 +39,7 @@ def measure(
         step_time_median_s=quantile(times, 0.5),
         step_time_p95_s=quantile(times, 0.95),
         step_time_p99_s=quantile(times, 0.99),
+        block_noise=block_noise(times),
         step_time_min_s=min(times),
         step_time_max_s=max(times),
         data_wait_share=_mean([w.data_wait_s / w.wall_s for w in windows]),
@@ -48,8 +48,10 @@ def measure(
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
         rank_wall_s=[w.wall_s for w in windows],
+        **busy_shares(ranks),
+        **slow_rank(ranks),
         **_losses([loss for loss in losses_of(ranks) if math.isfinite(loss)]),
-        **_utilisation(flops_per_sample(ranks), samples, wall_s, spec, peaks),
+        **_utilisation(ranks, samples, wall_s, spec, peaks),
     )
 
 
@@ -57,21 +59,6 @@ def _over_ranks(windows: Sequence[Window]) -> dict[str, Any]:
     """The values that the `window` events hold, combined as the schema says."""
     values = [value for value in VALUES.values() if value.ranks]
     return {v.field: OVER_RANKS[v.ranks]([getattr(w, v.field) for w in windows]) for v in values}
-
-
-def ceilings(ranks: Ranks) -> Ceilings:
-    """The rate of each part alone: samples of all ranks over the slowest rank's time.
-
-    None where a rank is missing, because some of the ranks do not give a ceiling of all.
-    """
-    rates: dict[str, float | None] = {}
-    for name in Ceilings.__struct_fields__:
-        kind = name.removesuffix("_samples_per_s")
-        parts = [c for events in ranks.values() for c in events.ceilings if c.kind == kind]
-        wall_s = max((c.wall_s for c in parts), default=0.0)
-        complete = len(parts) == len(ranks) and wall_s > 0
-        rates[name] = sum(c.samples for c in parts) / wall_s if complete else None
-    return Ceilings(**rates)
 
 
 def windows_of(ranks: Ranks) -> dict[int, Window]:
@@ -100,10 +87,10 @@ def losses_of(ranks: Ranks) -> list[float]:
     return [step.loss for step in steps if step.loss is not None]
 
 
-def flops_per_sample(ranks: Ranks) -> float | None:
+def flops_per_sample(ranks: Ranks, name: str = "flops_per_sample") -> float | None:
     """FLOPs of a sample as the model's builder counts them: forward and backward, or in inference
-    forward alone."""
-    known = (events.model.flops_per_sample for events in ranks.values() if events.model)
+    forward alone. `name` is the key of the `model` event: with or without padding."""
+    known = (getattr(events.model, name) for events in ranks.values() if events.model)
     return next((flops for flops in known if flops), None)
 
 
@@ -147,16 +134,19 @@ def _losses(losses: Sequence[float]) -> dict[str, Any]:
     if not losses:
         return {}
     end = losses[-max(5, len(losses) // 10) :]
-    return {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": _mean(end)}
+    digest = hashlib.sha256(repr(losses).encode()).hexdigest()[:16]
+    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": _mean(end)}
+    return {**ends, "loss_digest": digest}
 
 
 def _utilisation(
-    flops: float | None, samples: int, wall_s: float, spec: RunSpec, peaks: Sequence[Peak]
+    ranks: Ranks, samples: int, wall_s: float, spec: RunSpec, peaks: Sequence[Peak]
 ) -> dict[str, Any]:
     """FLOP/s of one device, and their share of its peaks at the precision, where known.
 
     Full half precision multiplies as half precision by autocast does.
     """
+    flops = flops_per_sample(ranks)
     if flops is None:
         return {}
     per_s = flops * samples / wall_s / spec.count
@@ -164,6 +154,9 @@ def _utilisation(
     peak = next((p for p in peaks if p.precision == precision), None)
     known = {"mfu": peak.datasheet_tflops, "mfu_achievable": peak.achievable_tflops} if peak else {}
     shares = {name: per_s / (tflops * 1e12) for name, tflops in known.items() if tflops}
+    real = flops_per_sample(ranks, "flops_per_real_sample")
+    if real and "mfu" in shares:
+        shares["mfu_real_tokens"] = shares["mfu"] * real / flops
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 

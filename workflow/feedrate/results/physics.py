@@ -12,10 +12,10 @@ import msgspec
 from feedrate.config.devices import Peak
 from feedrate.config.study import Thresholds
 from feedrate.jobs.probe import Allocation, Probe, Product
-from feedrate.results.conformity import alone_on_host, equal_weights, undisturbed
+from feedrate.results.conformity import DISTURBED, equal_weights
 from feedrate.results.record import Record
 from feedrate.results.schema import Measurement
-from feedrate.results.verdicts import Limits, verdict
+from feedrate.results.verdicts import cell_verdict
 
 Outcome = Literal["passed", "failed", "unknown", "not claimed"]
 
@@ -121,8 +121,7 @@ def judge_run(record: Record, subject: str) -> Line:
 
     Other jobs, and a hypervisor's other guests, disturb its speed, which is not judged here.
     """
-    speed = (alone_on_host.__name__, undisturbed.__name__)
-    wrong = [c for c in record.checks if not c.passed and c.name not in speed]
+    wrong = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
     if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
         cause = wrong[0].detail if wrong else record.cause
         return Line("failed", subject, f"{record.status}: {cause}")
@@ -163,17 +162,15 @@ def judge_verdict(record: Record, expected: str, memory_gib: float | None, subje
     """A planted limit is found: a slow loader is input-bound, a slow model is compute-bound."""
     if record.measurement is None or record.spec is None:
         return Line("failed", f"{subject}: verdict", "there is no measurement")
-    limits = Limits(
-        samples_per_s=record.measurement.samples_per_s,
-        data_wait_share=record.measurement.data_wait_share,
-        loader_samples_per_s=record.ceilings.loader_samples_per_s,
-        model_samples_per_s=record.ceilings.model_samples_per_s,
-        peak_memory_gib=record.measurement.peak_memory_gib,
-        memory_gib=memory_gib,
-        world_size=record.spec.count,
-        workers=record.spec.settings.loader.workers,
-    )
-    found = verdict(limits, Thresholds())
+    loader = record.spec.settings.loader
+    cell = msgspec.structs.asdict(record.measurement) | msgspec.structs.asdict(record.ceilings)
+    cell |= {
+        **{"status": "ok", "task": "training", "device_kind": record.spec.kind},
+        **{"world_size": record.spec.count, "loader_workers": loader.workers},
+        **{"decodes_on_device": loader.decode == "device", "oversubscribed": False},
+        "device_busy_share": None,  # a slow model may have small kernels
+    }
+    found = cell_verdict(cell, Thresholds(), memory_gib)
     wrong = "" if found.name == expected else f", not {expected}"
     return Line(_if(not wrong), f"{subject}: verdict", f"{found.name}{wrong}: {found.why}")
 

@@ -13,7 +13,14 @@ from feedrate.config.values import Level, Strict
 from feedrate.core.errors import ExpectedError, LogError
 from feedrate.core.files import write_json
 from feedrate.logs.trainer import TrainerFigures
-from feedrate.results.schema import Ceilings, Measurement, PixelDistance, Provenance, Status
+from feedrate.results.schema import (
+    Ceilings,
+    Measurement,
+    PixelDistance,
+    Provenance,
+    Stages,
+    Status,
+)
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
@@ -89,6 +96,7 @@ class Record(Strict, kw_only=True):
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()
+    stages: Stages = Stages()
     pixels: PixelDistance = PixelDistance()
     trainer: TrainerFigures = TrainerFigures()
     evaluation: Annotated[dict[str, float], Meta(description="eval_* and predict_* figures.")] = {}
@@ -114,6 +122,9 @@ class Score(Strict, kw_only=True):
     value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
     low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
     high: float | None = None
+    gain: Annotated[float | None, Meta(description="Of the same examples, since before.")] = None
+    gain_low: Annotated[float | None, Meta(description="Its paired bootstrap, 95%.")] = None
+    gain_high: float | None = None
     n: Annotated[int, Meta(description="Number of examples that the figure is a mean over.")] = 0
     chance: Annotated[float | None, Meta(description="By guessing; null: unknown.")] = None
     seconds: Annotated[float, Meta(description="Time that scoring took.")] = 0.0

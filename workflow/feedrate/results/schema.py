@@ -28,7 +28,7 @@ DTYPES: dict[Kind, str] = {
 }
 """How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
-Repeats = Literal["median", "largest", "smallest", ""]
+Repeats = Literal["median", "largest", "smallest", "same", ""]
 Ranks = Literal["sum", "complete sum", "mean", "largest", ""]
 
 
@@ -37,8 +37,9 @@ def value(
 ) -> Meta:
     """The annotation of a measured value.
 
-    `repeats`: how the ok runs of a cell combine in cells.csv; empty: they do not. `ranks`: how the
-    values of the same name in the ranks' `window` events combine; empty: `measure` computes it.
+    `repeats`: how the ok runs of a cell combine in cells.csv; `same`: a value only where they have
+    the same; empty: they do not. `ranks`: how the values of the same name in the ranks' `window`
+    events combine; empty: `measure` computes it.
     `extra`: heading of the column that tables of cells add where any cell has a value.
     """
     told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
@@ -61,6 +62,9 @@ class Measurement(Strict, kw_only=True):
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
     first_step_s: Annotated[
         Number, value("s", "The very first step (compilation), outside the window.")
+    ] = None
+    block_noise: Annotated[
+        Number, value("share", "Standard error of the rate, from blocks of steps within the run.")
     ] = None
     data_wait_share: Annotated[
         float, value("share", "Wait for the host's batches over wall time, mean of the ranks.")
@@ -90,7 +94,10 @@ class Measurement(Strict, kw_only=True):
     power_w: Annotated[Number, value("W", "energy_j over wall_s, all devices together.")] = None
     mfu: Annotated[
         Number,
-        value("share", "Model FLOPs over the data-sheet peak of the precision.", extra="MFU"),
+        value("share", "Model FLOPs, padding too, over the data sheet's peak.", extra="MFU"),
+    ] = None
+    mfu_real_tokens: Annotated[
+        Number, value("share", "The same without the texts' padding.", extra="MFU, real tokens")
     ] = None
     mfu_achievable: Annotated[Number, value("share", "Model FLOPs over the achievable peak.")] = (
         None
@@ -103,6 +110,7 @@ class Measurement(Strict, kw_only=True):
     loss_end: Annotated[
         Number, value("", "Mean of the last tenth of the reported losses, at least five.")
     ] = None
+    loss_digest: Annotated[str, value("", "Digest of all reported losses, bit by bit.", "")] = ""
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
     warmup_steps: Annotated[int, value("", "Optimizer steps left out before it.", "")]
     steps_per_epoch: Annotated[
@@ -113,6 +121,19 @@ class Measurement(Strict, kw_only=True):
     paused_s: Annotated[
         float, value("s", "Checkpoints and evaluations taken out of it.", "", "largest")
     ] = 0.0
+    device_busy_share: Annotated[
+        Number,
+        value("share", "Time in which a device ran a kernel, by its driver; the idlest device's."),
+    ] = None
+    cores_busy_share: Annotated[
+        Number, value("share", "CPU time of the job over that of the cores granted to it.")
+    ] = None
+    slow_rank: Annotated[
+        int | None, value("", "The rank that waits and computes longest by itself.", "same")
+    ] = None
+    slow_rank_ratio_low: Annotated[
+        Number, value("", "Its time over the other ranks', lower end of the interval.")
+    ] = None
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
     step_time_max_s: Annotated[float, value("s", "The slowest step.")]
@@ -129,18 +150,60 @@ class Measurement(Strict, kw_only=True):
     rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
 
 
-class Ceilings(Strict, kw_only=True):
-    """Rates of single parts in the same job: `<kind>_samples_per_s` of the `ceiling` events."""
+Ratio = Annotated[Number, value("", "Its rate over training's in the same rounds.")]
+Low = Annotated[Number, value("", "Lower end of that ratio's interval, 95%.")]
+High = Annotated[Number, value("", "Upper end of it.")]
 
+
+class Ceilings(Strict, kw_only=True):
+    """Rates of single parts in the same job, from the `ceiling` events of a kind.
+
+    Blocks of `live` training alternate with blocks of each part. A ratio is between blocks of the
+    same round, so drift cancels, and its interval is over the rounds. A run of an earlier version
+    has one block of each part and no ratio.
+    """
+
+    rounds: Annotated[int | None, value("", "Rounds of blocks after the window.", "")] = None
+    live_samples_per_s: Annotated[
+        Number, value("samples/s", "Training between the ceilings, all ranks.")
+    ] = None
     loader_samples_per_s: Annotated[
         Number, value("samples/s", "Loader-only throughput: no model, all ranks.")
     ] = None
+    loader_ratio: Ratio = None
+    loader_ratio_low: Low = None
+    loader_ratio_high: High = None
     model_samples_per_s: Annotated[
         Number, value("samples/s", "The model alone, on one batch, all ranks.")
     ] = None
+    model_ratio: Ratio = None
+    model_ratio_low: Low = None
+    model_ratio_high: High = None
     exchange_samples_per_s: Annotated[
         Number, value("samples/s", "The exchange of gradients alone, all ranks.")
     ] = None
+    exchange_ratio: Ratio = None
+    exchange_ratio_low: Low = None
+    exchange_ratio_high: High = None
+
+
+class Stages(Strict, kw_only=True):
+    """Time of each stage per optimizer step, from live blocks after the window: `stage_<field>`.
+
+    Those of the loader are sums over the processes of a rank. They overlap with the others.
+    """
+
+    read_s: Annotated[Number, value("s", "Loader: reading files.")] = None
+    decode_s: Annotated[Number, value("s", "Loader: decoding pictures.")] = None
+    resize_s: Annotated[Number, value("s", "Loader: resizing and finishing pictures.")] = None
+    tokenise_s: Annotated[Number, value("s", "Loader: taking the texts' tokens.")] = None
+    collate_s: Annotated[Number, value("s", "Loader: stacking samples to a batch.")] = None
+    hand_over_s: Annotated[Number, value("s", "From a finished batch to its receipt.")] = None
+    copy_s: Annotated[Number, value("s", "Copying batches to the device.")] = None
+    forward_s: Annotated[Number, value("s", "Forward pass.")] = None
+    backward_s: Annotated[Number, value("s", "Backward pass.")] = None
+    exchange_s: Annotated[Number, value("s", "Exchange of gradients, if told apart.")] = None
+    optimizer_s: Annotated[Number, value("s", "Optimizer's update.")] = None
 
 
 class PixelDistance(Strict, kw_only=True):
@@ -239,6 +302,7 @@ VALUES = {
             *(_TRAINERS_RATE, "median", "", ""),
         ),
         *values_of("ceilings", Ceilings),
+        *values_of("stages", Stages, "stage_"),
         *values_of("pixels", PixelDistance, "pixel_"),
         *values_of("provenance", Provenance),
     )

@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device, Peak
-from feedrate.config.plan import Plan, Shared, Unsupported, study_settings
+from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
+from feedrate.config.sheets import Sources
 from feedrate.config.study import Claim, Factor, Thresholds
-from feedrate.config.values import Count, Level, Name, Positive, Strict, level_text
+from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text
+from feedrate.config.workflow import Hub
+from feedrate.results.statistics import look_confidence
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -99,6 +102,9 @@ class PublishedFacts(Strict, kw_only=True):
     value: Positive
     edition: str
     headline: bool
+    batch_size: Count | None = None
+    software: str = ""
+    sheet: str = ""
 
 
 class PublishedStudy(StudyFacts, kw_only=True):
@@ -135,6 +141,8 @@ class ClaimStudy(PublishedStudy, kw_only=True):
     measured: list[Name]
     confidence: float
     tolerance: Positive
+    smallest_effect: Share
+    sources: Sources = Sources()
 
 
 class ClaimSettings(Strict, kw_only=True):
@@ -160,7 +168,10 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
     """`--settings` of collect-results."""
     devices = {name: project.devices[name] for name in project.config.devices}
     settings = CollectSettings(
-        studies={name: _subset(CollectStudy, study) for name, study in project.studies.items()},
+        studies={
+            name: _subset(CollectStudy, study, thresholds=_thresholds(project, name))
+            for name, study in project.studies.items()
+        },
         memory_gib={name: device.memory_gib for name, device in devices.items()},
         price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
         unsupported=plan.unsupported,
@@ -179,8 +190,10 @@ def claim_settings(project: Project) -> dict[str, Any]:
             published=_published(project, name),
             source=study.source.title,
             measured=project.config.devices,
-            confidence=study.thresholds.confidence,
+            confidence=_thresholds(project, name).confidence,
             tolerance=study.thresholds.claim_tolerance,
+            smallest_effect=study.thresholds.smallest_effect,
+            sources=sources_of(project, name),
         )
         for name, study in project.studies.items()
     }
@@ -206,11 +219,32 @@ def fit_settings(project: Project) -> dict[str, Any]:
     return msgspec.to_builtins(FitSettings(studies=studies, labels=labels))
 
 
+def sources_of(project: Project, study: str) -> Sources:
+    """What the sources of a study say about their experiments."""
+    default = project.studies[study].source.sheet
+    named = {default, *(row.sheet for row in project.published[study])}
+    return Sources(
+        sheets={name: sheet for name, sheet in project.sheets.items() if name in named},
+        default=default,
+        datasets={n: d.name for n, d in project.config.datasets.items() if isinstance(d, Hub)},
+    )
+
+
 def prediction_settings(project: Project) -> dict[str, Any]:
     """`--published` of predict-published: fit_settings of the studies with rates by workers."""
     settings = msgspec.convert(fit_settings(project), FitSettings)
     told = {n: s for n, s in settings.studies.items() if s.workers_factor and s.published}
     return msgspec.to_builtins(FitSettings(studies=told, labels=settings.labels))
+
+
+def _thresholds(project: Project, study: str) -> Thresholds:
+    """A study's thresholds; with `repeats: auto`, the confidence is that of each look."""
+    found = project.studies[study].thresholds
+    if project.config.repeats != "auto":
+        return found
+    planned = min(protocol.repeats for protocol in protocols(project)[study].values())
+    confidence = look_confidence(found.confidence, planned, project.config.auto_repeats.most)
+    return msgspec.structs.replace(found, confidence=confidence)
 
 
 def _published(project: Project, study: str) -> list[PublishedFacts]:

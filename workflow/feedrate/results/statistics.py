@@ -1,94 +1,220 @@
-"""Medians and ratios of medians with percentile-bootstrap intervals."""
+"""Medians and their ratios with t-intervals on the logarithm, from noise pooled over cells.
 
-import itertools
-from collections.abc import Sequence
+Two or three runs of a cell say little about noise; the runs of all cells of a study on a device say
+more. `pooled_noise` estimates one standard deviation of ln(rate) from all of them, and the
+intervals use it. docs/measurement-intervals.md shows by simulation how often they cover.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import combinations
+from statistics import NormalDist, fmean, median, stdev
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-RESAMPLES = 4_000
-"""Random resamples where there are too many to take all."""
-_EXACT_UP_TO = 5
-"""Up to so many values, all n^n resamples (3,125 at 5) are taken and none is random."""
-_SEED = 20
-
-Array = NDArray[np.float64]
+LIMIT = 2.5 / 0.6745
+"""A pair of runs counts as at most so many median pairs: 2.5 standard deviations if normal."""
+REPEATABILITY = 2.8
+"""Standard deviations that two runs differ by in 95% of cases at most (ISO 5725-6)."""
+RATE = "samples_per_s"
+FEWEST_BLOCKS = 8
+"""Blocks of steps that a standard error needs at least."""
+_VARIANCES = (1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2147, 0.2104, 0.1682, 0.1661, 0.1383)
+"""Variance of the median of 1, 2, … values from the standard normal distribution (Hojo 1931)."""
+_AGREE = (2.78, 1.20, 2.05, 1.34, 1.83, 1.40, 1.73, 1.42, 1.68)
+"""Range of the closest majority of 2, 3, … such values that 5% exceed (200,000 simulated)."""
 
 
 class Estimate(NamedTuple):
-    """A median (or ratio of medians) and its interval; None where there is one value only."""
+    """A median (or ratio of medians) and its interval; None where the noise is unknown."""
 
     value: float
     low: float | None
     high: float | None
 
 
-def median_interval(values: Sequence[float], confidence: float) -> Estimate:
-    """Median of `values` (n >= 1) with the percentile-bootstrap interval at `confidence`.
+class Noise(NamedTuple):
+    """Standard deviation of ln(rate) between runs of a cell, and its degrees of freedom."""
 
-    Deterministic. With two to five values and 95% the interval is simply smallest to largest: it
-    can be no narrower, and with three it covers the true median in 75% of cases, not in 95%
-    (1 - 2 / 2^n for continuous values). Raises ValueError for no value.
+    sd: float
+    dof: int
+
+
+Noises = Mapping[tuple[str, str], Noise | None]
+"""The noise by study and device; None where no cell has two runs."""
+
+
+def pooled_noise(groups: Iterable[Sequence[float]], floor: float = 0.0) -> Noise | None:
+    """The noise between the runs of cells; `groups` has the positive rates of each cell.
+
+    The estimate is the pooled variance, written as a sum over pairs of runs of one cell. A pair
+    counts as at most LIMIT median pairs (Shamos 1976), so one slow run does not widen all
+    intervals. `floor` is a lower bound from blocks of steps. None without a cell of two runs.
     """
-    medians, weights = _bootstrap_medians(values)
-    value = float(np.median(np.asarray(values, dtype=float)))
-    return _estimate(value, medians, weights, confidence, enough=len(values) > 1)
+    cells = [[math.log(value) for value in group] for group in groups if len(group) > 1]
+    pairs = [[abs(a - b) for a, b in combinations(logs, 2)] for logs in cells]
+    if not pairs:
+        return None
+    middle = median(distance for distances in pairs for distance in distances)
+    most = LIMIT * middle or math.inf
+    dof = sum(len(logs) - 1 for logs in cells)
+    squares = sum(
+        sum(min(distance, most) ** 2 for distance in distances) / len(logs)
+        for distances, logs in zip(pairs, cells, strict=True)
+    )
+    return Noise(max(math.sqrt(squares / dof), floor), dof)
+
+
+def median_interval(
+    values: Sequence[float], confidence: float, noise: Noise | None = None, comparisons: int = 1
+) -> Estimate:
+    """Median of positive `values` (n >= 1) with its interval at `confidence`.
+
+    `noise` is that of all cells; None: that of these values. With several `comparisons` the
+    intervals hold together (Bonferroni). Raises ValueError for no value.
+    """
+    value, own = median(values), noise_of(values, noise)
+    if own is None:
+        return Estimate(value, None, None)
+    half = critical(confidence, own.dof, comparisons) * own.sd * math.sqrt(variance(len(values)))
+    return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
 
 def ratio_interval(
-    numerator: Sequence[float], denominator: Sequence[float], confidence: float
+    numerator: Sequence[float],
+    denominator: Sequence[float],
+    confidence: float,
+    noise: Noise | None = None,
+    comparisons: int = 1,
 ) -> Estimate:
     """Ratio of the medians of two sets of independent positive values, with its interval.
 
-    The sets are resampled independently. The ends are None unless both have two values.
+    The arguments are as in `median_interval`; `noise` None: that of the two sets. If the noise of a
+    set differs, the degrees of freedom are those of Welch and Satterthwaite.
     """
-    above, above_weights = _bootstrap_medians(numerator)
-    below, below_weights = _bootstrap_medians(denominator)
-    value = float(np.median(np.asarray(numerator)) / np.median(np.asarray(denominator)))
-    ratios = (above[:, None] / below[None, :]).ravel()
-    weights = (above_weights[:, None] * below_weights[None, :]).ravel()
-    enough = len(numerator) > 1 and len(denominator) > 1
-    return _estimate(value, ratios, weights, confidence, enough=enough)
+    value = median(numerator) / median(denominator)
+    noise = noise or pooled_noise([numerator, denominator])
+    if noise is None:
+        return Estimate(value, None, None)
+    parts = [(noise_of(side, noise) or noise, len(side)) for side in (numerator, denominator)]
+    squares = [own.sd**2 * variance(n) for own, n in parts]
+    dof = noise.dof
+    if any(own is not noise for own, _ in parts):
+        each = sum(s**2 / own.dof for s, (own, _) in zip(squares, parts, strict=True))
+        dof = max(int(sum(squares) ** 2 / each), 1) if each else dof
+    half = critical(confidence, dof, comparisons) * math.sqrt(sum(squares))
+    return Estimate(value, value * math.exp(-half), value * math.exp(half))
+
+
+def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
+    """The noise of one cell: `noise`, or its own if no majority of its runs agrees within that.
+
+    A minority of runs that is far off does not count, because it does not move the median.
+    """
+    own = pooled_noise([values])
+    if noise is None or own is None:
+        return own or noise
+    logs, most = sorted(map(math.log, values)), len(values) // 2
+    closest = min(high - low for low, high in zip(logs, logs[most:], strict=False))
+    limit = _AGREE[min(len(values) - 2, len(_AGREE) - 1 - len(values) % 2)]
+    scale = noise.sd * critical(0.95, noise.dof) / 1.96
+    return noise if closest <= limit * scale else own
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """(max - min) / median; None for a single value."""
-    if len(values) < 2:
-        return None
-    return float((max(values) - min(values)) / np.median(np.asarray(values, dtype=float)))
+    """Relative difference that two runs of a cell exceed in 5% of cases (repeatability limit, ISO
+    5725-6), from the standard deviation between its runs; None for a single value."""
+    return REPEATABILITY * stdev(map(math.log, values)) if len(values) > 1 else None
 
 
-def _bootstrap_medians(values: Sequence[float]) -> tuple[Array, Array]:
-    """The distinct medians of all resamples, ascending, and the share of resamples of each."""
-    if not values:
-        raise ValueError("no values to take a median of")
-    data = np.asarray(values, dtype=float)
-    medians = np.median(data[_resamples(len(values))], axis=1)
-    distinct, counts = np.unique(medians, return_counts=True)
-    return distinct, counts / counts.sum()
+def variance(n: int) -> float:
+    """Variance of the median of n values, over the variance of one (normal distribution)."""
+    above = math.pi / (2 * n + (0.9 if n % 2 else 2.7))  # within 1% for more values
+    return _VARIANCES[n - 1] if n <= len(_VARIANCES) else above
 
 
-@lru_cache(maxsize=32)
-def _resamples(n: int) -> NDArray[np.int64]:
-    """Index arrays of shape (resamples, n)."""
-    if n <= _EXACT_UP_TO:
-        return np.array(list(itertools.product(range(n), repeat=n)), dtype=np.int64)
-    return np.random.default_rng(_SEED).integers(n, size=(RESAMPLES, n))
+@lru_cache(maxsize=1024)
+def critical(confidence: float, dof: int, comparisons: int = 1) -> float:
+    """The two-sided quantile of Student's t; with several `comparisons` that of Bonferroni.
+
+    By bisection of the distribution's finite series (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """
+    share = 1 - (1 - confidence) / max(comparisons, 1)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        low, high = (angle, high) if _t_share(angle, dof) < share else (low, angle)
+    return math.sqrt(dof) * math.tan(low)
 
 
-def _estimate(
-    value: float, outcomes: Array, weights: Array, confidence: float, *, enough: bool
-) -> Estimate:
-    if not enough:
-        return Estimate(value, None, None)
-    order = np.argsort(outcomes)
-    shares = np.cumsum(weights[order])
-    tail = (1 - confidence) / 2
-    last = len(shares) - 1
-    # The smallest outcome that at least `tail` of the resamples do not exceed, and its mirror
-    # image. The margin allows for rounding in the sum of weights.
-    low = min(int(np.searchsorted(shares, tail + 1e-12)), last)
-    high = min(int(np.searchsorted(shares, 1 - tail - 1e-12)), last)
-    return Estimate(value, float(outcomes[order][low]), float(outcomes[order][high]))
+def _t_share(angle: float, dof: int) -> float:
+    """Probability that |t| is below sqrt(dof) * tan(angle)."""
+    odd = dof % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for k in range(1 + odd, dof, 2):
+        total += term
+        term *= k / (k + 1) * math.cos(angle) ** 2
+    series = math.sin(angle) * total
+    return (angle + series) * 2 / math.pi if odd else series
+
+
+def selection_bias(noise: Noise, runs: int, among: int) -> float:
+    """The share by which the best of `among` equal cells with so many runs exceeds them by noise.
+
+    The expected largest of n values from a normal distribution is that of Blom (1958).
+    """
+    largest = NormalDist().inv_cdf((among - 0.375) / (among + 0.25))
+    return math.expm1(largest * noise.sd * math.sqrt(variance(runs)))
+
+
+def noise_by_device(runs: Iterable[Mapping[str, Any]], metric: str = RATE) -> Noises:
+    """The noise of a metric by study and device, from the ok runs among rows of results.csv.
+
+    Of the rate, the standard error that blocks of steps show within the runs, their median, is a
+    lower bound.
+    """
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    blocks: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        if run["status"] == "ok" and run[metric] and not run.get("measured_as"):
+            key = run["study"], run["device"]
+            cells.setdefault(key, {}).setdefault(run["cell"], []).append(run[metric])
+            blocks.setdefault(key, []).append((metric == RATE and run.get("block_noise")) or 0.0)
+    return {key: pooled_noise(cells[key].values(), median(blocks[key])) for key in cells}
+
+
+def block_noise(times_s: Sequence[float]) -> float | None:
+    """Relative standard error of a mean step time, from the means of blocks of steps.
+
+    Steps that follow each other are alike, so the blocks double while FEWEST_BLOCKS remain, and the
+    largest error counts (Flyvbjerg and Petersen 1989). None for too few steps.
+    """
+    errors, blocks = [], list(times_s)
+    while len(blocks) >= FEWEST_BLOCKS:
+        errors.append(stdev(blocks) / fmean(blocks) / math.sqrt(len(blocks)))
+        blocks = [fmean(pair) for pair in zip(blocks[::2], blocks[1::2], strict=False)]
+    return max(errors, default=None)
+
+
+@lru_cache
+def look_confidence(confidence: float, first: int, last: int) -> float:
+    """Confidence of each look at `first`, `first` + 1, … `last` values, so that all hold together.
+
+    Pocock's bound (1977, doi:10.1093/biomet/64.2.191). The distribution of the sum is carried from
+    look to look (Armitage, McPherson and Rowe 1969), here by Gauss-Legendre quadrature.
+    """
+    import numpy as np  # planning imports this module, and seldom needs numpy
+
+    nodes, weights = np.polynomial.legendre.leggauss(48)
+    low, high = 0.0, 10.0
+    for _ in range(40):
+        bound = (low + high) / 2
+        density, before, gained = np.ones(1), np.zeros(1), first
+        for size in range(first, max(first, last) + 1):
+            end = bound * math.sqrt(size)
+            steps = np.exp(-((end * nodes[:, None] - before) ** 2) / (2 * gained))
+            density = steps @ density * weights * end / math.sqrt(2 * math.pi * gained)
+            before, gained = end * nodes, 1
+        low, high = (bound, high) if density.sum() < confidence else (low, bound)
+    return 2 * NormalDist().cdf(low) - 1

@@ -25,6 +25,7 @@ from feedrate.results.columns import (
     FactorColumn,
     with_factors,
 )
+from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.schema import BAD, DTYPES
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 LISTED = 20
 """Number of failures that `confirm_results` lists."""
+UNQUIET = (
+    f" After {MOST_ATTEMPTS} attempts: the machine is not quiet enough. Stop what else runs there, "
+    "then name the run's outcome.json after --forcerun."
+)
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
 _MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
@@ -88,7 +93,8 @@ def remove_damaged(results: Path) -> list[Path]:
     for study in (folder for folder in results.glob("*") if folder.is_dir()):
         damaged = _changed_tables(study)
         for noted in study.glob(f"*/{Path(RECORDS).name}"):
-            records = {Path(run) / RECORD_NAME: one for run, one in _read_digests(noted).items()}
+            digests = read_noted(noted, "digests")
+            records = {Path(run) / RECORD_NAME: one for run, one in digests.items()}
             changed = [record for record, digest in records.items() if _has_changed(record, digest)]
             damaged += changed
             stale += [*changed, noted] if changed else []
@@ -115,10 +121,11 @@ def _changed_tables(folder: Path) -> list[Path]:
     return [table for table, digest in noted.items() if _has_changed(table, digest)]
 
 
-def _read_digests(noted: Path) -> dict[str, str]:
+def read_noted(file: Path, part: str) -> dict[str, Any]:
+    """The `digests` or the `disturbed` of a records.json, by run; empty where it is damaged."""
     try:
-        return dict(json.loads(noted.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return dict(json.loads(file.read_bytes())[part])
+    except (OSError, ValueError, TypeError, KeyError):
         return {}
 
 
@@ -215,18 +222,24 @@ def confirm_results(results: Path, out: Path, quality: list[Path] | None = None)
         models = f"{len(scorings)} model{'s' * (len(scorings) > 1)}"
         counts += [f"{models} could not be scored"] if scorings else []
         first = (
-            f"{' and '.join(counts)}; the report shows them, and the same command tries failed "
-            "ones again:"
+            f"{' and '.join(counts)}; the report shows them, and the same command repeats those "
+            "that failed or were disturbed:"
         )
         raise ExpectedError("\n  ".join([first, *lines[:LISTED], *more]))
     write_text(out, f"{tried} runs, none failed\n")
+
+
+def _is_given_up(row: Row) -> bool:
+    """Whether a run was disturbed in so many attempts that no call repeats it by itself."""
+    disturbed = not DISTURBED.isdisjoint(row.get("failed_checks", "").split(";"))
+    return disturbed and bool((row["attempt"] or 1) >= MOST_ATTEMPTS)
 
 
 def problems(rows: list[Row], doing: str = "") -> list[str]:
     """A line for each failed or invalid run: where, what failed and why."""
     return [
         f"{row['study']} {row['device']} {row['cell']} rep {row['repeat']}: {doing}"
-        f"{row['status']}: {row['cause']}"
+        f"{row['status']}: {row['cause']}{UNQUIET * _is_given_up(row)}"
         for row in rows
         if row["status"] in BAD
     ]

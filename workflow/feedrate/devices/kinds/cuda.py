@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Mapping
 from itertools import takewhile
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from feedrate.config.settings import Settings
@@ -288,12 +289,10 @@ def _named(cards: list[Card], wanted: str) -> list[Card | None]:
 
 
 def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
-    """`device` of the `machine` event, as far as NVML tells; the work of others counts from
-    `since_s` on (s since 1970).
-
-    `slowed_by` certainly lowers the clocks, `limited_by` may be usual there. `others` are processes
-    of others on the GPU, `others_busy` is the largest share of its cores that one of them used.
-    """
+    """`device` of the `machine` event, as far as NVML tells; `since_s` is in s since 1970. Of it,
+    `busy`: share of the time since then with a kernel. `slowed_by` certainly lowers the clocks,
+    `limited_by` may be usual there. `others`: processes of others on the GPU, `others_busy`: the
+    largest share of its cores that one of them has used since then."""
     try:
         import pynvml
 
@@ -313,12 +312,15 @@ def gpu_condition(uuid: str, since_s: float) -> dict[str, Any]:
     limit, usual = ask("EnforcedPowerLimit") or 0, ask("PowerManagementDefaultLimit") or 0
     if limit < usual * FULL_POWER:
         limited.append(f"a power limit of {limit / 1e3:g} W instead of {usual / 1e3:g}")
-    pids = {process.pid for process in processes or ()}
+    pids, since_us = {process.pid for process in processes or ()}, int(since_s * 1e6)
     others = {pid for pid in pids if not host.is_of_this_job(pid)}
-    used = ask("ProcessUtilization", int(since_s * 1e6)) or ()
+    used = ask("ProcessUtilization", since_us) or ()
+    _, samples = ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, since_us) or (0, ())
+    busy = [sample.sampleValue.uiVal / 100 for sample in samples]
     return {
         "clock_mhz": ask("ClockInfo", pynvml.NVML_CLOCK_SM),
         "throttle_reasons": reasons,
+        "busy": fmean(busy) if busy else None,
         "slowed_by": [text for bit, text in SLOWED.items() if reasons & bit],
         "limited_by": limited,
         # In a container the numbers are the host's, and one of them is this process's.

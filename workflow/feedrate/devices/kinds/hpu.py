@@ -11,7 +11,8 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -295,6 +296,14 @@ class DeviceAdapter(Adapter):
             trainer.FusedNorm.clip_norm(model.parameters())
         trainer.optimizer.step()
         trainer._zero_model_grad(model)
+
+    def exchange(self, settings: Settings) -> Callable[[Any], None] | None:
+        """Fast DDP's, as in GaudiTrainer's loop."""
+        if settings.train.strategy != "fast_ddp":
+            return None
+        from optimum.habana.distributed import all_reduce_gradients
+
+        return partial(all_reduce_gradients, use_hpu_graphs=True)
 
     def serve(self, model: Any, settings: Settings) -> Any:
         """The model for inference in `hpu.mode`; in lazy mode passes are replayed as graphs if

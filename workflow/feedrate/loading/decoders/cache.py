@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
 from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
+from feedrate.loading.stages import span
 
 LEVEL = "cache"
 ORDER = 1
@@ -19,7 +20,8 @@ def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side), a view of the store's pages."""
     if source.store is None:
         raise DataError("loader.decode: cache: this dataset was opened without its store")
-    return source.store.read(row, source.side_px, draw)
+    with span("read"):  # the pages of a picture come while it is cut
+        return source.store.read(row, source.side_px, draw)
 
 
 class Store:

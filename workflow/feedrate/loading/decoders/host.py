@@ -22,6 +22,7 @@ from feedrate.loading.pixels import (
     resize_to,
     resized_size,
 )
+from feedrate.loading.stages import span
 
 LEVEL = "host"
 ORDER = 1
@@ -45,11 +46,12 @@ def read_pixels(path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool)
     file, if it cannot be decoded.
     """
     levels, size = read_levels(path, side_px if scaled else None, draw)
-    box = draw.box(*size)
-    if box is None:
-        return crop_centre(resize_to(levels, resized_size(*size, side_px)), side_px)
-    part = box.scaled(size, (levels.shape[1], levels.shape[2]))
-    return resize_to(cut(levels, *part), [side_px, side_px])
+    with span("resize"):
+        box = draw.box(*size)
+        if box is None:
+            return crop_centre(resize_to(levels, resized_size(*size, side_px)), side_px)
+        part = box.scaled(size, (levels.shape[1], levels.shape[2]))
+        return resize_to(cut(levels, *part), [side_px, side_px])
 
 
 def read_levels(
@@ -59,8 +61,16 @@ def read_levels(
 
     With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
     """
-    with decoding(path):
+    with span("read"), decoding(path):
         data = path.read_bytes()
+    with span("decode"):
+        return _decode(path, data, shrink_to_px, draw)
+
+
+def _decode(
+    path: Path, data: bytes, shrink_to_px: int | None, draw: Draw
+) -> tuple[torch.Tensor, Size]:
+    """`read_levels` of a file's bytes."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
         options = {}

@@ -4,6 +4,7 @@ import torch
 
 from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import Draw, crop, decode
+from feedrate.loading.stages import span
 
 LEVEL = "reference"
 ORDER = 1
@@ -13,4 +14,7 @@ FETCH = "sample"
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: float32 (3, side, side) in 0 to 1."""
-    return crop(decode(source.paths[row]), source.side_px, draw)
+    with span("decode"):  # Pillow reads the file while it decodes
+        picture = decode(source.paths[row])
+    with span("resize"):
+        return crop(picture, source.side_px, draw)

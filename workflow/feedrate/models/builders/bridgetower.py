@@ -1,5 +1,6 @@
 """BridgeTower with its image-text contrastive head, from the library's own classes."""
 
+from functools import partial
 from pathlib import Path
 
 from transformers.models.bridgetower import modeling_bridgetower
@@ -91,7 +92,7 @@ def build(
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
         **CLIP._asdict(),
-        count_flops=lambda: count_flops(config, loader.max_tokens),
+        count_flops=partial(count_flops, config),
         other_outputs=OTHER_OUTPUTS,
         layers=LAYERS,
     )

@@ -1,6 +1,7 @@
 """CLIP: two towers and a contrastive loss, from the library's own classes."""
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def build(
         tokenizer=tokenizer,
         image_px=config.vision_config.image_size,
         **CLIP._asdict(),
-        count_flops=lambda: count_flops(config, loader.max_tokens),
+        count_flops=partial(count_flops, config),
         other_outputs=OTHER_OUTPUTS,
         layers=(CLIPEncoderLayer,),
     )

@@ -1,6 +1,7 @@
 """FLAVA for pre-training: masked images, texts and pairs, matching, and a contrastive loss."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         tokenizer=tokenizer,
         image_px=config.image_config.image_size,
         **CLIP._asdict(),
-        count_flops=lambda: count_flops(config, loader.max_tokens),
+        count_flops=partial(count_flops, config),
         other_outputs=(),
         layers=(FlavaLayer,),
     )

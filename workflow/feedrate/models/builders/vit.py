@@ -155,7 +155,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
         image_px=config.image_size,
         **IMAGENET._asdict(),
-        count_flops=lambda: count_flops(config, settings.head),
+        count_flops=lambda _: count_flops(config, settings.head),
         other_outputs=("hidden_states", "attentions"),
         layers=(ViTLayer,),
         column=loader.label,

@@ -1,10 +1,11 @@
-"""The leading figure: training throughput on each device, below its two ceilings, with verdicts."""
+"""The leading figure: training throughput on each device, its two ceilings, and verdicts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from msgspec.structs import asdict
 
 from feedrate.config.values import level_text
 from feedrate.report import text
@@ -20,12 +21,14 @@ from feedrate.report.lines import (
 )
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
+from feedrate.results.statistics import Estimate
+from feedrate.results.verdicts import ratios
 
 NEEDS = ("cells", "runs")
 ORDER = 10
 
-Rates = dict[int, float]
-"""Samples/s by the place of the level on the axis."""
+Rates = dict[int, Estimate]
+"""Samples/s with its interval, by the place of the level on the axis."""
 
 TRAINING: dict[str, Any] = {"color": canvas.BLUE, "marker": "o", "linestyle": "solid"}
 LOADER: dict[str, Any] = {"color": canvas.RED, "marker": "v", "linestyle": (0, (5, 2))}
@@ -72,11 +75,10 @@ def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
 
 def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
     rows = [(place, point.row) for place, point in enumerate(line.points) if point.row]
-    loader = {place: rate for place, row in rows if (rate := row.loader_samples_per_s)}
-    model = {place: rate for place, row in rows if (rate := row.model_samples_per_s)}
+    loader, model = _alone(rows, "loader"), _alone(rows, "model")
     # A ceiling far above would flatten the line that matters: it leaves through the top instead.
-    ceilings = [rate for rate in (*loader.values(), *model.values()) if rate < 3 * line.best]
-    top = 1.25 * max([line.best, *ceilings])
+    ceilings = [rate.value for rate in (*loader.values(), *model.values())]
+    top = 1.25 * max([line.best, *(rate for rate in ceilings if rate < 3 * line.best)])
     axes.set_ylim(0, top)
     ticks = [level_text(point.levels[factor]) for point in line.points]
     if len(ticks) <= canvas.FEW // 2:
@@ -94,11 +96,23 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
             axes.plot(place, 0.03 * top, "x", color=canvas.BLACK, markersize=9, markeredgewidth=2)
         chosen = bool(use and point.row is use)
         if len(line.points) <= canvas.FEW or chosen:
-            _value(axes, place, point, [r[place] for r in (loader, model) if place in r], top)
+            near = [rates[place].value for rates in (loader, model) if place in rates]
+            _value(axes, place, point, near, top)
         if chosen:
             axes.axvspan(place - 0.42, place + 0.42, color=canvas.BLUE, alpha=0.09, linewidth=0)
             _bold(axes, "use this", (place, 0), 7, va="baseline")
     canvas.end_labels(axes, len(line.points) - 0.75, labels)
+
+
+def _alone(rows: Iterable[tuple[int, CellRow]], part: str) -> Rates:
+    """The rate of a part alone at each level: its ratio to training, times the training rate."""
+    found: Rates = {}
+    for place, row in rows:
+        if row.samples_per_s and (ratio := ratios(asdict(row))[part]):
+            rate = row.samples_per_s
+            low, high = (end and end * rate for end in (ratio.low, ratio.high))
+            found[place] = Estimate(ratio.value * rate, low, high)
+    return found
 
 
 def _ceiling(
@@ -107,14 +121,17 @@ def _ceiling(
     """Draw a ceiling; where it leaves the panel, its value is written at the upper edge."""
     if not rates:
         return []
-    axes.plot(list(rates), list(rates.values()), linewidth=1.6, markersize=6, zorder=3, **look)
+    values = [rate.value for rate in rates.values()]
+    axes.plot(list(rates), values, linewidth=1.6, markersize=6, zorder=3, **look)
+    known = [(place, rate.low, rate.high) for place, rate in rates.items() if rate.low is not None]
+    if known:
+        axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
-        if rate > top and len(rates) <= canvas.FEW:
-            words = f"↑ {text.number(rate, 3)}"
+        if rate.value > top and len(rates) <= canvas.FEW:
+            words = f"↑ {text.number(rate.value, 3)}"
             canvas.label(axes, words, (place, top), (0, -2), fontsize=9, **options)
-    last = list(rates.values())[-1]
-    return [(min(last, 0.97 * top), name, look["color"])]
+    return [(min(values[-1], 0.97 * top), name, look["color"])]
 
 
 def _value(axes: Axes, place: int, point: Point, ceilings: Sequence[float], top: float) -> None:
@@ -145,7 +162,7 @@ def _title(settings: PageSettings, line: Line, use: CellRow | None) -> str:
     others = text.levels_text(differing(settings, line.others))
     name = settings.label(line.device) + (f" ({others})" if others else "")
     if use is None:
-        return name
+        return name + ": undecided" * any(p.row and p.row.open for p in line.points)
     levels = {k: v for k, v in use.levels.items() if k not in line.others}
     is_baseline = use.levels == settings.baseline
     gain = f", {text.ratio(use.speedup)} the baseline" if use.speedup and not is_baseline else ""

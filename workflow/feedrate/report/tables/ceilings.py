@@ -1,18 +1,38 @@
-"""Training throughput between its two ceilings: loader-only and model-only throughput."""
+"""Training throughput and its ceilings, with intervals and the verdict that follows."""
+
+from msgspec.structs import asdict
 
 from feedrate.report import text
 from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
+from feedrate.results.verdicts import ratios
 
 NEEDS = ("cells",)
 ORDER = 130
 
+
+def _alone(part: str) -> Field:
+    """The ratio of a part alone to training, with its interval, and its rate."""
+
+    def field(cell: CellRow) -> Markup | str:
+        ratio = ratios(asdict(cell))[part]
+        if ratio is None:
+            return text.DASH
+        interval = text.ratio_interval(ratio.low, ratio.high) or "measured once"
+        below = "below training: no ceiling" * (part in cell.below_rate.split(";"))
+        rate = text.rate(ratio.value * cell.samples_per_s)
+        return join(text.ratio(ratio.value), small(interval), small(rate), small(below))
+
+    return field
+
+
+EXCHANGE: dict[str, Field] = {"All-reduce alone": _alone("exchange")}
 COLUMNS: dict[str, Field] = {
     "Training (samples/s)": lambda cell: text.number(cell.samples_per_s),
-    "Loader-only (samples/s)": lambda cell: text.number(cell.loader_samples_per_s),
-    "Model-only (samples/s)": lambda cell: text.number(cell.model_samples_per_s),
-    "Training / lower ceiling": lambda cell: text.share(_of_ceiling(cell)),
+    "Loader alone": _alone("loader"),
+    "Model alone": _alone("model"),
+    **EXCHANGE,
     "Data-wait share": lambda cell: text.share(cell.data_wait_share),
     "Limited by": lambda cell: join(cell.verdict or text.DASH, small(cell.why)),
 }
@@ -22,9 +42,6 @@ COLUMNS: dict[str, Field] = {
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell, with the verdict and the numbers behind it."""
     cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]
-    return cell_table(settings, cells, COLUMNS, recommend=True, class_="last-text")
-
-
-def _of_ceiling(cell: CellRow) -> float | None:
-    ceilings = [rate for rate in (cell.loader_samples_per_s, cell.model_samples_per_s) if rate]
-    return (cell.samples_per_s or 0.0) / min(ceilings) if ceilings else None
+    return cell_table(
+        settings, cells, COLUMNS, optional=EXCHANGE, recommend=True, class_="last-text"
+    )

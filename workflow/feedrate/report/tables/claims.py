@@ -1,7 +1,7 @@
-"""The claims of the source: as printed, recomputed from its own table, and measured here."""
+"""The source's claims, as printed, recomputed from its own table, and measured here; then ours."""
 
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, join, row, small, table
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 
@@ -15,23 +15,28 @@ HEADS = (
     "Measured here",
     "Verdict here",
 )
-MARKS = {"holds": "✓", "does not": "✗"}
+MARKS = {"holds": "✓", "refuted": "✗"}
 """A sign next to the word of a verdict."""
 CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
 
 
 @as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each claim, those with a measurement first."""
+    """A row for each claim, those of the source before ours, and those with a measurement first."""
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
     if not claims:
         return el("p", "The study states no claims.")
-    claims.sort(key=lambda claim: claim.measured is None)
-    return table(HEADS, [_row(settings, claim) for claim in claims], "last-text")
+    claims.sort(key=lambda claim: (claim.of == "ours", claim.measured is None))
+    rows: list[Markup] = []
+    for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
+        rows += [group_row(whose, len(HEADS)), *(_row(settings, claim) for claim in group)]
+    return table(HEADS, rows, "last-text")
 
 
 def _row(settings: PageSettings, claim: ClaimRow) -> Markup:
-    about = claim.expression + (f" ({claim.edition})" if claim.edition else "")
+    about = claim.expression + (
+        f" ({claim.edition})" if claim.edition and claim.of != "ours" else ""
+    )
     consistency = CONSISTENCY.get(claim.published_verdict, "")
     verdict = f"{MARKS.get(claim.verdict, '')} {claim.verdict}".strip()
     return row(

@@ -1,50 +1,79 @@
-"""The published numbers by edition of the source."""
+"""The source, audited: what does not fit together, and each published number by edition."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import ClaimRow, Inputs
+from feedrate.results import audit
+from feedrate.results.claims import agrees
 
-NEEDS = ("published",)
+NEEDS = ("published", "peaks", "claims")
 ORDER = 200
 
-HEADS = ("Edition", "Value", "Ratio to previous", "Batch", "Software", "Source and protocol")
+HEADS = (
+    *("Edition", "Value", "Ratio to previous", "Timed", "MFU", "Batch", "Software"),
+    "Source and protocol",
+)
 
 
 @as_page
-def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (all from config)
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A group of rows for each device and cell, with the oldest edition first."""
-    if not settings.published:
+    published = settings.published
+    if not published:
         return el("p", "The study has no published numbers.")
+
+    def name(entry: Published) -> str:
+        """The device, the cell and, unless it is the throughput, the metric of a number."""
+        levels = text.levels_text(entry.levels) or "settings not stated"
+        metric = f", {entry.metric}" if entry.metric != audit.RATE else ""
+        device = f"{settings.label(entry.device)}, {text.count(entry.count, 'device')}"
+        return f"{device}: {levels}{metric}"
+
+    rated = [
+        (entry, audit.rate(entry, precision, settings.peaks[entry.device]))
+        for entry, precision in zip(published, settings.precisions, strict=True)
+    ]
     order = {edition: place for place, edition in enumerate(settings.origin.editions)}
     rows: list[Markup] = []
-    for name, group in text.grouped(settings.published, lambda one: _name(settings, one)).items():
-        rows.append(group_row(name, len(HEADS)))
-        group = sorted(group, key=lambda entry: order.get(entry.edition, len(order)))
-        rows += _rows(group)
-    return table(HEADS, rows, "texts")
+    for heading, group in text.grouped(rated, lambda one: name(one[0])).items():
+        rows.append(group_row(heading, len(HEADS)))
+        rows += _rows(sorted(group, key=lambda one: order.get(one[0].edition, len(order))))
+    remarks = [
+        *_text_and_table(inputs.rows("claims.csv", ClaimRow, settings.study)),
+        *(audit.excess(name(one), found, settings.peaks[one.device]) for one, found in rated),
+        *audit.doubles(published, name),
+        *audit.drift(published, name),
+    ]
+    listed = el("ul", *(el("li", one) for one in remarks if one))
+    return join(listed, table(HEADS, rows, "texts"))
 
 
-def _name(settings: PageSettings, entry: Published) -> str:
-    """The device, the cell and, unless it is the throughput, the metric of a number."""
-    count = text.count(entry.count, "device")
-    levels = text.levels_text(entry.levels) or "settings not stated"
-    metric = f", {entry.metric}" if entry.metric != "samples_per_s" else ""
-    return f"{settings.label(entry.device)}, {count}: {levels}{metric}"
+def _text_and_table(claims: Iterable[ClaimRow]) -> Iterator[str]:
+    """The ratios that the source prints against those of its own table."""
+    both = [c for c in claims if c.published_value and c.recomputed_from_published]
+    wrong = [c for c in both if not agrees(c.recomputed_from_published, c.published_value)]
+    if both:
+        agree = f"{len(both) - len(wrong)} of {len(both)}"
+        yield f"Printed ratios that agree with the source's own table, as far as printed: {agree}."
+    for claim in wrong:
+        table_s = text.number(claim.recomputed_from_published)
+        yield f"{claim.statement}: printed {claim.published_value:g}, by the table {table_s}."
 
 
-def _rows(group: Sequence[Published]) -> list[Markup]:
-    return [
-        row(
+def _rows(group: Sequence[tuple[Published, audit.Rate]]) -> Iterator[Markup]:
+    for (previous, _), (entry, found) in zip([(None, None), *group], group, strict=False):
+        peak = f"in {found.precision}{', above the peak' * ((found.mfu or 0) > 1)}"
+        yield row(
             join(entry.edition, small("used for claims" * entry.headline)),
             f"{text.exact(entry.value)} {entry.unit}",
             text.ratio(entry.value / previous.value if previous else None),
+            text.seconds(found.timed_s),
+            join(text.share(found.mfu), small(peak * bool(found.mfu))),
             str(entry.batch_size or text.DASH),
             entry.software or text.DASH,
             join(entry.source, small(entry.protocol)),
         )
-        for previous, entry in zip([None, *group], group, strict=False)
-    ]

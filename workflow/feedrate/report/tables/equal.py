@@ -23,6 +23,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
             return "the baseline"
         if cell.loss_shift is None:
             return UNKNOWN
+        if cell.loss_identical:
+            return "equal bit by bit, because the batches are the same: says nothing about quality"
         return loss_flag(cell) or "same as the baseline, within the effect of seeds"
 
     columns: dict[str, Field] = {

@@ -36,8 +36,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         heading = join(", ".join([name, first.origin, *times]), small(first.reading))
         lines.append(group_row(heading, len(HEADS)))
         lines += [_row(entry, short[entry.cell]) for entry in (first, *others)]
-    across = dict.fromkeys(entry.across_devices for entry in rows if entry.across_devices)
-    return join(*(el("p", sentence) for sentence in across), table(HEADS, lines))
+    return table(HEADS, lines)
 
 
 def _row(entry: FitRow, name: str) -> Markup:

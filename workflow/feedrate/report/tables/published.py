@@ -2,12 +2,19 @@
 
 from feedrate.config.values import Level
 from feedrate.report import text
-from feedrate.report.lines import level_key, missing_capabilities, published_rates
+from feedrate.report.lines import (
+    against,
+    first_runs,
+    level_key,
+    missing_capabilities,
+    published_rates,
+)
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import CellRow, Inputs
+from feedrate.report.rows import CellRow, Inputs, RunRow
+from feedrate.results.comparability import because
 
-NEEDS = ("cells", "published")
+NEEDS = ("cells", "runs", "published")
 ORDER = 50
 
 Columns = list[dict[str, Level]]
@@ -17,7 +24,7 @@ Cells = dict[tuple[str, str], CellRow]
 
 @as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """Published rows, then measured rows, then their ratio where a device has both."""
+    """Published rows, then measured rows, then their ratio where they can be compared."""
     wanted = settings.columns or [settings.baseline]
     columns = [{**settings.baseline, **levels} for levels in wanted]
     labels = {name: settings.factor_label(name) for name in settings.factors}
@@ -28,7 +35,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         *_published(settings, columns),
         group_row("Measured here (samples/s)", len(heads)),
         *(_measured(settings, cells, device, columns) for device in settings.measured),
-        *_compared(settings, cells, columns),
+        *_compared(settings, cells, first_runs(inputs.runs(settings.study)), columns),
     ]
     return table(heads, rows, "last-text")
 
@@ -55,25 +62,24 @@ def _measured(settings: PageSettings, cells: Cells, device: str, columns: Column
     return row(_name(settings, device, settings.devices[device].count), *numbers, about)
 
 
-def _compared(settings: PageSettings, cells: Cells, columns: Columns) -> list[Markup]:
+def _compared(
+    settings: PageSettings, cells: Cells, runs: dict[tuple[str, str], RunRow], columns: Columns
+) -> list[Markup]:
+    """Measured over published rates of a device; where they are not comparable, why."""
     values, keys = published_rates(settings), list(map(level_key, columns))
     rows = []
     for device in settings.measured:
-        pairs = [(cells.get((device, key)), values.get((device, key))) for key in keys]
-        ratios = [
-            ours.samples_per_s / theirs.value
-            if ours and theirs and ours.samples_per_s and not ours.short_epochs
-            else None
-            for ours, theirs in pairs
-        ]
-        batches = {
-            f"{_batch(ours.batch_size)} here, {_batch(theirs.batch_size)} published"
-            for ours, theirs in pairs
-            if ours and theirs and ours.batch_size != theirs.batch_size
-        }
-        if any(ratios):
+        ratios: list[str] = []
+        wrong: dict[str, None] = {}
+        for at in ((device, key) for key in keys):
+            both = at in values and at in runs and at in cells
+            found = against(settings, values[at], runs[at], "rate") if both else []
+            wrong |= dict.fromkeys(found)
+            rate = cells[at].samples_per_s if both and not found else None
+            ratios.append(text.ratio(rate / values[at].value if rate else None))
+        if wrong or {*ratios} != {text.DASH}:
             name = f"{settings.label(device)}: measured / published"
-            rows.append(row(name, *map(text.ratio, ratios), "; ".join(sorted(batches))))
+            rows.append(row(name, *ratios, because(wrong) if wrong else ""))
     return rows
 
 

@@ -1,76 +1,94 @@
-"""Throughput by the number of devices: measured, modelled, and predicted for larger numbers."""
+"""Throughput by the number of devices: measured beside modelled; apart from both, extrapolated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from feedrate.report import text
 from feedrate.report.lines import level_key
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, wide_row
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, table, wide_row
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
-from feedrate.results.fitting import Scaling, scaling
+from feedrate.results.fitting import Scaling, held_out_errors, scaling
+from feedrate.results.loader_model import POOR_FIT
 
 NEEDS = ("cells",)
 ORDER = 150
 
 BEYOND = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Device counts to predict, beyond the largest measured count."""
-HEADS = ("Devices", "Measured (samples/s)", "Model (samples/s)", "Model error", "Efficiency")
+"""Device counts to extrapolate to, beyond the largest measured count."""
+HEADS = ("Devices", "Measured (samples/s)", "Model, from another count (samples/s)", "Model error")
+EXTRAPOLATED = ("Devices", "Extrapolated (samples/s)", "Range by that error", "Model's efficiency")
+
+ByCount = Mapping[int, CellRow]
 
 
 @as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A group of rows for each device family and cell with a measured all-reduce."""
-    rows: list[Markup] = []
-    for name, by_count in _groups(settings, inputs.cells(settings.study)).items():
-        known = [n for n, cell in by_count.items() if n > 1 and cell.exchange_samples_per_s]
-        if not known:
-            continue
-        count, cell = max(known), by_count[max(known)]
-        # The times for one batch on every device: with gradient accumulation a part of a step.
-        samples = count * cell.batch_size
-        rates = (cell.model_samples_per_s, cell.exchange_samples_per_s)
-        model = scaling(count, *(samples / rate for rate in rates))
-        compute, exchange = model.compute_s, model.step_s(count) - model.compute_s
-        times = f"{text.seconds(compute)} of computing and {text.seconds(exchange)} of all-reduce"
-        rows.append(
-            group_row(
-                f"{name} (on {text.count(count, 'device')}: a batch takes {times})", len(HEADS)
-            )
-        )
-        rows += _rows(model, by_count)
-    if not rows:
+    """In each table, a group of rows for each device family and cell with a measured all-reduce."""
+    measured: list[Markup] = []
+    beyond: list[Markup] = []
+    for name, cells in _groups(settings, inputs.cells(settings.study)).items():
+        models = {n: _model(n, c) for n, c in cells.items() if n > 1 and c.exchange_samples_per_s}
+        if models:
+            steps_s = {n: n * cell.batch_size / cell.samples_per_s for n, cell in cells.items()}
+            errors = held_out_errors(models, steps_s)
+            measured.append(group_row(f"{name} ({_times(models)})", len(HEADS)))
+            measured += _measured(cells, errors)
+            beyond.append(group_row(name, len(EXTRAPOLATED)))
+            beyond += _extrapolated(cells, models[max(models)], errors)
+    if not measured:
         none = "No all-reduce between devices was measured, so nothing is predicted."
-        rows.append(wide_row("", none, len(HEADS)))
-    return table(HEADS, rows)
+        return table(HEADS, [wide_row("", none, len(HEADS))])
+    return join(table(HEADS, measured), table(EXTRAPOLATED, beyond))
 
 
 def _groups(settings: PageSettings, cells: Sequence[CellRow]) -> dict[str, dict[int, CellRow]]:
-    """Cells with numbers by device family and levels, then by device count."""
+    """Cells with numbers by device family, levels and batch, then by device count."""
     groups: dict[str, dict[int, CellRow]] = {}
     for cell in cells:
         known = settings.devices.get(cell.device)
         measured = cell.samples_per_s and cell.batch_size and cell.model_samples_per_s
         if known and cell.status == "ok" and measured:
-            name = f"{settings.label(known.family or cell.device)}: {level_key(cell.levels)}"
+            family = settings.label(known.family or cell.device)
+            name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
             groups.setdefault(name, {})[known.count] = cell
     return groups
 
 
-def _rows(model: Scaling, by_count: Mapping[int, CellRow]) -> list[Markup]:
-    batch = next(iter(by_count.values())).batch_size or 1
-    rows = []
-    for count in sorted({*by_count, *(n for n in BEYOND if n > max(by_count))}):
-        cell = by_count.get(count)
-        predicted = count * batch / model.step_s(count)
-        measured = cell.samples_per_s if cell else None
-        error = predicted / measured - 1 if measured else None
-        rows.append(
-            row(
-                str(count),
-                text.number(measured) if cell else join(text.DASH, small("predicted")),
-                text.number(predicted),
-                text.signed_share(error),
-                text.share(model.step_s(1) / model.step_s(count)),
-            )
-        )
-    return rows
+def _model(count: int, cell: CellRow) -> Scaling:
+    """From the times for one batch on every device: with accumulation a part of a step."""
+    samples = count * cell.batch_size
+    rates = (cell.model_samples_per_s, cell.exchange_samples_per_s)
+    return scaling(count, *(samples / rate for rate in rates))
+
+
+def _times(models: Mapping[int, Scaling]) -> str:
+    count = max(models)
+    compute_s = models[count].compute_s
+    times = [text.seconds(one) for one in (compute_s, models[count].step_s(count) - compute_s)]
+    where = f"on {text.count(count, 'device')} a batch takes"
+    return f"{where} {times[0]} of computing and {times[1]} of all-reduce"
+
+
+def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:
+    for count, cell in sorted(cells.items()):
+        error = errors.get(count)
+        modelled = None if error is None else cell.samples_per_s * (1 + error)
+        numbers = (text.number(cell.samples_per_s), text.number(modelled), text.signed_share(error))
+        yield row(str(count), *numbers)
+
+
+def _extrapolated(cells: ByCount, model: Scaling, errors: Mapping[int, float]) -> Iterator[Markup]:
+    """Rates beyond the largest measured count, and the range that the largest held-out error gives;
+    the reason where that error is unknown or large."""
+    error = max(map(abs, errors.values()), default=None)
+    if error is None or error > POOR_FIT:
+        unknown = "no other number of devices was measured, so the model's error is unknown"
+        large = f"the model errs by more than {POOR_FIT:.0%} where it can be checked"
+        why = f"Nothing: {unknown if error is None else large}."
+        yield wide_row("", why, len(EXTRAPOLATED))
+        return
+    for count in (n for n in BEYOND if n > max(cells)):
+        rate = count * cells[max(cells)].batch_size / model.step_s(count)
+        spread = f"{text.number(rate / (1 + error))} to {text.number(rate / (1 - error))}"
+        efficiency = text.share(model.step_s(1) / model.step_s(count))
+        yield row(str(count), el("em", text.number(rate)), spread, efficiency)

@@ -1,0 +1,220 @@
+"""How often intervals cover, and recommendations err: simulated studies from recorded step times.
+
+`python -m benchmarks.coverage` prints the tables of docs/measurement-intervals.md.
+"""
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from benchmarks.figure import Figure
+from feedrate.config.study import Factor, Thresholds
+from feedrate.results.recommendation import RATES, recommend
+from feedrate.results.settings import CollectStudy
+from feedrate.results.statistics import (
+    block_noise,
+    median_interval,
+    noise_by_device,
+    ratio_interval,
+    selection_bias,
+)
+
+TRACES = Path(__file__).parent / "traces" / "steps.json"
+"""Cell to the step times of each of its recorded runs, s: the timed window only."""
+STEPS, BLOCK = 40, 8
+"""Steps of a simulated run, and of each stretch that is copied from a recorded one."""
+CELLS, STUDIES, LADDER = 4, 100, 22
+REPEATS = (2, 3, 5)
+LOWEST = 93
+"""Coverage that is asked for, %."""
+SEED = 20
+PLACE = ("simulated", "cpu")
+
+Rates = list[list[float]]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What happens to the runs of a study beyond what was recorded."""
+
+    drift: float = 0.0
+    """Change of speed from the first run of the study to the last, share."""
+    burst: float = 0.0
+    """Share of the runs in which ten steps take twice as long."""
+    slow: float = 0.0
+    """Share of the runs that are slower by 10% to 40%."""
+    uneven: float = 1.0
+    """The first cell's noise between runs over that of the others."""
+
+
+TROUBLES = {
+    "as recorded": Trouble(),
+    "drift of 5%": Trouble(drift=0.05),
+    "5% of runs slower by 10% to 40%": Trouble(slow=0.05),
+    "bursts in 20% of runs": Trouble(burst=0.2),
+    "15% of runs slower by 10% to 40%": Trouble(slow=0.15),
+    "one cell three times as noisy": Trouble(uneven=3.0),
+}
+HELD = list(TROUBLES)[:3]
+"""Troubles with which the intervals must cover."""
+
+
+@cache
+def recorded() -> list[list[float]]:
+    """The step times of every recorded run, over the median step time of its cell's runs."""
+    cells = json.loads(TRACES.read_text()).values()
+    return [[step / median(map(fmean, cell)) for step in steps] for cell in cells for steps in cell]
+
+
+def run(rng: random.Random, trouble: Trouble, scale: float, when: float) -> Row:
+    """One run at about 100 samples/s: stretches of one recorded run's steps, one after another.
+
+    `scale` is the noise between runs over the recorded one; `when` is 0 at the study's start and 1
+    at its end.
+    """
+    trace = rng.choice(recorded())
+    starts = [rng.randrange(len(trace)) for _ in range(STEPS // BLOCK)]
+    steps = [trace[(start + n) % len(trace)] for start in starts for n in range(BLOCK)]
+    factor = fmean(steps) ** (scale - 1) * math.exp(trouble.drift * (when - 0.5))
+    if rng.random() < trouble.slow:
+        factor /= rng.uniform(0.6, 0.9)
+    first = rng.randrange(STEPS) if rng.random() < trouble.burst else STEPS
+    steps = [factor * step * (2 if first <= n < first + 10 else 1) for n, step in enumerate(steps)]
+    return {"samples_per_s": 100 / fmean(steps), "block_noise": block_noise(steps)}
+
+
+def study(rng: random.Random, trouble: Trouble, cells: int, repeats: int) -> list[Row]:
+    """The runs of a study of equal cells: repeat 1 of all cells, then repeat 2, and so on."""
+    place = dict(zip(("study", "device"), PLACE, strict=True))
+    return [
+        run(rng, trouble, 1 if cell else trouble.uneven, (n * cells + cell) / (cells * repeats))
+        | {**place, "cell": cell, "status": "ok"}
+        for n in range(repeats)
+        for cell in range(cells)
+    ]
+
+
+def rates_of(runs: list[Row]) -> Rates:
+    """The rates of each cell."""
+    cells = 1 + max(row["cell"] for row in runs)
+    return [[row["samples_per_s"] for row in runs if row["cell"] == n] for n in range(cells)]
+
+
+@cache
+def truth(trouble: Trouble, scale: float) -> float:
+    """The median rate of a cell over very many runs, spread over the study."""
+    rng = random.Random(SEED)
+    runs = (run(rng, trouble, scale, rng.random()) for _ in range(4_000))
+    return median(row["samples_per_s"] for row in runs)
+
+
+def coverage(trouble: Trouble, repeats: int) -> tuple[float, float]:
+    """Share of the 95% intervals of medians, and of ratios to the first cell, that cover, %."""
+    rng = random.Random(SEED)
+    truths = [truth(trouble, trouble.uneven if cell == 0 else 1.0) for cell in range(CELLS)]
+    medians, ratios = [], []
+    for _ in range(STUDIES):
+        runs = study(rng, trouble, CELLS, repeats)
+        cells, noise = rates_of(runs), noise_by_device(runs)[PLACE]
+        for cell, true in zip(cells, truths, strict=True):
+            _, low, high = median_interval(cell, 0.95, noise)
+            medians.append(bool(low and high and low <= true <= high))
+        for cell, true in zip(cells[1:], truths[1:], strict=True):
+            _, low, high = ratio_interval(cell, cells[0], 0.95, noise)
+            ratios.append(bool(low and high and low <= true / truths[0] <= high))
+    return 100 * fmean(medians), 100 * fmean(ratios)
+
+
+def winners() -> tuple[float, float, float]:
+    """Of LADDER equal levels with three repeats: studies in which one is reported as faster than
+    the first, %; and how far the best exceeds the truth before and after its label is read, %."""
+    rng, none = random.Random(SEED), Trouble()
+    faster, above, told = [], [], []
+    for _ in range(STUDIES // 2):
+        runs = study(rng, none, LADDER, 3)
+        (base, *others), noise = rates_of(runs), noise_by_device(runs)[PLACE]
+        found = [ratio_interval(cell, base, 0.95, noise, LADDER - 1) for cell in others]
+        faster.append(any(ratio.low and ratio.low > 1 for ratio in found))
+        excess = max(map(median, [base, *others])) / truth(none, 1.0)
+        above.append(excess - 1)
+        told.append(excess / (1 + (selection_bias(noise, 3, LADDER) if noise else 0)) - 1)
+    return 100 * fmean(faster), 100 * fmean(above), 100 * fmean(told)
+
+
+def choices(gain: float, repeats: int, levels: int = 2, quiet: float = 0.2) -> dict[str, float]:
+    """Share of studies, %, that recommend the simplest setting, another one, or none yet.
+
+    The last level is faster by `gain`; `quiet` is the noise over the recorded one.
+    """
+    rng, told = random.Random(SEED), {"simplest": 0, "other": 0, "undecided": 0}
+    for _ in range(STUDIES // (1 if levels == 2 else 5)):
+        runs = study(rng, Trouble(), levels, repeats)
+        for row in runs:
+            row["samples_per_s"] = 100 * (row["samples_per_s"] / 100) ** quiet
+            row["block_noise"] *= quiet
+            if row["cell"] == levels - 1:
+                row["samples_per_s"] *= 1 + gain
+        cells = [_cell(number, rates) for number, rates in enumerate(rates_of(runs))]
+        recommend(cells, _study(levels), noise_by_device(runs))
+        use = next((cell["workers"] for cell in cells if cell["recommended"]), None)
+        told["undecided" if use is None else "other" if use else "simplest"] += 1
+    return {word: 100 * count / sum(told.values()) for word, count in told.items()}
+
+
+def _study(levels: int) -> CollectStudy:
+    workers = Factor(sets="loader.workers", levels=list(range(levels)))
+    return CollectStudy(
+        factors={"workers": workers}, baseline={"workers": 0}, thresholds=Thresholds()
+    )
+
+
+def _cell(workers: int, rates: list[float]) -> Row:
+    facts = dict(zip(("study", "device"), PLACE, strict=True)) | {"cell": workers, "status": "ok"}
+    hosts = {"cores_granted": 2, "nodes": 1, "world_size": 1, "block_noise": None}
+    return {**facts, **hosts, "workers": workers, "samples_per_s": median(rates), RATES: rates}
+
+
+def measure() -> Iterator[Figure]:
+    """Coverage with each trouble, false winners, and wrong recommendations."""
+    for name in HELD:
+        found = [coverage(TROUBLES[name], repeats) for repeats in REPEATS]
+        note = "2, 3, 5 repeats: " + ", ".join(f"{m:.1f} and {r:.1f}" for m, r in found)
+        least = min(min(pair) for pair in found)
+        yield Figure(f"95% intervals: {name}", least, LOWEST, "%", note, at_most=False)
+    faster, above, told = winners()
+    yield Figure(f"false winners among {LADDER} equal levels", faster, 5, "% of studies")
+    note = f"{above:.1f}% without it"
+    yield Figure("the best of them above the truth, as labelled", told, 1, "%", note)
+    for gain, wrong in ((0.0, "other"), (0.1, "simplest")):
+        found_by = {n: choices(gain, n)[wrong] for n in REPEATS}
+        name = f"wrong recommendation, true gain {gain:.0%}"
+        yield Figure(name, max(found_by.values()), 5, "% of studies", str(found_by))
+
+
+def tables() -> Iterator[str]:
+    """The tables of the documentation, in Markdown."""
+    yield "| runs | 2 repeats | 3 | 5 |\n|---|---|---|---|"
+    for name, trouble in TROUBLES.items():
+        found = [coverage(trouble, repeats) for repeats in REPEATS]
+        yield f"| {name} | " + " | ".join(f"{m:.1f}, {r:.1f}" for m, r in found) + " |"
+    yield "\nfalse winners {:.1f}%; the best is above by {:.1f}%, as labelled {:.1f}%".format(
+        *winners()
+    )
+    yield "\n| true gain | repeats | simplest | other | undecided |\n|---|---|---|---|---|"
+    for gain in (0.0, 0.015, 0.03, 0.06, 0.1):
+        for repeats in REPEATS:
+            shares = " | ".join(f"{share:.0f}" for share in choices(gain, repeats).values())
+            yield f"| {gain:.1%} | {repeats} | {shares} |"
+    yield f"\n{LADDER} equal levels, 3 repeats: {choices(0.0, 3, LADDER)}"
+
+
+if __name__ == "__main__":
+    for line in tables():
+        print(line, flush=True)

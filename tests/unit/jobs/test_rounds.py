@@ -1,0 +1,177 @@
+"""The rounds after the window: their blocks, their order, and what they must leave alone."""
+
+import json
+import time
+
+import msgspec
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_jobs import make_spec, named, read_events
+
+from feedrate.devices.placement import Placement
+from feedrate.jobs import rounds
+from feedrate.jobs.ceilings import EndlessBatches, Pipeline
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.rounds import in_turn, needs_more
+from feedrate.jobs.train import run_job
+from feedrate.jobs.worker import Options
+from feedrate.loading.path import LoadingPath
+
+
+@pytest.fixture
+def job(tiny_prepared, tmp_path):
+    def _run(name="run", options=None, **settings):
+        run = tmp_path / name
+        run.mkdir()
+        spec = make_spec(**{"steps": 3, "ceiling_s": 0.03, **settings})
+        (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+        log = EventLog(run, 0)
+        run_job(spec, tiny_prepared, run, log, Placement(2, [0, 1]), options or Options())
+        return run, read_events(run / "events.jsonl")
+
+    return _run
+
+
+def test_each_round_has_a_block_of_each_kind_in_another_order(job):
+    _, events = job(workers=1)
+    blocks = [(e["round"], e["kind"]) for e in named(events, "ceiling")]
+    orders = [[kind for at, kind in blocks if at == number] for number in range(3)]
+    assert [sorted(order) for order in orders] == [["live", "loader", "model"]] * 3
+    assert len({order[0] for order in orders}) == 3
+    assert blocks == sorted(blocks, key=lambda block: block[0])
+    for kind in ("live", "loader", "model"):
+        sizes = {e["samples"] for e in named(events, "ceiling") if e["kind"] == kind}
+        assert len(sizes) == 1, "blocks of a kind have the same number of steps"
+    order = [event["event"] for event in events]
+    assert order.index("window") < order.index("computation") < order.index("ceiling")
+
+
+def test_what_is_kept_and_scored_is_not_changed(job):
+    saved = []
+    for name, options in (
+        ("measured", Options(keep_weights=True)),
+        ("bare", Options(measured=False, keep_weights=True)),
+    ):
+        run, events = job(name, options, evaluate=True)
+        saved.append(load_file(run / "trainer/model/model.safetensors"))
+        saved.append({e["split"]: e["metrics"] for e in named(events, "evaluation")})
+        saved.append(named(events, "computation")[0]["weights"])
+    kept, scores, digest, bare, bare_scores, bare_digest = saved
+    assert all(torch.equal(kept[name], bare[name]) for name in bare)
+    assert digest == bare_digest
+    losses = [s["validation"]["eval_loss"] for s in (scores, bare_scores)]
+    assert losses[0] == losses[1]
+
+
+def test_stages_of_a_step_are_named_and_take_time(job):
+    _, events = job(workers=1)
+    (stages,) = named(events, "stages")
+    assert stages["steps"] >= 1
+    assert set(stages["seconds"]) - {"hand_over"} == {
+        *("decode", "resize", "tokenise", "collate"),
+        *("copy", "forward", "backward", "optimizer"),
+    }
+    assert all(seconds > 0 for seconds in stages["seconds"].values())
+
+
+def test_a_stage_is_made_virtually_faster_where_a_study_asks(job):
+    _, events = job(workers=1, virtual=["decode", "forward"])
+    made = {(e["stage"], e["share"], e["round"]) for e in named(events, "virtual")}
+    assert made == {
+        (stage, share, number)
+        for stage in ("decode", "forward")
+        for share in (0.5, 1.0)
+        for number in range(3)
+    }
+    assert all(0 < e["delayed_s"] < e["wall_s"] for e in named(events, "virtual"))
+    assert not named(job("off", workers=1)[1], "virtual")
+
+
+class Counted(LoadingPath):
+    """A path whose one worker makes batches without end and counts them in shared memory."""
+
+    decode, skips, stops, round_size = "host", False, True, 1
+
+    def __init__(self):
+        self.made = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    def adopt(self, loader, done=None):
+        raise NotImplementedError
+
+    def batches(self, dataset, order):
+        made = self.made
+
+        class Rows(torch.utils.data.Dataset):
+            def __getitems__(self, numbers):
+                time.sleep(0.01)
+                made.add_(1)
+                return numbers
+
+        yield from torch.utils.data.DataLoader(
+            Rows(), batch_sampler=order, num_workers=1, prefetch_factor=1000, collate_fn=list
+        )
+
+
+def test_a_loader_makes_no_batch_while_other_blocks_run():
+    path = Counted()
+    pipeline = Pipeline(path, None, EndlessBatches(8, 2, seed=1))
+
+    def more_within(seconds):
+        before = int(path.made)
+        time.sleep(seconds)
+        return int(path.made) - before
+
+    try:
+        time.sleep(0.05)  # the signal has arrived
+        assert more_within(0.2) == 0
+        with pipeline.running():
+            next(pipeline)
+            assert more_within(0.5) > 0
+        time.sleep(0.05)
+        assert more_within(0.2) == 0
+    finally:
+        pipeline.close()
+    assert not any(worker.is_alive() for worker in pipeline._workers)
+
+
+def test_every_kind_is_first_in_turn():
+    assert in_turn(["a", "b", "c"], 0) == ["a", "b", "c"]
+    assert in_turn(["a", "b", "c"], 4) == ["b", "c", "a"]
+
+
+EVEN, UNEVEN = [1.0, 1.01, 0.99], [1.0, 1.5, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("walls_s", "budget_s", "more"),
+    [
+        ({"live": [1.0, 1.0], "model": [0.5, 0.5]}, 1.0, True),  # fewer than three rounds
+        ({"live": EVEN, "model": EVEN}, 100.0, False),  # the same drift cancels
+        ({"live": UNEVEN, "model": UNEVEN}, 100.0, False),
+        ({"live": EVEN, "model": UNEVEN}, 100.0, True),
+        ({"live": EVEN, "model": UNEVEN}, 4.0, False),  # another round would cost too much
+        ({"live": EVEN, "model": EVEN, "loader": UNEVEN}, 100.0, True),
+        ({"model": UNEVEN}, 100.0, False),  # live has failed: nothing to compare with
+        ({}, 100.0, False),
+    ],
+)
+def test_rounds_go_on_until_rates_are_precise_or_the_time_is_spent(walls_s, budget_s, more):
+    assert needs_more(walls_s, budget_s) is more
+
+
+def test_blocks_are_whole_rounds_of_the_workers_batches(job):
+    _, events = job(workers=2)
+    for kind in ("live", "loader"):
+        blocks = [e for e in named(events, "ceiling") if e["kind"] == kind]
+        assert all(block["samples"] % (2 * 4) == 0 for block in blocks)
+
+
+def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
+    def fail(_self):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(rounds.Session, "_live", fail)
+    _, events = job(virtual=["decode"])
+    assert {e["kind"] for e in named(events, "ceiling")} == {"loader", "model"}
+    assert [e["about"] for e in named(events, "note")] == ["ceiling live"]

@@ -1,0 +1,154 @@
+"""Time by stage in shared memory, and the delays of a virtual speed-up by a clock of the test."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from feedrate.loading import stages
+from feedrate.loading.stages import STAGES, Process, Recorder
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    """No test leaves its recorder in this process: batches would bear its stamp."""
+    monkeypatch.setattr(stages, "_here", None)
+
+
+DECODE, FORWARD = STAGES.index("decode"), STAGES.index("forward")
+
+
+class Clock:
+    """Time that passes only where somebody works or pauses."""
+
+    def __init__(self, overshoot_s=0.0):
+        self.now_s, self.paused_s, self.overshoot_s = 0.0, 0.0, overshoot_s
+
+    def __call__(self):
+        return self.now_s
+
+    def pause(self, seconds):
+        self.now_s += seconds + self.overshoot_s
+        self.paused_s += seconds
+
+
+def rank(processes=2, *, stage="decode", share=0.5, overshoot_s=0.0):
+    """The processes of a rank, each with a clock of its own."""
+    times, caused_s = np.zeros((processes, len(STAGES), 2)), np.zeros(processes)
+    switch = np.array([1.0, STAGES.index(stage), share])
+    clocks = [Clock(overshoot_s) for _ in range(processes)]
+    made = [Process(times[number], caused_s, switch, number) for number in range(processes)]
+    for process, clock in zip(made, clocks, strict=True):
+        process.clock, process.pause = clock, clock.pause
+    return made, clocks
+
+
+def work(process, clock, stage, seconds):
+    with process.span(stage, 1):
+        clock.now_s += seconds
+
+
+def test_a_faster_stage_delays_all_others_by_its_share():
+    (trainer, worker), (at_trainer, at_worker) = rank()
+    work(worker, at_worker, "decode", 2.0)
+    assert (at_worker.paused_s, worker.had_s) == (0.0, 1.0)
+    work(trainer, at_trainer, "forward", 3.0)
+    assert (at_trainer.paused_s, trainer.had_s) == (1.0, 1.0)
+    # Relative to the worker, decoding took 2 s, and the others paused for 1 s of them.
+    assert at_trainer.now_s - trainer.had_s == 3.0
+    assert at_worker.now_s - worker.had_s == 1.0
+
+
+def test_other_stages_delay_nobody():
+    (trainer, worker), (_, at_worker) = rank(stage="resize")
+    work(worker, at_worker, "decode", 2.0)
+    trainer.settle()
+    assert trainer.had_s == 0.0
+
+
+def test_two_that_decode_at_the_same_time_delay_each_other():
+    """Both decode for 2 s at twice the speed: after 2 + 1 s, 2 s of delays have been had."""
+    workers, clocks = rank()
+    for worker, clock in zip(workers, clocks, strict=True):
+        with worker.span("decode", 1):
+            clock.now_s += 2.0
+    for worker, clock in zip(workers, clocks, strict=True):
+        worker.settle()
+        assert clock.now_s == 3.0
+        assert clock.now_s - worker.had_s == 1.0
+
+
+def test_who_waits_for_others_is_delayed_through_them():
+    (trainer, worker), (at_trainer, at_worker) = rank()
+    work(worker, at_worker, "decode", 1.0)
+    trainer.settle()  # 0.5 s are owed from before; 2 s come while it waits
+    work(worker, at_worker, "decode", 4.0)
+    trainer.wake()
+    trainer.settle()
+    assert at_trainer.paused_s == 0.5
+    assert trainer.had_s == 2.5
+
+
+def test_a_worker_that_was_idle_owes_nothing():
+    (trainer, worker), (at_trainer, at_worker) = rank(stage="forward")
+    work(trainer, at_trainer, "forward", 4.0)
+    worker.wake()
+    worker.settle()
+    assert at_worker.paused_s == 0.0
+
+
+def test_a_pause_that_was_too_long_counts_for_the_next():
+    (trainer, worker), (at_trainer, at_worker) = rank(overshoot_s=0.25)
+    work(worker, at_worker, "decode", 1.0)
+    trainer.settle()
+    assert trainer.had_s == 0.75
+    work(worker, at_worker, "decode", 1.0)
+    trainer.settle()
+    assert at_trainer.paused_s == pytest.approx(0.5 + 0.25)
+
+
+def test_seconds_are_by_step_for_the_trainer_and_by_sample_for_workers():
+    recorder = Recorder(2)
+    processes = [recorder.attach(number) for number in range(3)]
+    with recorder.recording():
+        for worker in processes[1:]:
+            worker.add("decode", 0.2)
+            worker.add("decode", 0.4)
+            worker.add("resize", 0.1, 0)  # the second part of what a decoder has counted
+            worker.add("resize", 0.3)
+        processes[0].add("forward", 1.0)
+        processes[0].add("forward", 3.0)
+        # Workers ran ahead: 4 samples were decoded for 2 steps of 8.
+        assert recorder.seconds(2, 8) == pytest.approx(
+            {"decode": 0.3 * 8, "resize": 0.4 * 8, "forward": 2.0}
+        )
+    with recorder.recording():
+        assert recorder.seconds(1, 8) == {}
+
+
+def record(recorder):
+    recorder.attach(1)
+    with stages.span("decode", 3):
+        pass
+    stages._here.add("read", 1.0)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_write_to_the_same_memory(method):
+    recorder = Recorder(1)
+    recorder.attach(0)
+    with recorder.recording():
+        child = multiprocessing.get_context(method).Process(target=record, args=(recorder,))
+        child.start()
+        child.join(60)
+        assert set(recorder.seconds(1, 1)) == {"read", "decode"}
+
+
+def test_nothing_is_recorded_unless_it_is_asked_for():
+    assert stages.span("decode") is stages.span("read")
+    assert stages.stamp() == {}
+    recorder = Recorder(0)
+    recorder.attach(0)
+    assert stages.span("decode") is stages.span("read")
+    with recorder.recording():
+        assert stages.span("decode") is not stages.span("read")

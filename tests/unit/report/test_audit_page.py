@@ -1,0 +1,63 @@
+"""The page of each source's published numbers, from the configuration as it is."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from feedrate.config.project import load_project, study_names
+from feedrate.config.values import read_yaml
+from feedrate.report import params
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import Inputs, render
+from feedrate.results.claims import claim_rows
+from feedrate.results.columns import CLAIMS
+from feedrate.results.settings import ClaimSettings, claim_settings
+from feedrate.results.tables import write_csv
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of a study, without any run of ours."""
+    config = read_yaml(ROOT / "config/config.yaml")
+    project = load_project(ROOT, config | {"studies": study_names(ROOT)})
+    claims = tmp_path_factory.mktemp("audit") / "claims.csv"
+    settings = msgspec.convert(claim_settings(project), ClaimSettings)
+    write_csv(claims, CLAIMS, claim_rows([], settings))
+
+    def page(study):
+        param = params.page_settings(project, study, "table", "editions")
+        return render(params.from_param(param, PageSettings), Inputs([claims]))
+
+    return page
+
+
+def test_the_audit_tells_what_does_not_fit_together(page):
+    remarks, rows = page("bridgetower-dataloading").split("<thead>")
+    assert "as far as printed: 16 of 16." in remarks
+    assert "678.6 samples/s is given for Gaudi2, 8 devices: workers = 1" in remarks
+    assert "36% apart, batch 32 and 48." in remarks
+    first = rows.split("601.5 samples/s")[1].split("</tr>")[0]
+    assert "79.5 s" in first
+    assert "26%" in first
+    assert "in bf16" in first
+
+
+def test_a_rate_above_the_peak_is_flagged_beside_its_value(page):
+    remarks, rows = page("vit-speedups").split("<thead>")
+    assert "technique = baseline: 52.3 TFLOP/s a device are" in remarks
+    assert remarks.count("not computed in") == 1
+    before, after = (
+        rows.split(f"{rate} samples/s")[1].split("</tr>")[0] for rate in (547.5, 827.6)
+    )
+    assert "268%" in before
+    assert "in fp32, above the peak" in before
+    assert "25%" in after
+    assert "above the peak" not in after
+
+
+@pytest.mark.parametrize("study", ["flava-scaling", "gaudi-accelerations", "flava-batch-search"])
+def test_numbers_that_are_no_rates_have_neither_time_nor_peak(page, study):
+    assert "not computed" not in page(study)

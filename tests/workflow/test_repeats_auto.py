@@ -1,0 +1,45 @@
+"""Runs that are made again: those that something disturbed, and those of open decisions."""
+
+import json
+
+CELLS = [f"mini/cpu/workers={n}~decode=host" for n in (0, 1)]
+
+
+def test_a_disturbed_run_is_repeated_once(edited):
+    run = edited.root / "results/mini/cpu/workers=1~decode=host/rep1"
+    other = edited.root / "results/mini/cpu/workers=0~decode=host/rep1/outcome.json"
+    outcome, kept = run / "outcome.json", other.read_text()
+    text = outcome.read_text()
+    assert '"other_training_jobs": 0' in text
+    outcome.write_text(text.replace('"other_training_jobs": 0', '"other_training_jobs": 1'))
+    told = edited.run("--quiet")
+    assert told.returncode != 0
+    assert edited.record(run.parent.name)["status"] == "invalid"
+    assert edited.planned()["train_cpu"] == 1
+    again = edited.run("--quiet")
+    assert again.returncode == 0, again.stdout
+    assert json.loads(outcome.read_text())["attempt"] == 2
+    assert other.read_text() == kept
+    assert edited.planned() == {}
+
+
+def test_an_open_decision_gets_one_more_block_and_then_the_budget_is_spent(project):
+    # With one repeat, rates within a factor of 6 may be equal: nothing is decided.
+    project.study(thresholds={"noise_share": 5.0})
+    project.config(repeats="auto", auto_repeats={"most": 2, "hours": 1})
+    shown = project.call("feedrate", "plan").stdout
+    assert "Planned repeats of a cell: 1; then" in shown
+    assert "up to 2, and in all 1 hours" in shown
+    done = project.run()
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("one more repeat of 2 cells") == 1
+    repeats = project.root / "results/repeats.json"
+    assert json.loads(repeats.read_text()) == dict.fromkeys(CELLS, 2)
+    assert all((project.root / "results" / cell / "rep2/record.json").exists() for cell in CELLS)
+    assert "decision was open: 2 runs" in (project.root / "results/overview.html").read_text()
+    assert project.planned() == {}, "plain Snakemake plans the same runs"
+    project.config(repeats=None)
+    assert "train_cpu" not in project.planned()
+    project.config(repeats="auto")
+    repeats.unlink()
+    assert "train_cpu" not in project.planned(), "the runs are there, and no longer asked for"

@@ -1,0 +1,74 @@
+"""What each source says about its experiment: the file config/published/sheets.yaml."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from feedrate.config.errors import Findings, raise_all
+from feedrate.config.study import Published, Study
+from feedrate.config.values import Level, Name, Strict, about, load
+
+FILE = "config/published/sheets.yaml"
+
+_What = Literal["device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint"]
+_How = Literal["precision", "tf32", "parallelism", "batch_size", "warmup_steps", "window"]
+Item = Literal[_What, _How, "software"]
+"""What a sheet says, under the names that our results have. `devices` is their number in the job;
+`tf32`: whether single precision is computed as TF32; `window`: what the rate was timed over."""
+
+
+class Fact(Strict, kw_only=True):
+    """One item of a sheet."""
+
+    says: Annotated[
+        Level | list[Level],
+        about("What the source says, in the words of our results; a list: one of these."),
+    ]
+    where: Annotated[str, Meta(description="Where it says so, or how it follows.", min_length=1)]
+
+    @property
+    def values(self) -> tuple[Level, ...]:
+        """All that it may be."""
+        return tuple(self.says) if isinstance(self.says, list) else (self.says,)
+
+
+class Sheet(Strict, kw_only=True):
+    """What a source says about an experiment. It does not state what is missing here."""
+
+    source: Annotated[str, Meta(description="Title of the source.", min_length=1)]
+    like: Annotated[str, about("An entry above, whose facts hold here too.")] = ""
+    facts: dict[Item, Fact] = {}
+
+
+class Sources(Strict, kw_only=True):
+    """What a comparison with a study's sources needs besides our runs."""
+
+    sheets: dict[Name, Sheet] = {}
+    default: Annotated[str, about("The sheet of statements about cells without a number.")] = ""
+    datasets: Annotated[dict[Name, str], about("Entry of config.yaml to its hub name.")] = {}
+
+    def facts(self, sheet: str | None) -> dict[Item, Fact]:
+        """What a sheet states; None: the default. Nothing where there is no such sheet."""
+        found = self.sheets.get(self.default if sheet is None else sheet)
+        return found.facts if found else {}
+
+
+def read_sheets(
+    root: Path, studies: Mapping[str, Study], published: Mapping[str, Iterable[Published]]
+) -> dict[Name, Sheet]:
+    """All sheets under `root`. Raises ConfigError, also if a study or a number names another."""
+    path = root / FILE
+    sheets: dict[Name, Sheet] = load(path, dict[Name, Sheet], FILE) if path.is_file() else {}
+    wrong = Findings(FILE)
+    for name, sheet in sheets.items():
+        if sheet.like and wrong.known(f"{name}.like", sheet.like, sheets, "entries"):
+            sheets[name] = replace(sheet, facts=sheets[sheet.like].facts | sheet.facts)
+    for study, entry in studies.items():
+        for name in dict.fromkeys([entry.source.sheet, *(row.sheet for row in published[study])]):
+            if name:
+                wrong.known(f"sheet of the study {study}", name, sheets, "entries")
+    raise_all(wrong)
+    return sheets

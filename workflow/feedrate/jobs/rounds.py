@@ -1,0 +1,343 @@
+"""The rounds after the timed window: training as in the window, and each part of it alone, in turn.
+
+A round has a block of each kind: `live` (the same loading path, steps and exchanges as in the
+window), `loader`, `model`, and with several ranks `exchange`. Their order changes from round to
+round, and each part is compared with the live block of its round: the same training is measured
+before, between and after the parts, so a drift of the machine cancels. All this follows the saving
+of weights and their evaluation.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from copy import copy
+from functools import partial
+from itertools import count, product
+from statistics import stdev
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from accelerate.utils import send_to_device
+
+from feedrate.config.spec import RunSpec, Stage
+from feedrate.core.processes import cpu_time_s
+from feedrate.devices.base import Adapter
+from feedrate.jobs import events
+from feedrate.jobs.ceilings import EndlessBatches, Pipeline
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.worker import classify
+from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.pixels import Batch
+from feedrate.loading.stages import STAMP, Recorder, span
+from feedrate.models.layers import stop_exchanges
+
+FEWEST_ROUNDS, BLOCKS = 3, 6
+"""Rounds, however long they take, and blocks of a kind for which `ceiling_s` is planned."""
+PRECISE = 0.03
+"""Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
+T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
+SHARES = (0.5, 1.0)
+"""By which a stage is made virtually faster."""
+APART = ("loader", "model")
+"""Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
+
+
+class Part(NamedTuple):
+    """A kind of block; `step` does this part of the work of an optimizer step."""
+
+    step: Callable[[], None]
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    warmup: int = 0
+    """Steps before its first block."""
+    whole: int = 1
+    """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
+    lead: int = 0
+    """Steps of each block before its clock starts."""
+    faster: tuple[Stage, float] | None = None
+    """The stage that is virtually faster, and by which share."""
+
+
+class CutOffError(Exception):
+    """A block of all ranks has failed on this one, which cannot keep step any more."""
+
+
+def measure_ceilings(
+    spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
+) -> None:
+    """Write `ceiling`, `virtual` and `stages` events, or a `note` for a kind that fails.
+
+    All ranks take part at the same time.
+    """
+    trainer.meter = None
+    session = Session(spec, adapter, log, trainer, dataset)
+    try:
+        session.measure()
+    except CutOffError:
+        return
+    finally:
+        for pipeline in session.pipelines:
+            pipeline.close()
+
+
+class Session:
+    """The rounds of one rank."""
+
+    def __init__(
+        self, spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
+    ) -> None:
+        self._spec, self._adapter, self._log, self._trainer = spec, adapter, log, trainer
+        self._train, self._ranks = spec.settings.train, spec.count
+        self._step_samples = spec.step_samples // spec.count
+        self._recorder = Recorder(spec.settings.loader.workers)
+        self._here = self._recorder.attach(0)
+        self._dataset = copy(dataset)
+        self._dataset.recorder = self._recorder
+        self._parts: dict[str, Part] = {}
+        self._steps: dict[str, int] = {}
+        """Steps of a block of each kind."""
+        self._failed: set[str] = set()
+        self.pipelines: list[Pipeline] = []
+
+    def measure(self) -> None:
+        """Make rounds until the parts are known precisely enough or the time is spent."""
+        makers: dict[str, Callable[[], Part]] = {"live": self._live, "loader": self._drained}
+        # Sharded ranks cannot compute separately: they would have to stay in step.
+        if self._train.strategy != "fsdp":
+            makers |= {"model": self._alone}
+            makers |= {"exchange": self._exchanged} if self._ranks > 1 else {}
+        for kind, make in makers.items():
+            self._start(kind, make)
+        walls_s: dict[str, list[float]] = {kind: [] for kind in makers}
+        # The delays of one rank would reach the others through the exchange of gradients.
+        stages = self._spec.protocol.virtual if self._ranks == 1 and "live" in self._steps else []
+        faster = {f"{one[0]} {one[1]}": one for one in product(stages, SHARES)}
+        for kind, asked in faster.items():
+            self._start(kind, partial(self._virtual, asked))
+        for number in count():
+            for kind in in_turn([*walls_s, *faster], number):
+                wall_s = self._attempt(kind, partial(self._block, kind, number))
+                if wall_s and kind in walls_s:
+                    walls_s[kind].append(wall_s)
+            known = {kind: walls for kind, walls in walls_s.items() if kind not in self._failed}
+            if not self._largest(needs_more(known, self._spec.protocol.ceiling_s)):
+                break
+        if "live" not in self._failed:
+            self._attempt("stages", self._stages)
+
+    def _attempt(self, kind: str, action: Callable[[], float]) -> float:
+        """The result of `action`, begun by all ranks together; 0 if this kind fails or has failed.
+
+        Raises CutOffError if the other ranks cannot go on without this one.
+        """
+        self._trainer.accelerator.wait_for_everyone()
+        try:
+            return 0.0 if kind in self._failed else action()
+        except Exception as error:
+            fault, rank, about = classify(error), self._log.rank, f"ceiling {kind}"
+            told = {"type": fault.type, "message": fault.message}
+            note = events.Note(rank=rank, about=about, out_of_memory=fault.out_of_memory, **told)
+            self._log.write(note)
+            self._failed.add(kind)
+            if self._ranks > 1 and kind not in APART:
+                raise CutOffError from error
+            return 0.0
+
+    def _start(self, kind: str, make: Callable[[], Part]) -> None:
+        """Make and warm up a part, and choose the steps of its blocks, the same on all ranks."""
+
+        def start() -> float:
+            part = self._parts[kind] = make()
+            with part.context():
+                self._repeat(part, part.warmup)
+                return self._repeat(part, part.whole) / part.whole
+
+        step_s = self._largest(self._attempt(kind, start))
+        if kind not in self._failed:
+            whole, block_s = self._parts[kind].whole, self._spec.protocol.ceiling_s / BLOCKS
+            self._steps[kind] = max(1, round(block_s / step_s / whole)) * whole
+
+    def _largest(self, value: float) -> float:
+        """The largest value of all ranks."""
+        mine = torch.tensor([float(value)], device=self._adapter.device)
+        return float(self._trainer.accelerator.gather(mine).max())
+
+    def _repeat(self, part: Part, steps: int) -> float:
+        """Seconds of so many steps, with the device's work and the delays that are owed."""
+        self._adapter.synchronize()  # earlier work ends before the clock starts
+        self._here.settle()
+        start_s = perf_counter()
+        for _ in range(steps):
+            part.step()
+        self._adapter.synchronize()  # the device may be steps behind; its work counts too
+        self._here.settle()
+        return perf_counter() - start_s
+
+    def _block(self, kind: str, number: int) -> float:
+        """Measure a block of round `number` and write its event; returns its seconds."""
+        part, steps = self._parts[kind], self._steps[kind]
+        with part.context():
+            self._repeat(part, part.lead)
+            used_s, had_s = cpu_time_s(), self._here.had_s
+            wall_s = self._repeat(part, steps)
+            used_s, delayed_s = cpu_time_s() - used_s, self._here.had_s - had_s
+        samples, rank = steps * self._step_samples, self._log.rank
+        taken: dict[str, Any] = {
+            "rank": rank,
+            "round": number,
+            "samples": samples,
+            "wall_s": wall_s,
+        }
+        if part.faster:
+            stage, share = part.faster
+            taken |= {"stage": stage, "share": share, "delayed_s": delayed_s}
+            self._log.write(events.Virtual(**taken))
+        else:
+            self._log.write(events.Ceiling(kind=kind, cpu_s=used_s, **taken))
+        return wall_s
+
+    def _stages(self) -> float:
+        """Write the time by stage, from a live block of its own, twice as long as the others."""
+        steps = 2 * self._steps["live"]
+        with self._timed():
+            wall_s = self._repeat(self._parts["live"], steps)
+        seconds = self._recorder.seconds(steps, self._step_samples)
+        self._log.write(events.Stages(rank=self._log.rank, steps=steps, seconds=seconds))
+        return wall_s
+
+    def _fed(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
+        """A part that is fed by a loader of its own on the run's loading path."""
+        path, seed = self._trainer.path, self._spec.seed + self._log.rank
+        order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
+        pipeline = Pipeline(path, self._dataset, order)
+        self.pipelines.append(pipeline)
+        whole = -(-path.round_size // self._train.gradient_accumulation)
+        lead = 0 if path.stops else whole
+        return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
+
+    def _live(self) -> Part:
+        """Training as in the window. What was prefetched while it started does not count."""
+
+        def step(pipeline: Pipeline) -> None:
+            batches = range(self._train.gradient_accumulation)
+            self._optimizer_step([self._receive(pipeline) for _ in batches])
+
+        return self._fed(step, warmup=self._spec.settings.loader.prefetch_factor)
+
+    def _drained(self) -> Part:
+        """The loading path by itself: batches are moved to the device and dropped."""
+
+        def step(pipeline: Pipeline) -> None:
+            for _ in range(self._train.gradient_accumulation):
+                send_to_device(next(pipeline), self._adapter.device, non_blocking=True)
+
+        return self._fed(step)
+
+    def _alone(self) -> Part:
+        """The model by itself: it trains on one batch that stays on the device."""
+        rows = [self._dataset[i % len(self._dataset)] for i in range(self._train.batch_size)]
+        batches = [send_to_device(collate(rows), self._adapter.device)]
+        batches *= self._train.gradient_accumulation
+        step = partial(self._optimizer_step, batches, exchange=False)
+        return Part(step, partial(stop_exchanges, self._trainer.model), warmup=2)
+
+    def _exchanged(self) -> Part:
+        """All-reduces of tensors of the size of a step's gradients, in the strategy's parts;
+        nothing is computed. All ranks take the same memory."""
+        adapter = self._adapter
+        trained = [p for p in self._trainer.model.parameters() if p.requires_grad]
+        numbers = sum(p.numel() for p in trained)
+        dtype, part_mb = adapter.exchanged(self._spec.settings, trained[0].dtype)
+        size = numbers if part_mb is None else min(numbers, part_mb * 2**20 // dtype.itemsize)
+        part = torch.zeros(size, dtype=dtype, device=adapter.device)
+
+        def step() -> None:
+            for begin in range(0, numbers, size):
+                torch.distributed.all_reduce(part[: min(size, numbers - begin)])
+                adapter.end_of_step()
+            adapter.synchronize()  # the call returns before the exchange has ended
+
+        return Part(step, warmup=1)
+
+    def _virtual(self, faster: tuple[Stage, float]) -> Part:
+        """Training while a stage is virtually faster; what was queued before does not count."""
+        loader = self._spec.settings.loader
+        lead = 1 + loader.workers * loader.prefetch_factor // self._train.gradient_accumulation
+        context = partial(self._timed, *faster)
+        return self._parts["live"]._replace(context=context, warmup=0, lead=lead, faster=faster)
+
+    @contextmanager
+    def _timed(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
+        """Live training whose stages are timed, and virtually faster as asked."""
+        trainer, calls = self._trainer, ExitStack()
+        stages: list[tuple[Any, str, Stage]] = [
+            (trainer, "_prepare_inputs", "copy"),
+            (trainer, "compute_loss", "forward"),
+            (trainer.accelerator, "backward", "backward"),
+        ]
+        for owner, name, of in stages:
+            setattr(owner, name, partial(self._stage, of, getattr(owner, name)))
+            calls.callback(delattr, owner, name)
+        with calls, self._parts["live"].context(), self._recorder.recording(stage, share):
+            yield
+
+    def _stage(self, name: Stage, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The result of a call that is a stage of the process that trains."""
+        with span(name):
+            result = call(*args, **kwargs)
+            if self._here.on:
+                self._adapter.synchronize()
+            return result
+
+    def _receive(self, pipeline: Pipeline) -> Any:
+        """The next batch, on the device. It is handed over once it is complete and asked for."""
+        asked_s = perf_counter()
+        batch = next(pipeline)
+        self._here.wake()
+        complete_s = batch.pop(STAMP, None)
+        if complete_s is not None and self._here.on:
+            self._here.add("hand_over", perf_counter() - max(asked_s, complete_s))
+        how = {"non_blocking": self._spec.settings.loader.non_blocking}
+        return self._stage("copy", send_to_device, batch, self._adapter.device, **how)
+
+    def _optimizer_step(self, batches: Sequence[Batch], *, exchange: bool = True) -> None:
+        """One step of the Trainer's loop; without `exchange`, ranks need not run in step."""
+        trainer, adapter = self._trainer, self._adapter
+        model = trainer.model_wrapped
+        for left, batch in zip(range(len(batches))[::-1], batches, strict=True):
+            is_quiet = left or not exchange
+            with trainer.accelerator.no_sync(model=model) if is_quiet else nullcontext():
+                trainer.training_step(model, batch)
+            adapter.end_of_step()
+        if exchange and self._ranks > 1 and (reduce := adapter.exchange(self._spec.settings)):
+            self._stage("exchange", reduce, model)
+        self._stage("optimizer", adapter.update, trainer)
+        adapter.end_of_step()
+
+
+def in_turn(kinds: list[str], number: int) -> list[str]:
+    """The kinds in the order of this round: each begins with another kind."""
+    turn = number % len(kinds)
+    return kinds[turn:] + kinds[:turn]
+
+
+def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
+    """Whether another round is needed, from the seconds of each kind's blocks so far.
+
+    A part is precise if the half-width of the 95% interval of its rate, relative to the live block
+    of the same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`.
+    """
+    rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
+    if rounds < FEWEST_ROUNDS:
+        return True
+    spent_s = max(map(sum, walls_s.values()), default=budget_s)
+    if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
+        return False
+    t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
+    return any(
+        t * stdev(map(math.log, walls)) / math.sqrt(rounds) > PRECISE
+        for kind, part in walls_s.items()
+        if kind != "live"
+        for walls in [[one / other for one, other in zip(part, walls_s["live"], strict=True)]]
+    )

@@ -1,0 +1,67 @@
+"""What would help: gains of virtual speed-ups, and predictions of changes with their outcomes."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
+from feedrate.report import text
+from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.params import PageSettings
+from feedrate.report.rows import Inputs
+from feedrate.results.ledger import Outcome, WouldHelp
+
+NEEDS = ("would_help",)
+ORDER = 135
+
+HEADS = ("Change", "Rule", "Before (samples/s)", "Predicted", "Measured later", "Error")
+
+
+@as_page
+def render(settings: PageSettings, inputs: Inputs) -> Markup:
+    """A sentence for each cell with virtual speed-ups; then the predictions by the day on which
+    they were made, with the median error of those that count."""
+    path = inputs.path("would_help.json")
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=WouldHelp)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    gains = [
+        el("p", f"{settings.label(device)}, {_levels(cell)}: {text.listed(phrases)}.")
+        for device, cell, phrases in found.gains
+    ]
+    if found.fault:
+        return join(*gains, el("p", found.fault))
+    lines: list[Markup] = []
+    for day, outcomes in text.grouped(found.outcomes, lambda one: one.made_at[:10]).items():
+        lines.append(group_row(f"{day}: {_summary(outcomes)}", len(HEADS)))
+        lines += [_row(settings, one) for one in outcomes]
+    return join(*gains, el("p", _summary(found.outcomes)), table(HEADS, lines))
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    """How many predictions were made, how many count, and their median error."""
+    errors = [abs(error) for one in outcomes if (error := one.error) is not None]
+    late = sum(one.late for one in outcomes)
+    told = f"{text.count(len(outcomes), 'prediction')}, {len(errors)} with a result"
+    told += f" (median error {text.share(median(errors))})" if errors else ""
+    return told + (f"; {late} made after the change had run do not count." if late else ".")
+
+
+def _row(settings: PageSettings, one: Outcome) -> Markup:
+    change = f"{one.setting}: {level_text(one.level)}"
+    value, *ends = one.predicted
+    return row(
+        join(change, small(f"from {settings.label(one.device)}, {_levels(one.cell)}")),
+        one.rule,
+        text.number(one.before),
+        join(text.number(value), small(text.interval(*ends))),
+        text.number(one.measured),
+        "does not count" if one.late else text.signed_share(one.error),
+    )
+
+
+def _levels(cell: str) -> str:
+    return text.levels_text(parse_levels(cell, BETWEEN_LEVELS))

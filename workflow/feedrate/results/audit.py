@@ -1,0 +1,71 @@
+"""The checks of our own numbers, applied to published ones: peak, timed seconds, other editions."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from feedrate.config.study import Published
+
+RATE = "samples_per_s"
+Names = Callable[[Published], str]
+"""Gives the device and the cell of a published number in words."""
+
+Peaks = Mapping[str, float | None]
+"""A device's peaks by precision, by its data sheet, TFLOP/s."""
+
+
+class Rate(NamedTuple):
+    """The time and the work that a rate stands for; None where they are not known.
+
+    `tflops` of a device are FLOPs per sample x samples/s / devices; `mfu` is their share of the
+    peak in the `precision` of the study's settings.
+    """
+
+    timed_s: float | None
+    tflops: float | None
+    mfu: float | None
+    precision: str
+
+
+def rate(row: Published, precision: str, peaks: Peaks) -> Rate:
+    """What a published rate implies; `peaks` are its device's."""
+    timed_s = row.timed_samples / row.value if row.timed_samples else None
+    flops, peak = row.flops_per_sample, peaks.get(precision)
+    tflops = flops * row.value / row.count / 1e12 if flops else None
+    return Rate(timed_s, tflops, tflops / peak if tflops and peak else None, precision)
+
+
+def excess(name: str, found: Rate, peaks: Peaks) -> str:
+    """What follows from a rate above the peak of its precision; empty for a possible one."""
+    if not (found.tflops and found.mfu and found.mfu > 1):
+        return ""
+    known = ((one, found.tflops / peak) for one, peak in peaks.items() if peak)
+    shares = [f"{share:.0%} of the peak in {one}" for one, share in known]
+    return (
+        f"{name}: {found.tflops:.1f} TFLOP/s a device are {', '.join(shares)}, so it was not "
+        f"computed in {found.precision}, or not on so many devices."
+    )
+
+
+def drift(rows: Iterable[Published], name: Names) -> Iterator[str]:
+    """A sentence for each cell whose rate differs between editions."""
+    for cell, group in _rates_by(name, rows):
+        if len({row.value for row in group}) > 1:
+            values = ", ".join(f"{row.value:g} ({row.edition})" for row in group)
+            batches = sorted({row.batch_size for row in group if row.batch_size})
+            apart = f"{group[-1].value / group[0].value - 1:.0%} apart"
+            yield f"{cell}: {values}: {apart}, batch {' and '.join(map(str, batches))}."
+
+
+def doubles(rows: Iterable[Published], name: Names) -> Iterator[str]:
+    """A sentence for each rate that one edition gives for several cells of a device."""
+    for _, group in _rates_by(lambda row: f"{row.edition} {row.device} {row.value}", rows):
+        if len(cells := dict.fromkeys(map(name, group))) > 1:
+            given = f"{group[0].value:g} samples/s is given for {' and for '.join(cells)}"
+            yield f"Edition {group[0].edition}: {given}."
+
+
+def _rates_by(key: Names, rows: Iterable[Published]) -> Iterator[tuple[str, list[Published]]]:
+    """The rates with the same key, from the smallest."""
+    rates = sorted((row for row in rows if row.metric == RATE), key=lambda row: row.value)
+    return ((found, list(group)) for found, group in groupby(sorted(rates, key=key), key))

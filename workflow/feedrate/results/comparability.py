@@ -1,0 +1,148 @@
+"""Whether our run was the published experiment: a source's sheet, item by item, beside the run.
+
+What must be the same depends on what is compared; docs/results.md gives the reasons.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+from feedrate.config.sheets import Fact, Item, Sources
+from feedrate.config.study import Published
+from feedrate.config.values import Level, level_text
+from feedrate.results.settings import PublishedFacts
+
+Kind = Literal["rate", "ratio", "memory", "loss"]
+"""What is compared: a rate (or two devices'), two settings of a device, memory, or losses."""
+
+RATES = ("samples_per_s", "tflops_per_device")
+"""Metrics that the ends of epochs lower."""
+
+
+class Needs(NamedTuple):
+    """Items that the source must state and that must be the same; and those that must not differ,
+    as far as the source states them."""
+
+    same: frozenset[Item]
+    alike: frozenset[Item]
+
+
+_RUN: frozenset[Item] = frozenset({"device", "devices", "model", "precision"})
+NEEDS: dict[Kind, Needs] = {
+    "rate": Needs(
+        _RUN | {"data", "parallelism", "batch_size", "warmup_steps"}, frozenset({"steps_per_epoch"})
+    ),
+    "ratio": Needs(_RUN | {"data"}, frozenset({"parallelism", "batch_size", "steps_per_epoch"})),
+    "memory": Needs(_RUN | {"parallelism"}, frozenset({"batch_size"})),
+    "loss": Needs(
+        _RUN | {"data", "checkpoint", "parallelism", "batch_size", "steps_per_epoch"}, frozenset()
+    ),
+}
+
+
+class Compared(NamedTuple):
+    """An item of a sheet beside our run."""
+
+    item: Item
+    says: tuple[Level, ...]
+    here: Level | None
+    where: str
+
+    @property
+    def label(self) -> str:
+        """The item in words."""
+        return self.item.replace("_", " ").replace("warmup", "warm-up").replace("tf32", "TF32")
+
+    @property
+    def outcome(self) -> str:
+        """same, different, or not stated."""
+        if not self.says:
+            return "not stated"
+        return "same" if self.here in self.says else "different"
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """What the source says, and what our run did."""
+        words = {True: "on", False: "off"}
+        said, here = (
+            [words[one] if isinstance(one, bool) else level_text(one) for one in side]
+            for side in (self.says, (self.here if self.here is not None else "",))
+        )
+        return " or ".join(said) or "not stated", here[0] or "not known"
+
+
+def compare(
+    row: Published | PublishedFacts | None, run: Mapping[str, Any], sources: Sources
+) -> list[Compared]:
+    """Every item of the sheet of a published number (None: of a statement without one) beside a
+    row of results.csv."""
+    names: tuple[Item, ...] = ("device", "batch_size", "software")
+    in_row = {name: said for name in names if (said := getattr(row, name, None))}
+    stated = {name: Fact(says=said, where="its row") for name, said in in_row.items()}
+    stated |= sources.facts(row.sheet if row else None)
+    found = []
+    for item, here in _here(run, sources.datasets).items():
+        fact = stated.get(item)
+        found.append(Compared(item, fact.values if fact else (), here, fact.where if fact else ""))
+    return found
+
+
+def obstacles(compared: Iterable[Compared], kind: Kind) -> list[str]:
+    """Why a number of this kind cannot be judged; empty if it can.
+
+    TF32 matters where our run computed in single precision. Two settings of one device are
+    compared across batches up to twice or half as large.
+    """
+    items = {one.item: one for one in compared}
+    same, alike = NEEDS[kind]
+    if items["precision"].here == "fp32" and kind != "memory":
+        same |= {"tf32"}
+    wrong = []
+    for item, one in items.items():
+        differs = one.outcome == "different" and not (kind == "ratio" and _is_near(one))
+        if (item in same and one.outcome != "same") or (item in alike and differs):
+            said, here = one.texts
+            wrong.append(f"{one.label}: {said} there, {here} here")
+    return wrong
+
+
+def short_epochs(run: Mapping[str, Any], metric: str) -> list[str]:
+    """Why a run's rate counts for no claim, if its epochs are too short; else empty."""
+    if metric not in RATES or not run.get("short_epochs"):
+        return []
+    return [f"steps per epoch: {run['steps_per_epoch']} here, too few"]
+
+
+def kind_of(metric: str, devices: Collection[str]) -> Kind:
+    """What a ratio of this metric compares."""
+    if metric in RATES:
+        return "ratio" if len(devices) == 1 else "rate"
+    return "memory" if metric == "peak_memory_gib" else "loss"
+
+
+def because(reasons: Iterable[str]) -> str:
+    """Reasons against a comparison as a sentence."""
+    return f"Not comparable: {'; '.join(reasons)}."
+
+
+def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
+    """What our run did. An epoch may have left out a last, smaller batch: its rows are at least as
+    many. Single precision is never computed as TF32 here."""
+    names = {"devices": "world_size", "software": "library"}
+    found = {item: run.get(names.get(item, item)) for item in get_args(Item)}
+    steps = run.get("steps_per_epoch")
+    if steps and run.get("batch_size"):
+        micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
+        found["rows"] = steps * micro * run["world_size"]
+    found["data"] = datasets.get(run.get("dataset", ""), run.get("dataset"))
+    found["tf32"] = False
+    found["window"] = f"{run['steps']} steps" if run.get("steps") else None
+    return found
+
+
+def _is_near(one: Compared) -> bool:
+    """Whether a batch is at most twice and at least half that of the source."""
+    here = one.here
+    return one.item == "batch_size" and any(
+        isinstance(here, int) and isinstance(said, int) and said <= 2 * here <= 4 * said
+        for said in one.says
+    )

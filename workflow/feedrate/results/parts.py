@@ -1,0 +1,149 @@
+"""The parts of a run: each part's rate alone and time by stage, the slow rank, the CPU's use."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median, stdev
+from typing import Any
+
+from feedrate.jobs.events import Ceiling, RankEvents
+from feedrate.results.schema import Ceilings, Stages
+from feedrate.results.statistics import critical, median_interval
+
+Ranks = Mapping[int, RankEvents]
+Blocks = dict[int, Ceiling]
+"""The blocks of one kind and round, by rank."""
+
+CONFIDENCE = 0.95
+"""Level of the intervals in a record, which is made without its study's thresholds."""
+PARTS = ("loader", "model", "exchange")
+
+
+def ceilings(ranks: Ranks) -> Ceilings:
+    """The rate of each part alone, and its ratio to training in the same rounds.
+
+    The interval of a ratio is that of the median over the rounds, on the log scale.
+    """
+    live = blocks_of(ranks, "live")
+    found: dict[str, float | None] = {"live_samples_per_s": _rate(*live.values())}
+    for part in PARTS:
+        rounds = blocks_of(ranks, part)
+        found[f"{part}_samples_per_s"] = _rate(*rounds.values())
+        pairs = [(_rate(rounds[n]), _rate(live[n])) for n in rounds if n in live]
+        if ratios := [alone / together for alone, together in pairs if alone and together]:
+            found |= dict(zip(names_of(part), median_interval(ratios, CONFIDENCE), strict=True))
+    return Ceilings(rounds=len(live), **found)
+
+
+def names_of(part: str) -> tuple[str, str, str]:
+    """The columns of a part's ratio to training and of its interval."""
+    return f"{part}_ratio", f"{part}_ratio_low", f"{part}_ratio_high"
+
+
+def over_runs(runs: Sequence[Mapping[str, Any]], part: str) -> dict[str, float | None]:
+    """The ratio of a part to training over the runs of a cell, by column: the median, and an
+    interval from the rounds of all runs.
+
+    The standard error is that of a mean of the runs, each with the error that its interval tells.
+    If runs differ by more than these errors explain, it grows by the ratio of the two (R. T. Birge,
+    Phys. Rev. 40, 1932). The degrees of freedom are rounds less runs.
+    """
+    names = names_of(part)
+    known = [run for run in runs if run[names[0]] and run[names[1]] and (run["rounds"] or 0) > 1]
+    if not known:
+        return dict.fromkeys(names)
+    logs = [math.log(run[names[0]]) for run in known]
+    errors = [
+        math.log(run[names[2]] / run[names[1]]) / 2 / critical(CONFIDENCE, int(run["rounds"]) - 1)
+        for run in known
+    ]
+    error = max(math.hypot(*errors), stdev(logs) * len(logs) ** 0.5 if len(logs) > 1 else 0.0)
+    dof = sum(int(run["rounds"]) - 1 for run in known)
+    half, value = critical(CONFIDENCE, dof) * error / len(logs), math.exp(median(logs))
+    return dict(zip(names, (value, value * math.exp(-half), value * math.exp(half)), strict=True))
+
+
+def blocks_of(ranks: Ranks, kind: str) -> dict[int, Blocks]:
+    """The blocks of a kind by round, without rounds in which a rank is missing: some of the ranks
+    do not give a rate of all."""
+    rounds: dict[int, Blocks] = {}
+    for rank, events in ranks.items():
+        for block in events.ceilings:
+            if block.kind == kind and block.samples and block.wall_s > 0:
+                rounds.setdefault(block.round, {})[rank] = block
+    return {number: found for number, found in rounds.items() if len(found) == len(ranks)}
+
+
+def _rate(*rounds: Blocks) -> float | None:
+    """Samples of all ranks over the slowest rank's time, of these rounds together."""
+    wall_s = sum(max(block.wall_s for block in blocks.values()) for blocks in rounds)
+    samples = sum(block.samples for blocks in rounds for block in blocks.values())
+    return samples / wall_s if wall_s else None
+
+
+def stages(ranks: Ranks) -> Stages:
+    """Seconds per optimizer step of each stage, mean of the ranks that told it."""
+    told = [events.stages.seconds for events in ranks.values() if events.stages]
+    known = {
+        f"{name}_s": [seconds[name] for seconds in told if name in seconds]
+        for name in dict.fromkeys(name for seconds in told for name in seconds)
+        if f"{name}_s" in Stages.__struct_fields__
+    }
+    return Stages(**{field: fmean(seconds) for field, seconds in known.items()})
+
+
+def slow_rank(ranks: Ranks) -> dict[str, Any]:
+    """The rank that needs longest by itself, and the lower end of its time's ratio to the median of
+    the other ranks. Ranks that exchange gradients end each step together; only what a rank does by
+    itself tells it apart: it waits for data (in the window), and computes (the model alone)."""
+    rounds = blocks_of(ranks, "model").values()
+    windows = {rank: e.window for rank, e in ranks.items() if e.window and e.window.samples}
+    if not rounds or len(windows) < max(2, len(ranks)):
+        return {}
+    own_s = {
+        rank: [w.data_wait_s / w.samples + b[rank].wall_s / b[rank].samples for b in rounds]
+        for rank, w in windows.items()
+    }
+    slowest = max(own_s, key=lambda rank: median(own_s[rank]))
+    others = [times for rank, times in own_s.items() if rank != slowest]
+    ratios = [mine / median(rest) for mine, *rest in zip(own_s[slowest], *others, strict=True)]
+    low = median_interval(ratios, CONFIDENCE).low
+    return {"slow_rank": slowest, "slow_rank_ratio_low": low}
+
+
+def passed(events: RankEvents) -> dict[str, float]:
+    """The counters of the host that went on between the window's ends, and by how much; empty
+    where an end is missing."""
+    if len(events.machines) != 2:
+        return {}
+    start, end = (machine.host for machine in events.machines)
+    return {name: value - start[name] for name, value in end.items() if name in start}
+
+
+def busy_shares(ranks: Ranks) -> dict[str, Any]:
+    """Shares of the window: in which the idlest device ran a kernel, if every driver tells it; and
+    of the granted cores' time that the ranks and their workers used."""
+    ends = [events.machines[1] for events in ranks.values() if len(events.machines) == 2]
+    kernels: list[Any] = [end.device.get("busy") for end in ends]
+    used_s = sum(passed(events).get("job_cpu_s", 0.0) for events in ranks.values())
+    hosts = {e.start.host: e.start.cores_granted or 0 for e in ranks.values() if e.start}
+    granted_s = sum(hosts.values()) * max(e.window.wall_s for e in ranks.values() if e.window)
+    return {
+        "device_busy_share": min(kernels) if kernels and None not in kernels else None,
+        "cores_busy_share": used_s / granted_s if used_s and granted_s else None,
+    }
+
+
+def foreign_cpu(ranks: Ranks) -> tuple[float, float]:
+    """The share of its cores' time that other processes used, and the share that was idle, of the
+    ranks that others disturbed most. Ranks on the same cores count together."""
+    groups: dict[tuple[str | None, str | None], list[dict[str, float]]] = {}
+    for events in ranks.values():
+        counted = passed(events)
+        if events.start and counted.get("cores_s"):
+            groups.setdefault((events.start.host, events.start.cores), []).append(counted)
+    worst = (0.0, 1.0)
+    for group in groups.values():
+        whole_s, busy_s = (median(one[n] for one in group) for n in ("cores_s", "cores_busy_s"))
+        own_s = sum(one["job_cpu_s"] for one in group)
+        worst = max(worst, ((busy_s - own_s) / whole_s, 1 - busy_s / whole_s))
+    return worst

@@ -1,0 +1,172 @@
+"""The setting to use on each device, or why the runs do not decide it yet."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from feedrate.config.values import cell_name, level_text
+from feedrate.results.settings import CollectStudy
+from feedrate.results.statistics import (
+    REPEATABILITY,
+    Noise,
+    Noises,
+    critical,
+    noise_of,
+    ratio_interval,
+    selection_bias,
+    variance,
+)
+from feedrate.results.tables import Row
+
+MOST_REPEATS = 100
+"""Forecasts of repeats end here."""
+RATES = "ok rates"
+"""The key of a row for the rates of the cell's ok runs, samples/s; no factor has a space."""
+
+
+def recommend(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
+    """Set `recommended`, `recommendation`, `open` and `repeats_to_decide` in the rows of one study.
+
+    A row has the RATES of its ok runs. The cells of a device are compared with each other, within
+    each level of the `within` factors. Nothing is recommended where a device has only one setting,
+    and in inference, where throughput is not all that counts.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    own = [cell for cell in cells if not cell.get("measured_as")]
+    tried = Counter(cell["device"] for cell in own if cell["status"] != "unsupported")
+    for cell in cells:
+        cell |= {"recommended": False, "recommendation": "", "open": "", "repeats_to_decide": None}
+        choice = tried[cell["device"]] > 1 and cell.get("task") != "inference"
+        if choice and cell["status"] == "ok" and not cell.get("measured_as"):
+            within = cell_name({factor: cell[factor] for factor in study.within})
+            groups.setdefault((cell["device"], within), []).append(cell)
+    for group in groups.values():
+        _Choice(group, study, noise[group[0]["study"], group[0]["device"]]).make()
+
+
+class _Choice:
+    """The choice among the cells of one device."""
+
+    def __init__(self, cells: list[Row], study: CollectStudy, noise: Noise | None) -> None:
+        self._study, lines = study, study.thresholds
+        self._level, self._others = lines.confidence, len(cells) - 1
+        # Without any repeat: two runs may differ by `noise_share`, or as blocks of steps show.
+        blocks = (cell["block_noise"] or 0.0 for cell in cells)
+        assumed = Noise(max(lines.noise_share / REPEATABILITY, *blocks), 100)
+        self._noise, self._repeated = noise or assumed, noise is not None
+        factor = study.workers_factor
+        self._workers = factor if factor and len(study.factors[factor].levels) > 1 else None
+        self._cells = sorted(cells, key=self._cost)
+        self._best = max(cells, key=lambda cell: cell["samples_per_s"])
+        self._matters = 1 + lines.smallest_effect
+
+    def make(self) -> None:
+        """Recommend the simplest cell that no other may beat by the smallest effect or more.
+
+        A cell is out if another is measurably faster by what may matter. It is undecided if another
+        may be as fast, or faster by the smallest effect: the interval of the ratio holds both. The
+        first undecided cell counts: an answer needs repeats of it and of its rivals only.
+        """
+        beaten = [cell for cell in self._cells if self._beats(*self._over(self._best, cell))]
+        able = [cell for cell in self._cells if cell not in beaten]
+        for cell in able:
+            over = [(other, *self._over(other, cell)) for other in able if other is not cell]
+            rivals = [(other, low, high) for other, low, high in over if high >= self._matters]
+            if not rivals:
+                cell |= {"recommended": True, "recommendation": f"{self._sentence(cell)}."}
+                return
+            if not any(self._beats(low, high) for _, low, high in rivals):
+                self._leave_open(cell, [other for other, *_ in rivals])
+                return
+
+    def _cost(self, cell: Row) -> tuple[int, int, float]:
+        """Fewer changes from the baseline come first, then fewer workers, then the faster."""
+        few = cell[self._workers] if self._workers else 0
+        return len(self._changed(cell)), few, -cell["samples_per_s"]
+
+    def _over(self, one: Row, other: Row) -> tuple[float, float]:
+        """The interval of the ratio of two rates; those of all cells hold together."""
+        value, low, high = ratio_interval(
+            one[RATES], other[RATES], self._level, self._noise, self._others
+        )
+        return low or value, high or value
+
+    def _beats(self, low: float, high: float) -> bool:
+        """Whether a ratio with this interval is above 1 and may matter."""
+        return low > 1 and high >= self._matters
+
+    def _leave_open(self, cell: Row, rivals: list[Row]) -> None:
+        """Say in the rows of a cell and its rivals what is undecided between them."""
+        fastest = max(rivals, key=lambda other: other["samples_per_s"])
+        needed = max(self._repeats(cell, other) for other in rivals)
+        about = "about" if self._repeated and needed < MOST_REPEATS else "at least"
+        low, high = self._over(fastest, cell)
+        many = f" and {len(rivals) - 1} more" * (len(rivals) > 1)
+        text = (
+            f"Undecided between {self._told(cell)} and {self._told(fastest)}{many}: their ratio is "
+            f"{low:.3f} to {high:.3f}; {about} {needed} repeats of each would decide."
+        )
+        for one in (cell, *rivals):
+            one |= {"open": text, "repeats_to_decide": max(needed - len(one[RATES]), 1)}
+
+    def _repeats(self, cell: Row, other: Row) -> int:
+        """Repeats of two cells that would decide between them, if their ratio stays as it is."""
+        start = min(len(cell[RATES]), len(other[RATES])) + 1
+        if not self._repeated:
+            return start
+        own = [noise_of(one[RATES], self._noise) or self._noise for one in (cell, other)]
+        sd = math.hypot(*(noise.sd for noise in own))
+        gap = math.log(other["samples_per_s"] / cell["samples_per_s"])
+        goal = max(gap, math.log(self._matters) - gap)
+        for n in range(start, MOST_REPEATS):
+            limit = critical(self._level, self._noise.dof + 2 * (n - start + 1), self._others)
+            if limit * sd * math.sqrt(variance(n)) < goal:
+                return n
+        return MOST_REPEATS
+
+    def _sentence(self, cell: Row) -> str:
+        use = self._name(cell) + " per rank" * bool(self._workers) or "the baseline"
+        text = f"Use {use}: {cell['samples_per_s']:.4g} samples/s"
+        if len(self._cells) == 1:
+            text += ", the only setting with data"
+        elif cell is self._best:
+            text += f", the best of {len(self._cells)} settings{self._luck()}"
+        else:
+            effect = f"{100 * (self._matters - 1):.3g}%"
+            text += f", less than {effect} below the best, {self._told(self._best)}"
+        return text + self._cores(cell)
+
+    def _luck(self) -> str:
+        """How far noise alone lifts the best of the settings that may be equal."""
+        equal = sum(self._over(self._best, c)[0] <= 1 for c in self._cells if c is not self._best)
+        bias = selection_bias(self._noise, len(self._best[RATES]), 1 + equal)
+        text = f" (the best of {1 + equal} that may be equal: by chance about {bias:.1%} too high)"
+        return text * bool(equal)
+
+    def _told(self, cell: Row) -> str:
+        """The name of a cell with its rate: `2 workers (14.3 samples/s)`."""
+        return f"{self._name(cell) or 'the baseline'} ({cell['samples_per_s']:.4g} samples/s)"
+
+    def _name(self, cell: Row) -> str:
+        """The levels that differ from the baseline, and the workers: `decode = host, 2 workers`."""
+        levels = [f"{f} = {level_text(v)}" for f, v in self._changed(cell).items()]
+        if self._workers:
+            few = cell[self._workers]
+            levels.append(f"{few or 'no'} worker{'s' * (few > 1)}")
+        return ", ".join(levels)
+
+    def _changed(self, cell: Row) -> dict[str, Any]:
+        """The levels, workers aside, in which a cell differs from its baseline."""
+        study, base = self._study, self._study.baseline_of(cell)
+        return {f: cell[f] for f in study.factors if f != self._workers and cell[f] != base[f]}
+
+    def _cores(self, cell: Row) -> str:
+        cores = cell["cores_granted"]
+        if self._workers is None or cores is None:
+            return ""
+        nodes = cell["nodes"] or 1
+        processes = (cell[self._workers] + 1) * (cell["world_size"] or 1) // nodes
+        short = f", fewer than its {processes} busy processes" if processes > cores else ""
+        where = "on each host " * (nodes > 1)
+        return f"; {where}the job has {cores} CPU core{'s' * (cores != 1)}{short}"
