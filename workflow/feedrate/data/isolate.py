@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -79,6 +80,8 @@ class _Worker:
         self.deadline = float("inf")
         self._process = context.Process(target=_serve, args=(task, theirs), daemon=True)
         # The process inherits the blocked signal, so Ctrl-C reaches the parent, which stops it.
+        # Starting the tracker unblocks the signal (CPython 3.11 to 3.13), so it starts before.
+        resource_tracker.ensure_running()
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
