@@ -29,7 +29,7 @@ from feedrate.results.settings import DeviceFacts
 
 STUDY, FACTOR = "lab", "run"
 DEVICES = {1: "cpu", 2: "cpu-x2"}
-PROTOCOL = Protocol(steps=28, warmup_steps=4, ceiling_s=1.0)
+PROTOCOL = Protocol(steps=24, warmup_steps=4, ceiling_s=3.0)
 COMMON: dict[str, dict[str, Any]] = {
     "model": {"name": "bridgetower", "size": "tiny"},
     "train": {"precision": "fp32"},

@@ -144,6 +144,29 @@ def test_a_device_without_work_is_launch_bound():
     assert "not told apart" not in found(device_kind="cpu").why
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"data_wait_share": 0.15}, "input-bound"),
+        ({"data_wait_share": 0.05, "copy_wait_share": 0.06}, "input-bound"),
+        ({"data_wait_share": 0.05, "copy_wait_share": 0.04}, "mixed"),
+        ({"loader_workers": 0}, "compute-bound"),
+        ({"loader": 60.0}, "compute-bound"),
+        ({"loader": 20.0}, "undecided"),
+        ({"loader_workers": 0, "world_size": 2}, "undecided"),
+    ],
+)
+def test_where_nothing_runs_while_a_process_waits_the_wait_decides(changes, expected):
+    """The model alone cannot be told apart from training: its interval is wide."""
+    noisy = {"model": 1.1, "data_wait_share": 0.01} | changes
+    assert name(**noisy, device_kind="cpu") == expected
+    assert name(**noisy) in ("undecided", "mixed")
+
+
+def test_copies_beside_the_device_s_work_are_no_wait():
+    assert name(copy_wait_share=0.3) == "compute-bound"
+
+
 def test_memory_is_compared_with_what_the_card_really_has():
     """A card sold with 80 GiB has less for a job."""
     unknown = row(peak_memory_gib=74, device_memory_gib=None)

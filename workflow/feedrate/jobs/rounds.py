@@ -32,7 +32,7 @@ from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
-FEWEST_ROUNDS, BLOCKS = 3, 6
+FEWEST_ROUNDS, BLOCKS = 3, 12
 """Rounds, however long they take, and blocks of a kind for which `ceiling_s` is planned."""
 PRECISE = 0.03
 """Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""

@@ -69,6 +69,9 @@ class Measurement(Strict, kw_only=True):
     data_wait_share: Annotated[
         float, value("share", "Wait for the host's batches over wall time, mean of the ranks.")
     ]
+    copy_wait_share: Annotated[
+        Number, value("share", "Copies of batches to the device over wall time, mean of the ranks.")
+    ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
     ] = None

@@ -17,6 +17,9 @@ CORES_FULL = 0.90
 DEVICE_BUSY = 0.90
 """Share of the time with a kernel from which a device that never waits for data is busy."""
 
+COPIES_SHOW = 0.01
+"""Share of the time from which the sentence gives the time of copies."""
+
 
 class Verdict(NamedTuple):
     """The limit of a cell, and the reason in a sentence."""
@@ -61,7 +64,7 @@ def below_rate(cell: Row) -> str:
 
 
 def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, str]:
-    parts, wait, serial = ratios(cell), cell["data_wait_share"], _serial(cell)
+    parts, wait, serial = ratios(cell), _wait(cell), _serial(cell)
     loader, model = parts["loader"], parts["model"]
     faster, headroom = _above(model, lines.replay_gain), _above(loader, lines.headroom)
     long = wait >= lines.input_bound_wait_share
@@ -74,12 +77,15 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     full = (cell.get("cores_busy_share") or 0) >= CORES_FULL
     if faster and headroom and full and not serial:
         return "core-bound", "Loader and model share too few cores: each alone is faster"
-    if long and (faster or (faster is None and _loader_explains(loader, lines, serial))):
+    explained = _synchronous(cell) or _loader_explains(loader, lines, serial)
+    if long and (faster or (faster is None and explained)):
         return "input-bound", "The device waits for data"
     if memory_share >= lines.memory_pressed_share and not long:
         return "memory-pressed", "The device's memory is nearly full"
     if wait > lines.compute_bound_wait_share and not long:
         return "mixed", "Loading and computing both cost time"
+    if faster is None and _nothing_else(cell, loader, lines):
+        return _computes(cell)
     if faster is None:
         return "undecided", _open("model", model, lines.replay_gain)
     if long or faster:
@@ -112,6 +118,25 @@ def _computes(cell: Row) -> tuple[Name, str]:
 def _serial(cell: Row) -> bool:
     """Whether the process that trains also loads. A device that decodes loads in a thread."""
     return cell["loader_workers"] == 0 and not cell["decodes_on_device"]
+
+
+def _synchronous(cell: Row) -> bool:
+    """Whether the process that waits for data computes as well, so that nothing runs meanwhile: what
+    it waits is lost, and what it does not wait it computes. A CPU has no queue of work."""
+    return cell.get("device_kind") == "cpu"
+
+
+def _wait(cell: Row) -> float:
+    """Share of the time spent waiting for data; copies count where nothing else runs meanwhile."""
+    copies = cell.get("copy_wait_share") or 0.0 if _synchronous(cell) else 0.0
+    return float(cell["data_wait_share"] + copies)
+
+
+def _nothing_else(cell: Row, loader: Estimate | None, lines: Thresholds) -> bool:
+    """Whether little wait leaves nothing but computing, without the model alone: one rank computes
+    synchronously, and a loader in parallel takes hardly any time from the model's cores."""
+    fast = loader is not None and (loader.low or 0.0) >= 1 / lines.compute_bound_wait_share
+    return _synchronous(cell) and cell["world_size"] == 1 and (_serial(cell) or fast)
 
 
 def _loader_explains(loader: Estimate | None, lines: Thresholds, serial: bool) -> bool:
@@ -148,6 +173,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
     """The figures behind the decision, in words."""
     wait, parts = cell["data_wait_share"], ratios(cell)
     found = [f"{wait:.1%} of the time is spent waiting for batches"]
+    if (copying := cell.get("copy_wait_share") or 0.0) >= COPIES_SHOW:
+        found.append(f"{copying:.1%} copying them to the device")
     if parts["model"]:
         found.append(f"the model alone runs at {_times(parts['model'])} the measured rate")
     if parts["loader"]:
