@@ -177,6 +177,7 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
     assert host.host_load() == {}
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: {1, 3, 9})
     monkeypatch.setattr(host, "cpu_time_s", lambda: 1.5)
+    monkeypatch.setattr(host, "core_wait_s", lambda: 0.25)
     cores = "".join(f"cpu{n} {n}00 0 10 50 5 0 0 20 0 0\n" for n in range(4))
     (tmp_path / "stat").write_text(f"cpu  100 20 30 9000 800 4 6 40 7 7\n{cores}intr 7\n")
     (tmp_path / "pressure").mkdir()
@@ -192,7 +193,7 @@ def test_counters_of_the_host(tmp_path, monkeypatch):
     # Cores 1 and 3 may be used: what a hypervisor took of them is neither busy nor idle.
     assert found.pop("cores_busy_s") == pytest.approx(420 / host.TICKS)
     assert found.pop("cores_s") == pytest.approx(570 / host.TICKS)
-    assert found == {"cpu_waited_s": 1.5, "memory_waited_s": 2.5}
+    assert found == {"job_waited_s": 0.25, "cpu_waited_s": 1.5, "memory_waited_s": 2.5}
 
 
 def test_counters_of_this_host_only_rise():

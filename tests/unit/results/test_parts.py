@@ -131,8 +131,20 @@ def test_the_cpu_time_of_ranks_on_the_same_cores_is_added():
 def test_the_jobs_own_share_of_its_cores():
     ranks = {0: counted(0, "0-1", 12.0), 1: counted(1, "0-1", 6.0)}
     assert busy_shares(ranks)["cores_busy_share"] == pytest.approx(18 / 20)
-    unknown = {"device_busy_share": None, "cores_busy_share": None}
+    unknown = dict.fromkeys(("device_busy_share", "cores_busy_share", "cores_waited_share"))
+    assert busy_shares(ranks) == unknown | {"cores_busy_share": pytest.approx(18 / 20)}
     assert busy_shares({0: RankEvents(window=window())}) == unknown
+
+
+def test_the_wait_for_a_core_is_a_share_of_the_time_in_which_threads_could_run():
+    ranks = {rank: counted(rank, "0-1", 6.0) for rank in (0, 1)}
+    for one in ranks.values():
+        start, end = one.machines
+        one.machines[:] = [
+            replace(start, host=start.host | {"job_waited_s": 1.0}),
+            replace(end, host=end.host | {"job_waited_s": 3.0}),
+        ]
+    assert busy_shares(ranks)["cores_waited_share"] == pytest.approx(4 / (12 + 4))
 
 
 def test_the_idlest_device_counts_if_all_are_known():

@@ -113,6 +113,9 @@ def test_loader_and_model_that_share_too_few_cores_have_a_name():
     assert name(**crowded, model=1.02, loader=2.1) == "compute-bound"
     idle = crowded | {"cores_busy_share": 0.4}
     assert name(**idle, model=1.31, loader=2.1) == "mixed"
+    assert name(**idle, model=1.31, loader=2.1, cores_waited_share=0.2) == "core-bound"
+    assert name(**crowded, model=1.15, loader=2.1, half_width=0.1) == "core-bound"
+    assert name(**crowded, model=1.15, loader=2.1, half_width=0.2) == "undecided"
 
 
 def test_a_slow_loader_on_full_cores_is_still_input_bound():

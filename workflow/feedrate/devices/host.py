@@ -23,7 +23,7 @@ import psutil
 from feedrate.config.devices import Machine
 from feedrate.config.spec import KINDS
 from feedrate.core import plugins, variables
-from feedrate.core.processes import cpu_time_s
+from feedrate.core.processes import core_wait_s, cpu_time_s
 from feedrate.devices.base import adapter_class
 
 GIB = 2**30
@@ -168,7 +168,8 @@ def host_load() -> dict[str, float]:
     """`host` of the `machine` event, counted from the host's start, as far as the kernel counts:
     CPU time that was wanted, what of it a hypervisor gave to others (proc_stat(5)), the time of the
     cores that this process may use, what of it was not idle, the CPU time of this process with its
-    children, and time in which some process waited for a CPU, memory or a disk (PSI)."""
+    children, how long their threads waited for a core, and time in which some process waited for a
+    CPU, memory or a disk (PSI)."""
     found: dict[str, float] = {}
     lines = [line.split()[:9] for line in kernel_text(PROC / "stat").splitlines()]
     times_s = {
@@ -183,6 +184,8 @@ def host_load() -> dict[str, float]:
             "cores_busy_s": sum(_wanted_s(core) - core[-1] for core in mine),
             "job_cpu_s": cpu_time_s() + ended.children_user + ended.children_system,
         }
+        if (waited_s := core_wait_s()) is not None:
+            found["job_waited_s"] = waited_s
     for what in ("cpu", "memory", "io"):
         if total := re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what)):
             found[f"{what}_waited_s"] = int(total[1]) / 1e6

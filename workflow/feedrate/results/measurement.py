@@ -43,7 +43,9 @@ def measure(
         step_time_min_s=min(times),
         step_time_max_s=max(times),
         data_wait_share=_mean([w.data_wait_s / w.wall_s for w in windows]),
-        copy_wait_share=_mean([(w.copy_wait_s or 0.0) / w.wall_s for w in windows]),
+        copy_wait_share=_mean_of_known(
+            [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
+        ),
         data_wait_p95_s=quantile(waits, 0.95) if waits else None,
         host_peak_memory_gib=host_peak_gib,
         energy_j_per_sample=energy_j and energy_j / samples,

@@ -120,16 +120,20 @@ def passed(events: RankEvents) -> dict[str, float]:
 
 
 def busy_shares(ranks: Ranks) -> dict[str, Any]:
-    """Shares of the window: in which the idlest device ran a kernel, if every driver tells it; and
-    of the granted cores' time that the ranks and their workers used."""
+    """Shares of the window: in which the idlest device ran a kernel, if every driver tells it; of
+    the granted cores' time that the ranks and their workers used; and of the time in which their
+    threads could run, that in which they waited for a core."""
     ends = [events.machines[1] for events in ranks.values() if len(events.machines) == 2]
     kernels: list[Any] = [end.device.get("busy") for end in ends]
-    used_s = sum(passed(events).get("job_cpu_s", 0.0) for events in ranks.values())
+    counted = [passed(events) for events in ranks.values()]
+    used_s = sum(one.get("job_cpu_s", 0.0) for one in counted)
+    waited_s = sum(one.get("job_waited_s", 0.0) for one in counted)
     hosts = {e.start.host: e.start.cores_granted or 0 for e in ranks.values() if e.start}
     granted_s = sum(hosts.values()) * max(e.window.wall_s for e in ranks.values() if e.window)
     return {
         "device_busy_share": min(kernels) if kernels and None not in kernels else None,
         "cores_busy_share": used_s / granted_s if used_s and granted_s else None,
+        "cores_waited_share": waited_s / (used_s + waited_s) if waited_s and used_s else None,
     }
 
 

@@ -131,6 +131,9 @@ class Measurement(Strict, kw_only=True):
     cores_busy_share: Annotated[
         Number, value("share", "CPU time of the job over that of the cores granted to it.")
     ] = None
+    cores_waited_share: Annotated[
+        Number, value("share", "Of the time in which the job's threads could run: wait for a core.")
+    ] = None
     slow_rank: Annotated[
         int | None, value("", "The rank that waits and computes longest by itself.", "same")
     ] = None

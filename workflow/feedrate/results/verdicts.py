@@ -14,6 +14,9 @@ Name = Literal[
 
 CORES_FULL = 0.90
 """Share of its cores' time from which a job lacks cores."""
+CORES_WAITED = 0.15
+"""The same for its threads' wait for a core. Clean runs of the laboratory show 2 to 11%, a worker
+that takes 80% of a core from the model 18% (docs/measurement-lab.md)."""
 DEVICE_BUSY = 0.90
 """Share of the time with a kernel from which a device that never waits for data is busy."""
 
@@ -74,8 +77,7 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
         return "rank-bound", f"Rank {slow} holds up the others: {times}"
     if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
         return "communication-bound", "There is little wait, but the ranks together are slower"
-    full = (cell.get("cores_busy_share") or 0) >= CORES_FULL
-    if faster and headroom and full and not serial:
+    if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
         return "core-bound", "Loader and model share too few cores: each alone is faster"
     explained = _synchronous(cell) or _loader_explains(loader, lines, serial)
     if long and (faster or (faster is None and explained)):
@@ -120,9 +122,20 @@ def _serial(cell: Row) -> bool:
     return cell["loader_workers"] == 0 and not cell["decodes_on_device"]
 
 
+def _shows_gain(model: Estimate | None, lines: Thresholds) -> bool:
+    """Whether the model alone is faster for certain, and by its estimate by as much as counts."""
+    return model is not None and (model.low or 0.0) > 1 and model.value >= lines.replay_gain
+
+
+def _lacks_cores(cell: Row) -> bool:
+    """Whether the job's threads keep its cores full, or wait for a free one."""
+    busy, waited = cell.get("cores_busy_share") or 0.0, cell.get("cores_waited_share") or 0.0
+    return bool(busy >= CORES_FULL or waited >= CORES_WAITED)
+
+
 def _synchronous(cell: Row) -> bool:
-    """Whether the process that waits for data computes as well, so that nothing runs meanwhile: what
-    it waits is lost, and what it does not wait it computes. A CPU has no queue of work."""
+    """Whether nothing runs while a process waits for data, because it also computes: what it waits
+    is lost, and the rest is computing. A CPU has no queue of work."""
     return cell.get("device_kind") == "cpu"
 
 
@@ -187,6 +200,8 @@ def _figures(cell: Row, has_gib: float | None) -> list[str]:
         found.append(f"{cell['loader_workers']} workers{each} share {shared}")
     if (full := cell.get("cores_busy_share")) is not None:
         found.append(f"the job keeps its cores busy {full:.0%} of the time")
+    if (cell.get("cores_waited_share") or 0.0) >= CORES_WAITED:
+        found.append(f"its threads wait {cell['cores_waited_share']:.0%} of theirs for a free core")
     if used := _over(cell["peak_memory_gib"], has_gib):
         held = _over(cell.get("reserved_memory_gib"), has_gib)
         also = "" if held is None else f" (the allocator holds {held:.0%})"
