@@ -149,12 +149,13 @@ def test_losses_are_read_where_the_trainer_reads_its_own(tmp_path, monkeypatch):
     assert read == [0] * 3 + [1] * 7 + [2] * 10 + [2] * 5
 
 
-PLAIN = Options()
+PLAIN, UNMEASURED = Options(), Options(measured=False)
 
 
 @pytest.fixture
-def job(tiny_prepared, tmp_path):
-    """Run one rank in this process; its folder and events."""
+def job(tiny_prepared, tmp_path, monkeypatch):
+    """Run one rank in this process, with one round after the window; its folder and events."""
+    monkeypatch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)
 
     def _run(name="run", options=PLAIN, **values):
         spec = make_spec(**values)
@@ -190,22 +191,19 @@ def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     monkeypatch.setattr(
         "feedrate.devices.kinds.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
     )
-    _, events = job()
-    assert named(events, "strategy")[0]["fp32"] == "ieee"
-
-
-def test_a_bare_job_trains_the_same_and_measures_nothing(job):
-    run, events = job(options=Options(measured=False))
-    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
-    assert named(events, "trainer")
-    assert (run / "trainer/train_results.json").is_file()
-
-
-def test_without_evaluation_and_checkpoints_none_is_made(job):
     run, events = job()
+    assert named(events, "strategy")[0]["fp32"] == "ieee"
+    # Nor does it evaluate or keep what it was not asked for.
     assert named(events, "evaluation") == []
     assert not list((run / "trainer").glob("checkpoint-*"))
     assert not (run / "trainer/model").exists()
+
+
+def test_a_bare_job_trains_the_same_and_measures_nothing(job):
+    run, events = job(options=UNMEASURED)
+    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
+    assert named(events, "trainer")
+    assert (run / "trainer/train_results.json").is_file()
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -231,7 +229,7 @@ def test_resuming_half_way_gives_the_weights_of_an_unbroken_run(job, tmp_path):
 
 
 def test_saved_weights_are_a_checkpoint_to_start_from(job, tiny_prepared):
-    run, _ = job(save_checkpoints=True)
+    run, _ = job(options=UNMEASURED, save_checkpoints=True)
     spec = make_spec()
     settings = ModelSettings(name="bridgetower", size="tiny", checkpoint=str(run / "trainer/model"))
     built = build(settings, spec.settings.loader, tiny_prepared)
@@ -250,7 +248,7 @@ def test_there_may_be_no_checkpoint_to_resume_from(tmp_path):
 
 
 def test_kept_weights_are_a_model_that_loads(job):
-    run, _ = job(options=Options(keep_weights=True))
+    run, _ = job(options=Options(keep_weights=True, measured=False))
     kept = run / "trainer/model"
     assert (kept / "model.safetensors").is_file()
     assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
@@ -347,8 +345,8 @@ def test_events_hold_what_the_contract_promises(job):
 
 
 def test_training_again_is_the_same_training(job):
-    first = [e["loss"] for e in named(job("one", workers=0)[1], "step")]
-    second = [e["loss"] for e in named(job("two", workers=2)[1], "step")]
+    first = [e["loss"] for e in named(job("one", workers=0, steps=3)[1], "step")]
+    second = [e["loss"] for e in named(job("two", workers=2, steps=3)[1], "step")]
     assert first == pytest.approx(second, rel=1e-5)  # nor do workers change it
 
 
