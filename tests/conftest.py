@@ -28,6 +28,7 @@ TOGETHER = (
     "workflow/test_profiles.py",
     "workflow",
     "unit/jobs/test_two_ranks.py",
+    "unit/jobs/test_rounds.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""

@@ -98,7 +98,7 @@ def test_killed_driver_leaves_nothing_running_and_the_same_command_goes_on(slow,
 
 
 def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
-    wrapper = slow.popen("feedrate", "run")
+    wrapper = slow.warmed().popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
     workers = [p for p in processes_of(slow) if "worker" in p.cmdline()]
     assert workers
@@ -134,7 +134,7 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
 
 
 def test_second_driver_is_told(slow):
-    slow.study(**lasting(60))
+    slow.study(**ONE_RUN, **lasting(30))
     first = slow.warmed().popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
     second = slow.warmed().run()
