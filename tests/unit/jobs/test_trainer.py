@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from stopwatch import Stopwatch
 from torch import nn
 from training_jobs import make_spec, named, read_events, write_spec
-from transformers import TrainerCallback, set_seed
+from transformers import set_seed
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.settings import ModelSettings
@@ -64,16 +65,6 @@ class Bursty:
         return [self[index] for index in indices]
 
 
-class Stopwatch(TrainerCallback):
-    """Time of each step's end, kept apart from the meter."""
-
-    def __init__(self):
-        self.ends_s = {}
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends_s[state.global_step] = time.monotonic()
-
-
 def sleeping_trainer(folder, *, metered=True, **protocol):
     spec = make_spec(**protocol)
     device = adapter("cpu")
@@ -88,16 +79,15 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
     )
 
 
-def test_a_bursty_loader_is_measured_within_one_percent_of_a_stopwatch(tmp_path):
+def test_a_bursty_loader_is_measured_as_by_a_stopwatch(tmp_path):
     trainer, stopwatch = sleeping_trainer(tmp_path, steps=45, warmup_steps=5), Stopwatch()
     trainer.add_callback(stopwatch)
     trainer.train()
     (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
-    elapsed_s = stopwatch.ends_s[45] - stopwatch.ends_s[5]
+    least_s, most_s = stopwatch.between(5, 45)
     assert window["samples"] == 40 * 4
-    assert window["samples"] / window["wall_s"] == pytest.approx(160 / elapsed_s, rel=0.01)
-    assert window["wall_s"] >= 40 * STEP_S + 8 * BURST_S
-    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+    assert least_s <= window["wall_s"] <= most_s
+    assert 8 * BURST_S <= window["data_wait_s"] <= window["wall_s"] - 40 * STEP_S
 
 
 def test_slow_copies_are_told_apart_from_a_slow_loader(tmp_path, monkeypatch):
@@ -112,8 +102,10 @@ def test_slow_copies_are_told_apart_from_a_slow_loader(tmp_path, monkeypatch):
     trainer = sleeping_trainer(tmp_path, steps=45, warmup_steps=5)
     trainer.train()
     (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
-    assert 40 * COPY_S <= window["copy_wait_s"] < window["data_wait_s"]
-    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+    assert window["copy_wait_s"] >= 40 * COPY_S
+    waited_s = window["data_wait_s"] + window["copy_wait_s"]
+    assert window["data_wait_s"] >= 8 * BURST_S
+    assert waited_s <= window["wall_s"] - 40 * STEP_S
 
 
 def test_the_trainer_logs_and_counts_the_same_steps_with_and_without_meter(tmp_path):
