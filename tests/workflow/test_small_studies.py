@@ -55,15 +55,14 @@ STUDIES = {
         pages=("figures/ladder.svg", "tables/training.html", "tables/scaling.html"),
     ),
     "flava-scaling": Cut(
-        kept={"size": ("tiny", "10B"), "strategy": ("ddp", "ddp-ac", "fsdp", "ac-offload")},
+        kept={"size": ("tiny", "10B"), "strategy": ("ddp", "fsdp", "ac-offload")},
         cells={
             "size=tiny~strategy=ddp": "ok",
-            "size=tiny~strategy=ddp-ac": "ok",
             "size=tiny~strategy=fsdp": "unsupported",
             "size=tiny~strategy=ac-offload": "ok",
             **{
                 f"size=10B~strategy={way}": "unsupported"
-                for way in ("ddp", "ddp-ac", "fsdp", "ac-offload")
+                for way in ("ddp", "fsdp", "ac-offload")
             },
         },
         pages=("figures/sizes.svg", "figures/ladder.svg", "tables/training.html"),

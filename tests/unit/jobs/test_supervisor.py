@@ -10,7 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
+from training_jobs import (
+    make_spec,
+    may_take,
+    named,
+    processes_below,
+    read_events,
+    survivors,
+    write_spec,
+)
 
 from feedrate.cli import jobs
 from feedrate.config.spec import RunSpec
@@ -101,12 +109,11 @@ def test_a_killed_worker_is_a_failed_cell(start):
 
 
 def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
-    job = start(make_spec(workers=1, **ENDLESS), cold=True)
-    below = job.until_steps(1)
+    job = start(make_spec(workers=1, **ENDLESS))
+    job.until_steps(1)
     (rank,) = ranks(job)
-    for pid in below:
-        if pid != rank:
-            with_suppress_kill(pid)
+    for pid in processes_below(rank):
+        with_suppress_kill(pid)
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "failed"
