@@ -21,6 +21,28 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def counted_once():
+    """The FLOPs of a configuration are counted once: that is most of the work of a tiny job."""
+    from feedrate.models.builders import bridgetower, clip, flava
+
+    def once(count):
+        known = {}
+
+        def counted(config, max_tokens):
+            key = config.to_json_string(), max_tokens
+            if key not in known:
+                known[key] = count(config, max_tokens)
+            return known[key]
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for builder in (bridgetower, clip, flava):
+            patch.setattr(builder, "count_flops", once(builder.count_flops))
+        yield
+
+
 @pytest.fixture
 def start(tiny_prepared, tmp_path):
     """Start a supervisor; what still runs when the test ends is killed."""
