@@ -30,6 +30,7 @@ TOGETHER = (
     "unit/jobs/test_two_ranks.py",
     "unit/jobs/test_rounds.py",
     "unit/jobs/test_train_settings.py",
+    "unit/jobs/test_trainer.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""

@@ -21,25 +21,21 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module")
 def counted_once():
-    """The FLOPs of a configuration are counted once: that is most of the work of a tiny job."""
-    from feedrate.models.builders import bridgetower, clip, flava
+    """The FLOPs of BridgeTower are counted once: that is most of the work of a tiny job."""
+    from feedrate.models.builders import bridgetower
 
-    def once(count):
-        known = {}
+    count, known = bridgetower.count_flops, {}
 
-        def counted(config, max_tokens):
-            key = config.to_json_string(), max_tokens
-            if key not in known:
-                known[key] = count(config, max_tokens)
-            return known[key]
-
-        return counted
+    def counted(config, max_tokens):
+        key = config.to_json_string(), max_tokens
+        if key not in known:
+            known[key] = count(config, max_tokens)
+        return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        for builder in (bridgetower, clip, flava):
-            patch.setattr(builder, "count_flops", once(builder.count_flops))
+        patch.setattr(bridgetower, "count_flops", counted)
         yield
 
 

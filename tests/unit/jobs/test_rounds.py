@@ -18,6 +18,8 @@ from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import LoadingPath
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def run_rank(prepared, run, options=None, **settings):
     """Run one rank of three steps in this process; its events."""

@@ -26,6 +26,8 @@ from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.models.build import build
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 STEP_S = 0.02
 BURST_S = 0.1
 COPY_S = 0.005
