@@ -13,6 +13,7 @@ from feedrate.results.schema import Provenance
 STUDY = "loading"
 RATES = {0: 11.2, 1: 14.1, 2: 14.3, 16: 12.6}
 EVIL = "<script>alert('1')</script> & {{ 7 * 7 }}"
+"""A text that pages must show as it is."""
 
 
 def score_rows(spec, status):

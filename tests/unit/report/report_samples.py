@@ -39,7 +39,6 @@ from feedrate.results.tables import write_csv
 TABLES = plugins.names("feedrate.report.tables")
 FIGURES = plugins.names("feedrate.report.figures")
 TIMES = "\N{MULTIPLICATION SIGN}"
-"""A text that pages must show as it is."""
 
 
 def settings_of(project, part, name):

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 import matplotlib as mpl
 import pytest
+from report_rows import RATES
 from report_samples import (
     EVIL,
     FIGURES,
-    RATES,
     figure,
     make_project,
     settings_of,
