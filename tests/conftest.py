@@ -5,6 +5,7 @@ Training jobs must not run at the same time on one host. So each worker has its 
 runs all tests that train.
 """
 
+import gc
 import os
 import re
 import sys
@@ -27,6 +28,9 @@ TOGETHER = (
     "workflow/test_profiles.py",
     "workflow",
     "unit/jobs/test_two_ranks.py",
+    "unit/jobs/test_rounds.py",
+    "unit/jobs/test_train_settings.py",
+    "unit/jobs/test_trainer.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""
@@ -82,6 +86,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the slowest units first, so that the workers end at about the same time."""
     order = {place: number for number, place in enumerate(TOGETHER)}
     items.sort(key=lambda item: order.get(within(item.nodeid.partition("::")[0], TOGETHER), 99))
+
+
+def pytest_collection_finish() -> None:
+    """Leave the libraries out of garbage collection: training collects often, and each collection
+    would visit them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,9 +13,10 @@ from feedrate.core.files import digest_file, write_json
 PARTS = Path(__file__).resolve().parents[1] / "config/selftest.yaml"
 
 
-def some_parts(folder: Path, *levels: str) -> Path:
-    """The file of parts with these only."""
+def some_parts(folder: Path, *levels: str, **protocol: object) -> Path:
+    """The file of parts with these only, and with this protocol."""
     whole = yaml.safe_load(PARTS.read_text())
+    whole["protocol"] |= protocol
     factor = whole["factors"]["part"]
     factor["levels"] = list(levels)
     factor["bundles"] = {level: factor["bundles"][level] for level in levels}

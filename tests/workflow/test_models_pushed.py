@@ -1,12 +1,15 @@
 """Kept models, from training over their scores and cards to a hub."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 from mini_project import MINI, Project
 from stand_in_hub import COMMIT, stand_in_hub
+
+import warm
 
 TOKEN = "hf_secret_of_a_test"
 CELL = "workers=0~decode=host"
@@ -16,26 +19,43 @@ FACTORS = MINI["factors"] | {"workers": {"sets": "loader.workers", "levels": [0]
 class Pushing(Project):
     """A project with a hub in its environment."""
 
-    hub = "http://127.0.0.1:9"
+    hub: dict[str, str]
     token = TOKEN
 
     def env(self) -> dict[str, str]:
-        return super().env() | {
-            "HF_ENDPOINT": self.hub,
-            "HF_TOKEN": self.token,
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
+        return super().env() | self.hub | {"HF_TOKEN": self.token}
+
+
+@pytest.fixture(scope="module")
+def hub():
+    """A hub that takes all that is pushed."""
+    with stand_in_hub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def variables(hub) -> dict[str, str]:
+    """What huggingface_hub reads when it is imported."""
+    return {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+@pytest.fixture(scope="module")
+def python(variables) -> str:
+    """A warm interpreter that has imported huggingface_hub with the hub's address."""
+    return warm.warm(sys.executable, warm.MODULES, **variables)
 
 
 @pytest.fixture
-def pushing(project) -> Pushing:
+def pushing(project, variables, python) -> Pushing:
     """One cell whose model is to be pushed, though the study keeps none."""
     project.study(factors=FACTORS)
     project.config(
         push_to_hub="me/models",
         winoground_sets={"generated": {"source": "generated", "examples": 3}},
     )
-    return Pushing(project.root)
+    made = Pushing(project.root, python)
+    made.hub = variables
+    return made
 
 
 def texts(root: Path) -> str:
@@ -48,10 +68,8 @@ def texts(root: Path) -> str:
     )
 
 
-def test_a_model_goes_to_the_hub_with_its_card(pushing):
-    with stand_in_hub() as hub:
-        pushing.hub = hub.address
-        done = pushing.run()
+def test_a_model_goes_to_the_hub_with_its_card(pushing, hub):
+    done = pushing.run()
     assert done.returncode == 0, done.stdout
     run = pushing.root / f"results/mini/cpu/{CELL}/rep1"
     place = f"mini/cpu/{CELL}"

@@ -25,6 +25,7 @@ from feedrate.data.manifest import DataError
 from feedrate.data.winoground import fetch_winoground, invent_pair, read_winoground
 
 TOKEN = "hf_secret_secret"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CAPTIONS = ("the cat sees the dog", "the dog sees the cat")
 
 
@@ -271,12 +272,11 @@ HUB = HubExamples(name="facebook/winoground", revision="main")
 
 
 def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
-    commit = "0123456789abcdef0123456789abcdef01234567"
     place.parquet([place.row(), place.row(1)])
-    hub.answer = place.mine.rename(place.mine.with_name(commit))
+    hub.answer = place.mine.rename(place.mine.with_name(COMMIT))
     found = fetch_winoground("hub", HUB, place.out, workers=1)
-    assert (found.source, found.revision, len(found.examples)) == ("hub", commit, 2)
-    assert found.described == f"hub (facebook/winoground at {commit})"
+    assert (found.source, found.revision, len(found.examples)) == ("hub", COMMIT, 2)
+    assert found.described == f"hub (facebook/winoground at {COMMIT})"
     assert read_winoground(place.out).described == found.described
     name, options = hub.asked[0]
     assert (name, options["revision"]) == ("facebook/winoground", "main")
@@ -285,13 +285,9 @@ def test_the_hubs_parquet_is_taken_at_its_revision(hub, place):
     assert TOKEN not in place.out.read_text()
 
 
-def refused(kind):
-    response = SimpleNamespace(headers={}, request=None, status_code=403)
-    return kind(f"403 {TOKEN}", response=response)
-
-
 def test_a_gate_is_one_sentence_on_how_to_get_access(hub, place):
-    hub.answer = refused(GatedRepoError)
+    response = SimpleNamespace(headers={}, request=None, status_code=403)
+    hub.answer = GatedRepoError(f"403 {TOKEN}", response=response)
     said = error_of(lambda: fetch_winoground("hub", HUB, place.out, workers=1))
     assert said == (
         "dataset facebook/winoground: its owner must grant access: accept the terms on its page "
@@ -303,10 +299,9 @@ class Gate(http.server.BaseHTTPRequestHandler):
     """A hub that tells what a gated repository has, and gives none of it."""
 
     def do_GET(self):
-        commit = "0123456789abcdef0123456789abcdef01234567"
         name = "data/test-00000-of-00001.parquet"
         tree = [{"type": "file", "path": name, "oid": "0" * 40, "size": 10}]
-        about = {"id": "facebook/winoground", "sha": commit, "siblings": [{"rfilename": name}]}
+        about = {"id": "facebook/winoground", "sha": COMMIT, "siblings": [{"rfilename": name}]}
         if self.path.startswith("/api/"):
             answer = tree if "/tree/" in self.path else about
             self.answer(200, json.dumps(answer).encode())

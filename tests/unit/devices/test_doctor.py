@@ -9,11 +9,10 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from doctor_parts import bad, look, package, program
 from job_specs import make_job
 
-from feedrate.config.project import Project, load_project
 from feedrate.config.spec import Software
-from feedrate.config.values import read_yaml
 from feedrate.core import plugins
 from feedrate.devices import doctor, host
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, _host, examine
@@ -33,43 +32,7 @@ def frombuffer(data, dtype):
 """
 
 
-@pytest.fixture(scope="module")
-def project() -> Project:
-    """The project's own, on the generated dataset."""
-    return load_project(ROOT, read_yaml(ROOT / "config/config.yaml"))
-
-
-@pytest.fixture(autouse=True)
-def machine(tmp_path, monkeypatch):
-    """A machine without accelerators and tools; its root folder."""
-    for name in ("bin", "dev", "proc", "sys", "site"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
-    monkeypatch.chdir(tmp_path)
-    for name in ("DEV", "PROC", "SYS"):
-        monkeypatch.setattr(host, name, tmp_path / name.lower())
-    for variable in ("CUDA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "SLURM_JOB_ID"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/site")
-    return tmp_path
-
-
-def program(folder: Path, name: str, script: str) -> None:
-    path = folder / "bin" / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-def package(folder: Path, name: str, version: str, /, **files: str) -> None:
-    """A package with modules, in the interpreter's path."""
-    where = folder / "site" / name.replace("-", "_")
-    where.mkdir(parents=True, exist_ok=True)
-    (where / "__init__.py").touch()
-    for module, text in files.items():
-        (where / f"{module}.py").write_text(text)
-    info = folder / f"site/{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+pytestmark = pytest.mark.usefixtures("machine")
 
 
 def gpu_node(
@@ -122,22 +85,6 @@ def gpu_job(**changes):
     spec = tiny_spec(device="h100-x1", kind="cuda", study="mine", **(base | changes))
     software = msgspec.structs.replace(spec.software, python=sys.executable)
     return msgspec.structs.replace(spec, software=software)
-
-
-def look(project: Project, *specs, **options) -> dict[str, Finding]:
-    """The findings by subject, the worst of each."""
-    h100 = msgspec.structs.replace(project.devices["h100"], count=1)
-    known = {**project.devices, "h100-x1": h100}
-    wide = msgspec.structs.replace(project, devices=known)
-    order = [FINE, UNKNOWN, SLOW, FAILS]
-    found = sorted(examine(wide, specs, **options), key=lambda one: order.index(one.outlook))
-    assert all(one.remedy for one in found if one.outlook != FINE), "each says what to do"
-    assert not any("\n" in one.text + one.remedy for one in found), "one sentence each"
-    return {one.subject.removeprefix("h100-x1: "): one for one in found}
-
-
-def bad(found: dict[str, Finding]) -> dict[str, str]:
-    return {subject: one.outlook for subject, one in found.items() if one.outlook != FINE}
 
 
 def test_a_gpu_server_in_order_is_fine(project, machine):
@@ -271,101 +218,6 @@ def test_a_launcher_that_is_not_there_fails(project):
 def test_several_nodes_need_a_slurm_job(project):
     found = {one.subject: one for one in examine(project, [make_job("srun", 2, nodes=2)])}
     assert found["cpu: software"].outlook == FAILS
-
-
-# Gaudi
-
-
-def gaudi_node(
-    folder: Path,
-    monkeypatch,
-    *,
-    torch: str = "2.9.0+git1234567",
-    bridge: str = "def is_available(): return True\n",
-    mpirun: str = "mpirun (Open MPI) 4.1.6",
-    kernels: str | None = "kernels.so",
-    without: tuple[str, ...] = (),
-) -> None:
-    """A server with one Gaudi2 and Intel's software."""
-    if "hl-smi" not in without:
-        asked = 'case "$*" in *driver*) echo 1.24.0-480;; *) echo HL-225;; esac'
-        program(folder, "hl-smi", asked)
-    else:
-        card = folder / "sys/class/accel/accel0/device"
-        card.mkdir(parents=True)
-        (card / "vendor").write_text("0x1da3\n")
-        (card / "device").write_text("0x1020\n")
-        (folder / "dev/accel").mkdir()
-        (folder / "dev/accel/accel0").touch()
-    if mpirun:
-        program(folder, "mpirun", f"echo '{mpirun}'")
-    package(folder, "torch", torch, __init__="import types\ncuda = None\n")
-    package(folder, "habana_frameworks", "1", torch="", **{})
-    frameworks = folder / "site/habana_frameworks"
-    (frameworks / "torch.py").unlink()
-    (frameworks / "torch").mkdir()
-    (frameworks / "torch/__init__.py").touch()
-    (frameworks / "torch/hpu.py").write_text(bridge)
-    if "mediapipe" not in without:
-        (frameworks / "mediapipe.py").touch()
-    if "optimum-habana" not in without:
-        package(folder, "optimum-habana", "1.21.2")
-    (folder / "kernels.so").touch()
-    if kernels is not None:
-        monkeypatch.setenv("GC_KERNEL_PATH", str(folder / kernels))
-
-
-def gaudi_job(launcher: str = "mpirun"):
-    """A run on one Gaudi2 that decodes on it."""
-    spec = tiny_spec(device="gaudi2", kind="hpu", launcher=launcher, loader={"decode": "device"})
-    software = msgspec.structs.replace(spec.software, python=sys.executable)
-    return msgspec.structs.replace(spec, software=software)
-
-
-def of_gaudi(project: Project) -> dict[str, Finding]:
-    found = look(project, gaudi_job())
-    return {subject.removeprefix("gaudi2: "): one for subject, one in found.items()}
-
-
-def test_a_gaudi_server_in_order_is_fine(project, machine, monkeypatch):
-    gaudi_node(machine, monkeypatch)
-    found = of_gaudi(project)
-    assert bad(found) == {}
-    assert "4.1.6" in found["Open MPI"].text
-    assert "1.24.0-480" in found["driver"].text
-    assert found["pip"].outlook == FINE
-
-
-STOCK = "raise AssertionError('Stock PyTorch version is not supported')\n"
-
-
-@pytest.mark.parametrize(
-    ("fault", "subject", "outlook", "said"),
-    [
-        ({"torch": "2.13.0", "bridge": STOCK}, "habana_frameworks", FAILS, "a stock build"),
-        ({"bridge": "def is_available(): return False\n"}, "habana_frameworks", FAILS, "no device"),
-        ({"without": ("optimum-habana",)}, "optimum-habana", FAILS, "requirements/gaudi.py"),
-        ({"without": ("mediapipe",)}, "media loader", FAILS, "decode_device"),
-        ({"without": ("hl-smi",)}, "driver", UNKNOWN, "hl-smi"),
-        ({"kernels": None}, "GC_KERNEL_PATH", FAILS, "it is not set"),
-        ({"kernels": "absent.so"}, "GC_KERNEL_PATH", FAILS, "absent.so does not exist"),
-        ({"mpirun": ""}, "software", FAILS, "mpirun"),
-    ],
-)
-def test_each_fault_of_a_gaudi_server_is_found(
-    project, machine, monkeypatch, fault, subject, outlook, said
-):
-    gaudi_node(machine, monkeypatch, **fault)
-    monkeypatch.delenv("HABANA_PLUGINS_LIB_PATH", raising=False)
-    one = of_gaudi(project)[subject]
-    assert one.outlook == outlook
-    assert said in f"{one.text} {one.remedy}"
-
-
-def test_an_interpreter_without_pip_fails(project, machine, monkeypatch):
-    gaudi_node(machine, monkeypatch)
-    (machine / "site/pip.py").write_text("raise SystemExit('No module named pip')\n")
-    assert of_gaudi(project)["pip"].outlook == FAILS
 
 
 # The host

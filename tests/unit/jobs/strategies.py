@@ -1,11 +1,12 @@
-"""Run by torchrun from test_strategies.py: trains a tiny FLAVA by a strategy, and saves it.
+"""Run by torchrun from test_strategies.py: trains a tiny FLAVA by strategies, and saves it.
 
-`strategies.py <prepared> <out> <settings of the model> <settings of training> <protocol>`, the last
-three as JSON. It goes on from a checkpoint in <out>. Each rank leaves its events; rank 0 leaves the
-weights, in the folder `model`.
+`strategies.py <prepared> <runs>`: the last is JSON, a list of objects with a folder `out`, settings
+of `model` and `train`, and a `protocol`. The runs are made in turn. Each goes on from a checkpoint
+in its folder. Each rank leaves its events; rank 0 leaves the weights, in the folder `model`.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,25 @@ from feedrate.models.build import build
 Part = dict[str, Any]
 
 
-def main(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) -> None:
+def main(prepared: Path, runs: list[Part]) -> None:
+    """Make all runs."""
+    torch.set_num_threads(1)
+    before = dict(os.environ)
+    for run in runs:
+        os.environ.clear()
+        os.environ.update(before)  # accelerate leaves its choices there
+        make_run(prepared, Path(run["out"]), run["model"], run["train"], run["protocol"])
+
+
+def make_run(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) -> None:
     """Train four steps, or as `protocol` says, without dropout."""
     rank, world_size, local_rank, local_ranks = rank_from_environment()
-    torch.set_num_threads(1)
+    torch.manual_seed(0)
     spec = make_spec(count=world_size, **protocol)
     settings = msgspec.structs.replace(
         spec.settings,
         model=ModelSettings(name="flava", size="tiny", **model),
-        train=TrainSettings(batch_size=4, precision="fp32", learning_rate=1e-3, **train),
+        train=TrainSettings(batch_size=2, precision="fp32", learning_rate=1e-3, **train),
     )
     spec = msgspec.structs.replace(spec, settings=settings)
     set_seed(spec.seed)
@@ -65,5 +76,4 @@ def main(prepared: Path, out: Path, model: Part, train: Part, protocol: Part) ->
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(json.loads, sys.argv[3:]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -66,7 +66,7 @@ def test_a_second_copy_waits_and_takes_the_firsts_result_as_its_own(start):
 def test_a_second_copy_takes_over_when_the_first_dies(start):
     first = start(make_spec(**LONG))
     first.until_steps(1)
-    second = start(make_spec(**LONG), SLURM_JOB_ID="", **may_take(0.2))
+    second = start(make_spec(**LONG), SLURM_JOB_ID="", **may_take(0.02))
     first.process.kill()
     first.wait()
     assert second.wait()[0] == 0
@@ -75,7 +75,7 @@ def test_a_second_copy_takes_over_when_the_first_dies(start):
 
 
 def test_a_finished_result_is_put_back_without_training(start):
-    spec = make_spec(steps=3)
+    spec = make_spec(steps=2)
     first = start(spec)
     assert first.wait()[0] == 0
     (rank,) = starts(first.out)
@@ -90,7 +90,7 @@ def test_a_finished_result_is_put_back_without_training(start):
 
 
 def test_a_result_that_was_read_is_made_again(start):
-    spec = make_spec(steps=3)
+    spec = make_spec(steps=2)
     first = start(spec)
     assert first.wait()[0] == 0
     (first.out / "record.json").touch()
@@ -175,7 +175,7 @@ def test_a_list_of_lost_runs_that_is_none_is_told(arguments, lost, capsys, text)
 
 def test_of_a_lost_run_a_result_that_came_after_all_counts(start, arguments, lost, monkeypatch):
     monkeypatch.delenv(variables.LOST)
-    spec = in_warm_processes(make_spec(steps=3))
+    spec = in_warm_processes(make_spec(steps=2))
     first = start(spec)
     assert first.wait()[0] == 0
     snakemake_begins(lost)

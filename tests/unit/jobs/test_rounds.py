@@ -18,23 +18,34 @@ from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import LoadingPath
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
+
+def run_rank(prepared, run, options=None, **settings):
+    """Run one rank of three steps in this process; its events."""
+    run.mkdir()
+    spec = make_spec(**{"steps": 3, "ceiling_s": 0.03, "batch_size": 2, **settings})
+    (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+    log = EventLog(run, 0)
+    run_job(spec, prepared, run, log, Placement(2, [0, 1]), options or Options())
+    return read_events(run / "events.jsonl")
+
 
 @pytest.fixture
 def job(tiny_prepared, tmp_path):
     def _run(name="run", options=None, **settings):
-        run = tmp_path / name
-        run.mkdir()
-        spec = make_spec(**{"steps": 3, "ceiling_s": 0.03, **settings})
-        (run / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
-        log = EventLog(run, 0)
-        run_job(spec, tiny_prepared, run, log, Placement(2, [0, 1]), options or Options())
-        return run, read_events(run / "events.jsonl")
+        return tmp_path / name, run_rank(tiny_prepared, tmp_path / name, options, **settings)
 
     return _run
 
 
-def test_each_round_has_a_block_of_each_kind_in_another_order(job):
-    _, events = job(workers=1)
+@pytest.fixture(scope="module")
+def events(tiny_prepared, tmp_path_factory):
+    """The events of a job with one loader worker."""
+    return run_rank(tiny_prepared, tmp_path_factory.mktemp("rounds") / "run", workers=1)
+
+
+def test_each_round_has_a_block_of_each_kind_in_another_order(events):
     blocks = [(e["round"], e["kind"]) for e in named(events, "ceiling")]
     orders = [[kind for at, kind in blocks if at == number] for number in range(3)]
     assert [sorted(order) for order in orders] == [["live", "loader", "model"]] * 3
@@ -47,7 +58,8 @@ def test_each_round_has_a_block_of_each_kind_in_another_order(job):
     assert order.index("window") < order.index("computation") < order.index("ceiling")
 
 
-def test_what_is_kept_and_scored_is_not_changed(job):
+def test_what_is_kept_and_scored_is_not_changed(job, monkeypatch):
+    monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
     saved = []
     for name, options in (
         ("measured", Options(keep_weights=True)),
@@ -64,8 +76,7 @@ def test_what_is_kept_and_scored_is_not_changed(job):
     assert losses[0] == losses[1]
 
 
-def test_stages_of_a_step_are_named_and_take_time(job):
-    _, events = job(workers=1)
+def test_stages_of_a_step_are_named_and_take_time(events):
     (stages,) = named(events, "stages")
     assert stages["steps"] >= 1
     assert set(stages["seconds"]) - {"hand_over"} == {
@@ -75,17 +86,17 @@ def test_stages_of_a_step_are_named_and_take_time(job):
     assert all(seconds > 0 for seconds in stages["seconds"].values())
 
 
-def test_a_stage_is_made_virtually_faster_where_a_study_asks(job):
-    _, events = job(workers=1, virtual=["decode", "forward"])
-    made = {(e["stage"], e["share"], e["round"]) for e in named(events, "virtual")}
+def test_a_stage_is_made_virtually_faster_where_a_study_asks(job, events):
+    assert not named(events, "virtual")
+    _, asked = job(virtual=["decode", "forward"])  # no worker, whose delays may come a block later
+    made = {(e["stage"], e["share"], e["round"]) for e in named(asked, "virtual")}
     assert made == {
         (stage, share, number)
         for stage in ("decode", "forward")
         for share in (0.5, 1.0)
         for number in range(3)
     }
-    assert all(0 < e["delayed_s"] < e["wall_s"] for e in named(events, "virtual"))
-    assert not named(job("off", workers=1)[1], "virtual")
+    assert all(0 < e["delayed_s"] < e["wall_s"] for e in named(asked, "virtual"))
 
 
 class Counted(LoadingPath):
@@ -127,7 +138,9 @@ def test_a_loader_makes_no_batch_while_other_blocks_run():
         assert more_within(0.2) == 0
         with pipeline.running():
             next(pipeline)
-            assert more_within(0.5) > 0
+            before = int(path.made)
+            while int(path.made) == before:  # a batch that nobody has asked for yet
+                assert all(worker.is_alive() for worker in pipeline._workers)
         time.sleep(0.05)
         assert more_within(0.2) == 0
     finally:
@@ -164,7 +177,7 @@ def test_blocks_are_whole_rounds_of_the_workers_batches(job):
     _, events = job(workers=2)
     for kind in ("live", "loader"):
         blocks = [e for e in named(events, "ceiling") if e["kind"] == kind]
-        assert all(block["samples"] % (2 * 4) == 0 for block in blocks)
+        assert all(block["samples"] % (2 * 2) == 0 for block in blocks)
 
 
 def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):

@@ -35,31 +35,55 @@ WAYS = {
 DDP = {"ddp_bucket_mb": 25, "ddp_static_graph": False, "ddp_bucket_view": False}
 
 
-def run(prepared, out, *, checkpointing=False, checkpoint=None, count=2, protocol=None, **train):
-    """Four steps by torchrun, from the weights in `checkpoint` where it is given."""
-    out.mkdir(exist_ok=True)
+def asked(out, *, checkpointing=False, checkpoint=None, protocol=None, **train):
+    """A run of four steps, from the weights in `checkpoint` where it is given."""
+    model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
+    return {"out": str(out), "model": model, "train": train, "protocol": protocol or {}}
+
+
+def make(prepared, *runs, count=2):
+    """Make runs in turn by one torchrun; their folders."""
+    folders = [Path(run["out"]) for run in runs]
+    for out in folders:
+        out.mkdir(exist_ok=True)
     spec = msgspec.structs.replace(make_spec(count=count), launcher="torchrun")
     _, *words = (part for part in launch_command(spec, []) if part not in ("--module", "-m", "--"))
-    model = {"checkpointing": checkpointing, "checkpoint": checkpoint and str(checkpoint)}
-    settings = (json.dumps(one) for one in (model, train, protocol or {}))
-    arguments = [str(prepared), str(out), *settings]
     ended = subprocess.run(
-        [warm.python(), "-m", *words, str(SCRIPT), *arguments],
+        [warm.python(), "-m", *words, str(SCRIPT), str(prepared), json.dumps(runs)],
         env=of_a_script(),
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=500,
         check=False,
     )
-    assert (out / "model/model.safetensors").is_file(), ended.stderr[-6000:]
-    return out
+    for out in folders:
+        assert (out / "model/model.safetensors").is_file(), ended.stderr[-6000:]
+    return folders
+
+
+CHANGES = [("ddp", "ddp"), ("ddp", "fsdp"), ("fsdp", "ddp")]
+"""The strategy that saved weights, and the one that goes on from them."""
+SAVING = {"steps": 4, "save_checkpoints": True}
 
 
 @pytest.fixture(scope="module")
-def flava(labelled, tmp_path_factory):
-    """The folder of a run of FLAVA by each strategy."""
+def runs(labelled, tmp_path_factory):
+    """Folders of runs of FLAVA: by each strategy, by another one from saved weights, and one that
+    keeps checkpoints."""
     folder = tmp_path_factory.mktemp("flava")
-    return {way: run(labelled, folder / way, **choice) for way, choice in WAYS.items()}
+    wanted = {way: asked(folder / way, **choice) for way, choice in WAYS.items()}
+    for before, after in CHANGES:
+        saved = folder / before / "model"
+        changed = asked(folder / f"{before}-{after}", checkpoint=saved, strategy=after)
+        wanted[before, after] = changed
+    wanted["whole"] = asked(folder / "whole", protocol=SAVING, **WAYS["fsdp-offload"])
+    return dict(zip(wanted, make(labelled, *wanted.values()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def flava(runs):
+    """The folder of a run by each strategy."""
+    return {way: runs[way] for way in WAYS}
 
 
 def losses(folder):
@@ -102,7 +126,7 @@ def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, check
 
 def test_one_process_offloads_too(labelled, tmp_path):
     way = {**WAYS["fsdp-offload"], "checkpointing": True}
-    alone = run(labelled, tmp_path / "alone", count=1, **way)
+    (alone,) = make(labelled, asked(tmp_path / "alone", **way), count=1)
     events = read_events(alone / "events.jsonl")
     (told,) = named(events, "strategy")
     assert (told["name"], told["sharded_layers"], told["offloaded_layers"]) == ("fsdp", 10, 10)
@@ -128,35 +152,24 @@ def test_a_saved_model_is_the_same_and_loads_whatever_the_strategy(flava, labell
     assert all(torch.equal(state[name], tensor) for name, tensor in weights["fsdp"].items())
 
 
-def test_training_goes_on_by_another_strategy_from_saved_weights(flava, labelled, tmp_path):
+def test_training_goes_on_by_another_strategy_from_saved_weights(runs):
     """Sharded from whole and whole from sharded, and each as if the strategy had not changed."""
-    steps = {
-        (before, after): losses(
-            run(
-                labelled,
-                tmp_path / f"{before}-{after}",
-                checkpoint=flava[before] / "model",
-                strategy=after,
-            )
-        )
-        for before, after in [("ddp", "ddp"), ("ddp", "fsdp"), ("fsdp", "ddp")]
-    }
+    steps = {change: losses(runs[change]) for change in CHANGES}
     expected = steps["ddp", "ddp"]
-    assert expected[0][0] < losses(flava["ddp"])[0][0] - 1e-3  # it starts where training ended
-    for way in [("ddp", "fsdp"), ("fsdp", "ddp")]:
+    assert expected[0][0] < losses(runs["ddp"])[0][0] - 1e-3  # it starts where training ended
+    for way in CHANGES[1:]:
         for ours, theirs in zip(steps[way], expected, strict=True):
             assert ours == pytest.approx(theirs, abs=2e-3)
 
 
-def test_a_sharded_run_goes_on_from_its_checkpoint(labelled, tmp_path):
+def test_a_sharded_run_goes_on_from_its_checkpoint(runs, labelled, tmp_path):
     """Weights, optimizer, schedule and order: the rest is as if it had not been stopped."""
-    way = "fsdp-offload"
-    protocol = {"steps": 6, "save_checkpoints": True}
-    whole = run(labelled, tmp_path / "whole", protocol=protocol, **WAYS[way])
+    whole = runs["whole"]
     saved = sorted((whole / "trainer").glob("checkpoint-*"))
     (tmp_path / "broken/trainer").mkdir(parents=True)
     saved[0].rename(tmp_path / "broken/trainer" / saved[0].name)
-    broken = run(labelled, tmp_path / "broken", protocol=protocol, **WAYS[way])
+    again = asked(tmp_path / "broken", protocol=SAVING, **WAYS["fsdp-offload"])
+    (broken,) = make(labelled, again)
     for ours, theirs in zip(losses(broken), losses(whole), strict=True):
         assert 0 < len(ours) < len(theirs)
         assert ours == pytest.approx(theirs[-len(ours) :], abs=2e-5)

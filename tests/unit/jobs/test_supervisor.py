@@ -10,7 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from training_jobs import make_spec, may_take, named, read_events, survivors, write_spec
+from training_jobs import (
+    make_spec,
+    may_take,
+    named,
+    processes_below,
+    read_events,
+    survivors,
+    write_spec,
+)
 
 from feedrate.cli import jobs
 from feedrate.config.spec import RunSpec
@@ -24,6 +32,12 @@ TOKEN = "hf_not_to_be_seen"
 
 def outcome(job):
     return json.loads((job.out / "outcome.json").read_text())
+
+
+def ranks(job):
+    """The processes that train: a warm one is no descendant of its supervisor."""
+    files = job.events.parent.glob("events*.jsonl")
+    return [named(read_events(file), "start")[0]["pid"] for file in files]
 
 
 def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was_promised(start):
@@ -80,13 +94,13 @@ def test_killed_and_started_again_it_leaves_nothing_behind_and_then_all_that_was
 
 
 def test_a_killed_worker_is_a_failed_cell(start):
-    job = start(make_spec(workers=1, **ENDLESS), "--quiet", cold=True)
+    job = start(make_spec(workers=1, **ENDLESS), "--quiet")
     below = job.until_steps(1)
-    rank = named(read_events(job.events), "start")[0]["pid"]
+    (rank,) = ranks(job)
     os.kill(rank, signal.SIGKILL)
     exit_code, stderr = job.wait()
     assert (exit_code, stderr) == (0, "")  # quiet stays quiet
-    assert survivors(below) == []
+    assert survivors([*below, rank]) == []
     word = outcome(job)
     assert word["status"] == "failed"
     assert word["cause"].startswith("rank 0 was killed by signal 9 (Killed; from outside")
@@ -95,12 +109,11 @@ def test_a_killed_worker_is_a_failed_cell(start):
 
 
 def test_a_killed_loader_worker_is_a_failed_cell_with_its_cause(start):
-    job = start(make_spec(workers=1, **ENDLESS), cold=True)
-    below = job.until_steps(1)
-    rank = named(read_events(job.events), "start")[0]["pid"]
-    for pid in below:
-        if pid != rank:
-            with_suppress_kill(pid)
+    job = start(make_spec(workers=1, **ENDLESS))
+    job.until_steps(1)
+    (rank,) = ranks(job)
+    for pid in processes_below(rank):
+        with_suppress_kill(pid)
     exit_code, stderr = job.wait()
     assert exit_code == 0, stderr
     assert outcome(job)["status"] == "failed"
@@ -116,10 +129,12 @@ def with_suppress_kill(pid):
         return
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code):
-    job = start(make_spec(workers=1, **ENDLESS), cold=True)
-    below = job.until_steps(1)
+@pytest.mark.parametrize(
+    ("number", "exit_code", "cold"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)]
+)
+def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code, cold):
+    job = start(make_spec(workers=1, **ENDLESS), cold=cold)
+    below = [*job.until_steps(1), *ranks(job)]
     job.process.send_signal(number)
     assert job.wait()[0] == exit_code
     assert survivors(below) == []
@@ -129,8 +144,8 @@ def test_a_signal_ends_everything_and_leaves_no_outcome(start, number, exit_code
 
 def test_the_drivers_death_ends_the_job(start):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as driver:
-        job = start(make_spec(**ENDLESS), cold=True, FEEDRATE_DRIVER_PID=str(driver.pid))
-        below = job.until_steps(1)
+        job = start(make_spec(**ENDLESS), FEEDRATE_DRIVER_PID=str(driver.pid))
+        below = [*job.until_steps(1), *ranks(job)]
         driver.kill()
     exit_code, stderr = job.wait()
     assert exit_code == 1
@@ -144,11 +159,11 @@ def test_a_driver_on_another_host_is_not_looked_for(start):
 
 
 def test_a_job_past_its_time_is_stopped_and_recorded(start):
-    job = start(make_spec(**ENDLESS), **may_take(0.12))
+    job = start(make_spec(**ENDLESS), **may_take(0.02))
     exit_code, _ = job.wait()
     assert exit_code == 0
     assert outcome(job)["status"] == "failed"
-    assert outcome(job)["cause"] == "stopped after 0.12 min (protocol.timeout_min)"
+    assert outcome(job)["cause"] == "stopped after 0.02 min (protocol.timeout_min)"
 
 
 def test_two_ranks_under_torchrun(start):
@@ -179,8 +194,8 @@ def test_two_ranks_under_torchrun(start):
 
 
 def test_a_rank_killed_under_torchrun_takes_the_others_with_it(start):
-    job = start(make_spec(count=2, **ENDLESS), cold=True)
-    below = job.until_steps(1)
+    job = start(make_spec(count=2, **ENDLESS))
+    below = [*job.until_steps(1), *ranks(job)]
     rank = named(read_events(job.events.with_name("events.rank1.jsonl")), "start")[0]["pid"]
     os.kill(rank, signal.SIGKILL)
     exit_code, stderr = job.wait(150)

@@ -29,15 +29,14 @@ def spec_with(model=None, loader=None, kind="cpu", **train):
     return msgspec.structs.replace(spec, settings=settings)
 
 
-@pytest.fixture
-def trained(tiny_prepared, tmp_path):
+@pytest.fixture(scope="module")
+def trained(tiny_prepared, tmp_path_factory):
     """Train with settings; the Trainer, and the losses of its steps."""
 
     def trained(**options):
         spec = spec_with(**options)
         torch.manual_seed(spec.seed)
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp("trained")
         built = build(spec.settings.model, spec.settings.loader, tiny_prepared)
         cast(built.model, spec.settings.train)
         log = EventLog(folder, 0)
@@ -57,6 +56,12 @@ def trained(tiny_prepared, tmp_path):
     return trained
 
 
+@pytest.fixture(scope="module")
+def plain(trained):
+    """The losses without other settings."""
+    return trained()[1]
+
+
 @pytest.mark.parametrize(
     ("optimizer", "options"),
     [
@@ -65,12 +70,11 @@ def trained(tiny_prepared, tmp_path):
         ("adamw_torch_fused", {"fused": True}),
     ],
 )
-def test_optimizers_step_alike_and_are_what_was_asked_for(trained, optimizer, options):
-    _, expected = trained()
+def test_optimizers_step_alike_and_are_what_was_asked_for(trained, plain, optimizer, options):
     trainer, losses = trained(optimizer=optimizer)
     group = trainer.optimizer.optimizer.param_groups[0]
     assert {name: group[name] for name in options} == options
-    assert losses == pytest.approx(expected, rel=1e-4)
+    assert losses == pytest.approx(plain, rel=1e-4)
     decays = {group["weight_decay"] for group in trainer.optimizer.optimizer.param_groups}
     assert decays == {0.0}
 
@@ -87,12 +91,11 @@ def test_half_precision_in_full_is_in_weights_gradients_and_states(trained, prec
     assert losses == pytest.approx(expected, rel=0.1)
 
 
-def test_checkpointing_and_fused_attention_train_alike(trained):
-    _, expected = trained()
+def test_checkpointing_and_fused_attention_train_alike(trained, plain):
     _, checkpointed = trained(model={"checkpointing": True})
-    assert checkpointed == expected
+    assert checkpointed == plain
     _, fused = trained(model={"attention": "sdpa"})
-    assert fused == pytest.approx(expected, rel=0.05)  # dropout draws otherwise
+    assert fused == pytest.approx(plain, rel=0.05)  # dropout draws otherwise
 
 
 def test_the_steps_of_a_recipe_reach_the_trainer(tiny_prepared, tmp_path):

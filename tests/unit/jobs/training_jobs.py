@@ -35,7 +35,8 @@ def make_spec(
         launcher="single" if count == 1 else "torchrun",
         cell=f"workers={workers}",
         levels={"workers": workers},
-        loader={"workers": workers, "oversubscribe": oversubscribe},
+        # As many tokens as the texts have: other FLOPs are not counted apart, which takes a second.
+        loader={"workers": workers, "oversubscribe": oversubscribe, "max_tokens": 6},
         train={"batch_size": batch_size, "gradient_accumulation": accumulation},
         protocol={"ceiling_s": 0.05, **protocol},
     )

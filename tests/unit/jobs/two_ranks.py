@@ -1,7 +1,7 @@
 """Run by torchrun, or alone, from test_two_ranks.py: trains without dropout and tells the weights.
 
 `two_ranks.py <prepared> <out> <accumulation>`. Each rank leaves `weights.<rank>.safetensors`, its
-events, and `stopwatch.<rank>.json`: when its steps ended, by a clock of its own.
+events, and `stopwatch.<rank>.json`: the least and the most time of the window, by a stopwatch.
 """
 
 import json
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from stopwatch import Stopwatch
 from training_jobs import make_spec
-from transformers import TrainerCallback, set_seed
+from transformers import set_seed
 
 from feedrate.devices.base import adapter
 from feedrate.devices.launch import rank_from_environment
@@ -25,17 +26,16 @@ from feedrate.models.build import build
 STEPS, WARMUP = 6, 2
 
 
-class Stopwatch(TrainerCallback):
-    """Sleeps in each step, longer on later ranks, and notes when steps end."""
+class Sleeping(Stopwatch):
+    """Sleeps in each step, longer on later ranks."""
 
     def __init__(self, rank: int) -> None:
-        self.sleep_s, self.ends_s = 0.2 + 0.1 * rank, {}
+        super().__init__()
+        self.sleep_s = 0.2 + 0.1 * rank
 
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+    def on_pre_optimizer_step(self, *args, **kwargs):
         time.sleep(self.sleep_s)
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.ends_s[state.global_step] = time.monotonic()
+        super().on_pre_optimizer_step(*args, **kwargs)
 
 
 def main(prepared: Path, out: Path, accumulation: int) -> None:
@@ -58,10 +58,10 @@ def main(prepared: Path, out: Path, accumulation: int) -> None:
         model=built.model,
         dataset=make_dataset(spec, prepared, built, "train"),
     )
-    stopwatch = Stopwatch(rank)
+    stopwatch = Sleeping(rank)
     trainer.add_callback(stopwatch)
     trainer.train()
-    (out / f"stopwatch.{rank}.json").write_text(json.dumps(stopwatch.ends_s))
+    (out / f"stopwatch.{rank}.json").write_text(json.dumps(stopwatch.between(WARMUP, STEPS)))
     state = {name: tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
     save_file(state, out / f"weights.{rank}.safetensors")
 

@@ -56,11 +56,6 @@ def test_it_is_compiled_as_one_graph(tiny_prepared, attention):
     assert torch.isfinite(whole(**batch(built))["loss"])
 
 
-def test_flops_of_large_at_128_tokens():
-    flops = bridgetower.count_flops(bridgetower.make_config("large"), 128)
-    assert flops == pytest.approx(1_488.86e9, rel=0.005)
-
-
 def test_flops_grow_with_the_tokens(tiny):
     config = bridgetower.make_config("tiny")
     short, long = (bridgetower.count_flops(config, n) for n in (16, 32))

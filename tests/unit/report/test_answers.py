@@ -2,7 +2,8 @@
 
 import msgspec
 import pytest
-from report_samples import RATES, STUDY, TIMES, make_project, study_of, with_study, write_results
+from report_rows import RATES
+from report_samples import STUDY, TIMES, make_project, study_of, with_study, write_results
 
 from feedrate.report.answers import answer, recommended_cell
 from feedrate.report.findings import failures, findings

@@ -3,10 +3,10 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from report_rows import RATES
 from report_samples import (
     EVIL,
     FIGURES,
-    RATES,
     STUDY,
     TABLES,
     make_project,

@@ -3,9 +3,9 @@ import json
 
 import msgspec
 import pytest
+from report_rows import RATES
 from report_samples import (
     EVIL,
-    RATES,
     STUDY,
     TABLES,
     make_project,

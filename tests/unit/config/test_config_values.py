@@ -1,0 +1,83 @@
+"""What is told of a configuration as a whole, and of values from elsewhere."""
+
+import datetime
+
+import pytest
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.project import TAKEN
+from feedrate.config.spec import Protocol
+from feedrate.config.values import convert, convert_text
+from feedrate.results.columns import RUNS
+
+STUDY = "studies/bridgetower-dataloading.yaml"
+PUBLISHED = "published/bridgetower-dataloading.csv"
+CONFIG = "config/config.yaml: "
+
+
+def test_a_page_of_one_name_has_one_caption_in_all_studies(copy):
+    copy.edit(
+        "studies/flava-scaling.yaml",
+        ("{name: sizes, kind: throughput", "{name: reach, kind: throughput"),
+    )
+    copy.load(studies=["flava-scaling"])
+    assert copy.error(studies=["flava-batch-search", "flava-scaling"]) == (
+        "config/studies/flava-scaling.yaml: figures[0].name: 'reach' is not allowed with the "
+        "caption figure_sizes; the study flava-batch-search has it with figure_reach"
+    )
+
+
+def test_a_long_list_is_cut(copy):
+    path = copy.root / "config" / PUBLISHED
+    path.write_text(path.read_text(encoding="utf-8").replace("samples/s,48", "samples/s,many"))
+    lines = copy.error().splitlines()
+    assert len(lines) == 11
+    assert lines[-1].startswith("… and ")
+
+
+def test_a_wrong_level_is_not_told_again_where_it_is_named(copy):
+    error = copy.edit(STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]")).error()
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("file", ["devices.yaml", STUDY, PUBLISHED])
+def test_an_empty_file(copy, file):
+    assert copy.write(file, "").error() == f"config/{file}: the file is empty"
+
+
+def test_a_missing_registry(copy):
+    (copy.root / "config/devices.yaml").unlink()
+    assert copy.error() == "config/devices.yaml: no such file or directory"
+
+
+def test_values_from_the_command_line_are_checked_too(copy):
+    assert copy.error(devices=["h1000"]).startswith(f"{CONFIG}devices[0]: 'h1000' is not allowed;")
+
+
+def test_a_param_that_is_no_mapping():
+    with pytest.raises(ConfigError, match="--settings: 'steps: 3' is not a mapping"):
+        convert_text("steps: 3", Protocol, "--settings")
+    with pytest.raises(ConfigError, match="--settings: warmup_steps: missing, but required"):
+        convert_text("{'steps': 3}", Protocol, "--settings")
+    assert convert_text("{'steps': 3, 'warmup_steps': 1}", Protocol, "x").ceiling_s == 2.0
+    assert convert_text('{"steps": 3, "warmup_steps": 1}', Protocol, "x").ceiling_s == 2.0
+
+
+def test_a_number_for_a_text(copy):
+    assert copy.error(checkpoint="x", checkpoint_revision=1234567) == (
+        f"{CONFIG}checkpoint_revision: 1234567 is not allowed; expected text or null"
+    )
+    assert copy.error(dataset=7) == (f"{CONFIG}dataset: 7 is not allowed; expected text, as '7'")
+
+
+def test_what_only_msgspec_can_tell_has_its_place_too():
+    with pytest.raises(ConfigError) as caught:
+        convert({"a": {"b": (1, 2)}}, dict[str, dict[str, int]], "file")
+    assert str(caught.value) == "file: a.b: (1, 2) is not allowed; expected a whole number"
+    with pytest.raises(ConfigError) as caught:
+        convert({"a": b"x"}, dict[str, datetime.date], "file")
+    assert str(caught.value).startswith("file: ")
+
+
+def test_names_that_no_factor_may_bear_are_columns_of_the_results():
+    assert set(TAKEN) <= {column.name for column in RUNS}
