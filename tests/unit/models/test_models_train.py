@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from feedrate.models.build import ModelError
 
-NAMES = ["bridgetower", "clip", "flava", "vit"]
+NAMES = ["bridgetower", "clip", "flava", "swin", "vit"]
 SWITCHES = [
     ("bridgetower", {"attention": "sdpa"}),
     ("clip", {"attention": "sdpa"}),
