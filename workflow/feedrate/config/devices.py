@@ -99,8 +99,8 @@ class Device(Strict, kw_only=True):
     @property
     def able(self) -> list[str]:
         """The capabilities of its jobs."""
-        own = [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]
-        return own if self.count > 1 else [*own, "one_device"]
+        alone = [c for c in self.capabilities if c not in BETWEEN_DEVICES]
+        return [*self.capabilities] if self.count > 1 else [*alone, "one_device"]
 
 
 def is_called(model: str, pattern: str) -> bool:

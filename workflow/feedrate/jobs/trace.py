@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-import torch
+from torch._C._autograd import _profiler_enabled
 from torch.profiler import profile, record_function, supported_activities
 
 from feedrate.core.paths import TRACE_NAME
@@ -18,7 +18,7 @@ from feedrate.jobs.events import EventLog
 
 def marked(stage: str) -> AbstractContextManager[object]:
     """A context that a trace shows by this name; without a profiler it does nothing."""
-    return record_function(stage) if torch.autograd._profiler_enabled() else nullcontext()
+    return record_function(stage) if _profiler_enabled() else nullcontext()
 
 
 def write_trace(

@@ -198,8 +198,8 @@ class MeteredTrainer(_TRAINER):
         if arguments.dataloader_drop_last or self.fills:
             a_step = arguments.per_device_train_batch_size * arguments.world_size
             a_step *= arguments.gradient_accumulation_steps
-        told = {"numbered": self.numbered, "a_step": a_step, "fill": self.fills}
-        return EpochOrder(len(dataset), arguments.data_seed, **told)
+        rows, seed, numbered = len(dataset), arguments.data_seed, self.numbered
+        return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""

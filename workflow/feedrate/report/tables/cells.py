@@ -30,12 +30,11 @@ def _good_runs(cell: CellRow) -> Markup:
 
 
 def _trace(cell: CellRow) -> Markup:
-    """A link to repeat 1's trace, from the table's own file; its path can also be copied."""
+    """A link from the table's own file to repeat 1's trace, and what the trace lacks."""
     name, _, lacks = cell.trace.partition("; ")
-    if name != TRACE_NAME:
-        return join(cell.trace or text.DASH)
     path = run_dir(cell.study, cell.device, cell.measured_as or cell.cell, 1) / name
-    return join(el("a", str(path), href=quote(f"../../../{path}")), small(lacks))
+    shown = el("a", str(path), href=quote(f"../../../{path}")) if name == TRACE_NAME else name
+    return join(shown or text.DASH, small(lacks))
 
 
 TRACE: dict[str, Field] = {"Trace": _trace}
