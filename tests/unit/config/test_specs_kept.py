@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2120, "ae151646bfcc6c4eda3d772219ebd01e0771f5f91a63883970642b4041828f16")
+ALL_STUDIES = (2127, "a542b5948f33d8732069ec7ae5c1bc51209ec2e87814ab31939bf9506967b66d")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
