@@ -17,7 +17,7 @@ from feedrate.models.layers import IMAGENET
 
 SIZES = {
     # Hidden size of the first stage, layers and heads of each stage.
-    "tiny": (32, (2, 2), (1, 2)),  # for CPUs: 0.2 M parameters; not the paper's Swin-T
+    "tiny": (32, (2, 2, 2), (1, 2, 4)),  # for CPUs; not the paper's Swin-T
     # The Swin paper's section 3.3: Swin-B.
     "base": (128, (2, 2, 18, 2), (4, 8, 16, 32)),
 }
