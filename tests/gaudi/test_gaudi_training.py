@@ -159,6 +159,22 @@ def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_p
     assert ran["name"] == "ddp"
 
 
+@pytest.mark.parametrize(
+    ("last_batch", "samples"), [("keep", [4, 4, 3, 4]), ("fill", [4, 4, 4, 4])]
+)
+def test_the_last_batch_is_smaller_or_filled(prepared, tmp_path, last_batch, samples):
+    """GaudiTrainer's own order of rows would fill it in both cases: the order is ours."""
+    spec = make_spec(loader={"last_batch": last_batch}, profile_steps=1)
+    job = Job(spec, prepared, tmp_path / "rep1")
+    assert job.exit_code == 0, job.stderr
+    record = job.record()
+    assert [step["samples"] for step in job.events("step")] == samples
+    assert record.measurement.samples == sum(samples[1:])
+    # The stand-in has no profiler, as a torch that is not Intel's.
+    assert record.provenance.trace.startswith("trace.json.gz; no events of HPU")
+    assert (job.out / "trace.json.gz").stat().st_size > 0
+
+
 LAZY = {
     "hpu_graphs_for_training": True,
     "pipelining_fwd_bwd": True,

@@ -1,6 +1,7 @@
 """Every study in its small form, cut to a few cells and steps: one call, from nothing to report."""
 
 import csv
+import gzip
 import html
 import json
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 import yaml
 from mini_project import DATA, Project, make_project
+
+from feedrate.core.paths import TRACE_NAME
 
 PROTOCOL = {"steps": 3, "warmup_steps": 1, "repeats": 1, "ceiling_s": 0.02}
 BATCH = (2, 80, 96)
@@ -53,6 +56,11 @@ STUDIES = {
             "size=tiny~technique=fp8": "unsupported",
         },
         pages=("figures/ladder.svg", "tables/training.html", "tables/scaling.html"),
+    ),
+    "vit-profile": Cut(
+        kept={"precision": ("fp32", "fp16")},
+        cells={"precision=fp32": "ok", "precision=fp16": "unsupported"},
+        pages=("tables/cells.html", "tables/stages.html", "figures/step_time.svg"),
     ),
     "flava-scaling": Cut(
         kept={"size": ("tiny", "10B"), "strategy": ("ddp", "fsdp", "ac-offload")},
@@ -127,6 +135,15 @@ def rows(studies, name):
     path = studies.root / f"results/{name}/results.csv"
     with path.open(newline="") as stream:
         return {row["cell"]: row for row in csv.DictReader(stream)}
+
+
+def test_a_trace_lies_beside_its_record_and_the_page_links_it(studies):
+    run = "results/vit-profile/cpu/precision=fp32/rep1"
+    with gzip.open(studies.root / run / TRACE_NAME) as stream:
+        assert json.load(stream)["traceEvents"]
+    assert (studies.root / run / "record.json").is_file()
+    page = (studies.root / "results/vit-profile/tables/cells.html").read_text()
+    assert f">{run}/{TRACE_NAME}</a>" in page
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -182,6 +182,7 @@ def test_each_device_of_the_registry(project):
         "a100-40gb": (271, 312),
         "a100-40gb-x64": (271, 312),
         "v100": None,
+        "gaudi": None,
     }
 
 
@@ -208,7 +209,9 @@ def test_each_device_of_the_registry(project):
         ("GAUDI2", "gaudi2"),
         ("HL-225", "gaudi2"),
         ("HL-225H", "gaudi2"),
-        ("HL-205", None),  # the first generation
+        ("HL-205", "gaudi"),
+        ("GAUDI", "gaudi"),
+        ("Gaudi of an unknown generation", None),
         ("Intel Gaudi 3", "gaudi3"),
         ("HL-325L", "gaudi3"),
         ("NVIDIA L40S", "l40s"),

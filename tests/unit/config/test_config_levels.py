@@ -48,13 +48,41 @@ def test_the_same_level_is_another_bundle_on_another_kind(ladder):
     assert found["compiled"].train.execution == "eager"
     assert found["graphs"].hpu.hpu_graphs_for_training
     assert found["bf16-lists"].hpu.autocast_fp32_ops == ["embedding", "nll_loss", "log_softmax"]
-    assert found["last-batch-kept"].loader.last_batch == "keep"
+    assert found["last-batch-filled"].loader.last_batch == "fill"
+    assert found["vit-non-blocking"].hpu.non_blocking_data_copy
+    assert not found["vit-non-blocking"].loader.non_blocking
 
 
 def test_options_of_exchange_are_for_several_devices(ladder):
     options = {"ddp-large-buckets", "ddp-static-graph", "ddp-bucket-view"}
     assert options <= set(ladder("h100"))
     assert not options & set(ladder("h100", count=1))
+
+
+def test_a_smaller_last_batch_is_for_one_device(ladder):
+    """On several, accelerate fills it, and nothing would be left to compare."""
+    assert "last-batch-kept" not in ladder("h100")
+    assert "last-batch-kept" in ladder("h100", count=1)
+
+
+def test_copies_are_compared_on_the_models_that_the_source_names(ladder):
+    found = ladder("gaudi2")
+    for model in ("vit", "swin"):
+        plain, copies = found[model], found[f"{model}-non-blocking"]
+        assert plain.model == copies.model
+        assert plain.model.name == model
+        assert plain.train == copies.train
+        assert copies.hpu.non_blocking_data_copy
+        assert not plain.hpu.non_blocking_data_copy
+
+
+def test_first_generation_gaudi_has_what_its_software_has(copy):
+    project = copy.load(studies=["gaudi-accelerations"], devices=["gaudi"])
+    lacking = {u.levels["technique"] for u in make_plan(project).unsupported}
+    assert {"compiled", "stock-trainer"} <= lacking
+    assert {"pipelining", "non-blocking", "fast-ddp", "graphs", "fused-adam"} <= set(
+        cells(project, "gaudi")
+    )
 
 
 def test_every_level_is_run_or_unsupported_on_every_kind(copy):

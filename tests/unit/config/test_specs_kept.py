@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2090, "e38cf7aa2e37c582ce2b84843ffe80ca9dcba2f4d8869bfbcbc84edc49df2e3f")
+ALL_STUDIES = (2127, "fdfaefba53dfcca817ed826a47cd68408c5872bf976eb979f1ddd8596f6b7c53")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
@@ -20,6 +20,17 @@ def digests(root, **changes):
     config = read_yaml(root / "config/config.yaml") | changes
     specs = [msgspec.to_builtins(s) for s in make_plan(load_project(root, config)).runs.values()]
     return len(specs), digest_text(canonical_json(specs))
+
+
+def test_a_setting_that_is_absent_leaves_a_spec_as_it_was(root):
+    """A run that is traced is another run; without a trace, it is the one of earlier versions."""
+    project = load_project(root, read_yaml(root / "config/config.yaml"))
+    spec = next(iter(make_plan(project).runs.values()))
+    assert "profile_steps" not in msgspec.to_builtins(spec)["protocol"]
+    traced = msgspec.structs.replace(spec.protocol, profile_steps=3)
+    traced = msgspec.to_builtins(msgspec.structs.replace(spec, protocol=traced))
+    assert traced["protocol"]["profile_steps"] == 3
+    assert msgspec.convert(traced, type(spec)).protocol.profile_steps == 3
 
 
 def test_the_default_plan_has_the_same_specs(root):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from feedrate.config.settings import ModelSettings, Settings, TrainSettings
 from feedrate.devices import host
 from feedrate.devices.base import DeviceError, Memory, UnsupportedError, adapter
-from feedrate.devices.kinds import cpu, cuda, hpu
+from feedrate.devices.kinds import _habana, cpu, cuda, hpu
 
 
 def settings(**train) -> Settings:
@@ -207,7 +208,7 @@ def gaudi(monkeypatch):
     modeling.adapt_transformers_to_gaudi = lambda: calls.append("adapt")
     for module in (device, core, optimum, modeling):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(hpu, "_importable", lambda _module: True)
+    monkeypatch.setattr(_habana, "importable", lambda _module: True)
     monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
     return calls
 
@@ -224,6 +225,15 @@ def test_hpu_arguments_leave_out_the_same_steps(gaudi, tmp_path):
     assert config["use_torch_autocast"]
     device.training_arguments(common, FP32, 3)
     assert not json.loads((tmp_path / "gaudi_config.json").read_text())["use_torch_autocast"]
+
+
+@pytest.mark.parametrize(("model", "has_fp8"), [("GAUDI", False), ("GAUDI2", True)])
+def test_the_first_generation_has_no_fp8(gaudi, model, has_fp8):
+    sys.modules["habana_frameworks.torch.hpu"].get_device_name = lambda: model
+    adapter("hpu").check(FP32)
+    refused = nullcontext() if has_fp8 else pytest.raises(UnsupportedError, match="fp8: GAUDI, the")
+    with refused:
+        adapter("hpu").check(settings(precision="fp8"))
 
 
 def test_hpu_arguments_that_would_train_elsewhere_are_refused(gaudi, tmp_path):

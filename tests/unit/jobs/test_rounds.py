@@ -1,7 +1,9 @@
 """The rounds after the window: their blocks, their order, and what they must leave alone."""
 
+import gzip
 import json
 import time
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,11 +11,13 @@ import torch
 from safetensors.torch import load_file
 from training_jobs import make_spec, named, read_events
 
+from feedrate.core.paths import TRACE_NAME
 from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
 from feedrate.jobs.ceilings import EndlessBatches, Pipeline
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.rounds import in_turn, needs_more
+from feedrate.jobs.trace import write_trace
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from feedrate.loading.path import LoadingPath
@@ -97,6 +101,55 @@ def test_a_stage_is_made_virtually_faster_where_a_study_asks(job, events):
         for number in range(3)
     }
     assert all(0 < e["delayed_s"] < e["wall_s"] for e in named(asked, "virtual"))
+
+
+@pytest.fixture
+def traced(job):
+    """A run of three steps that is traced for two more: its events, and those of the trace."""
+    run, events = job(workers=1, profile_steps=2)
+    with gzip.open(run / TRACE_NAME, "rt") as stream:
+        return events, json.load(stream)["traceEvents"]
+
+
+def test_a_trace_shows_steps_stages_and_operations(traced):
+    shown = [event for event in traced[1] if event.get("ph") == "X"]
+    spans = {}
+    for event in shown:
+        spans.setdefault(event["name"], []).append((event["ts"], event["ts"] + event["dur"]))
+    steps = [spans[f"ProfilerStep#{number}"] for number in (1, 2)]
+    assert [len(step) for step in steps] == [1, 1]
+    for stage in ("copy", "forward", "backward", "optimizer"):
+        for ((start, end),) in steps:
+            inside = [span for span in spans[stage] if start <= span[0] <= span[1] <= end]
+            assert inside, f"every step has the stage {stage}"
+    assert {"aten::addmm", "aten::layer_norm"} <= set(spans)
+    assert any(name.startswith("autograd::engine") for name in spans)
+
+
+def test_a_trace_comes_after_all_that_is_measured(traced):
+    events, shown = traced
+    order = [event["event"] for event in events]
+    (note,) = named(events, "note")
+    assert (note["about"], note["message"]) == ("trace", TRACE_NAME)
+    after = order[order.index("note") + 1 :]
+    assert not {"step", "window", "ceiling", "stages", "virtual"} & set(after)
+    updates = [e for e in shown if e["name"] == "Optimizer.step#AdamW.step"]
+    assert len(updates) == 2, "no step of the window, or of a block, is in the trace"
+
+
+def test_no_step_is_profiled_unless_a_study_asks(job):
+    run, events = job("off")
+    assert not (run / TRACE_NAME).exists()
+    assert not named(events, "note")
+
+
+def test_a_trace_says_what_this_torch_cannot_profile(tmp_path):
+    log = EventLog(tmp_path, 0)
+    device = SimpleNamespace(profiled_as="HPU", synchronize=lambda: None)
+    write_trace(device, log, tmp_path, lambda: torch.ones(2) + 1, 1)
+    (note,) = read_events(tmp_path / "events.jsonl")
+    assert note["message"].startswith(f"{TRACE_NAME}; no events of HPU")
+    assert (tmp_path / TRACE_NAME).exists()
 
 
 class Counted(LoadingPath):

@@ -151,6 +151,17 @@ def test_epochs_follow_one_another_and_can_be_set():
     assert len(order) == 20
 
 
+@given(rows=st.integers(1, 60), a_step=st.integers(1, 80), numbered=st.booleans())
+def test_a_filled_step_repeats_rows_of_its_epoch(rows, a_step, numbered):
+    order = EpochOrder(rows, SEED, numbered=numbered, a_step=a_step, fill=True)
+    order.set_epoch(3)
+    taken, plain = list(order), shuffled(rows, SEED, 3, numbered=numbered)
+    assert len(taken) == len(order)
+    assert len(taken) % a_step == 0
+    assert rows <= len(taken) < rows + a_step
+    assert taken == [plain[place % rows] for place in range(len(taken))]
+
+
 def levels_of(dataset, row):
     """A row's pixels of 0 to 255, without augmentation."""
     sample = collate([dataset[row]])

@@ -5,7 +5,7 @@ import torch
 
 from feedrate.config.settings import BUILDERS
 from feedrate.core import plugins
-from feedrate.models.builders import clip, flava, vit
+from feedrate.models.builders import clip, flava, swin, vit
 
 # Table of "Scaling Multimodal Foundation Models in TorchMultimodal": GiB in fp32, codebook counted.
 FLAVA_GIB = {"350M": 1.33, "900M": 3.48, "1.8B": 6.66, "2.7B": 10.3, "4.8B": 18.1, "10B": 38}
@@ -112,6 +112,13 @@ def test_how_attention_is_computed_changes_no_count(make, name, switches):
     before = built.model.config._attn_implementation
     assert built.count_flops(16) == make(name).count_flops(16)
     assert built.model.config._attn_implementation == before
+
+
+def test_swin_base_is_the_published_one():
+    """The Swin paper's table 1: 88 M parameters, 15.4 G multiply-adds for an image of 224 px."""
+    config = swin.make_config("base")
+    assert parameters(lambda: swin.Swin(config)) == 87_768_224
+    assert swin.count_flops(config) == pytest.approx(3 * 2 * 15.4e9, rel=0.01)
 
 
 @pytest.mark.parametrize("model", plugins.names(BUILDERS))

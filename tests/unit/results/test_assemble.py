@@ -55,6 +55,21 @@ def test_provenance_comes_from_the_supervisor_and_the_first_rank(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("note", "trace"),
+    [
+        ({"about": "ceiling loader", "message": "no batch"}, ""),
+        ({"about": "trace", "message": "trace.json.gz"}, "trace.json.gz"),
+        ({"about": "ceiling trace", "message": "no room"}, "none: no room"),
+    ],
+)
+def test_the_record_names_the_trace_or_says_why_there_is_none(tmp_path, note, trace):
+    run = write_run(tmp_path)
+    with (run / "events.jsonl").open("a") as stream:
+        stream.write(json.dumps({"event": "note", "rank": 0, **note}) + "\n")
+    assert build_record(run, DEVICE).provenance.trace == trace
+
+
+@pytest.mark.parametrize(
     ("kind", "changes", "check"),
     [
         ("start", {"world_size": 1}, "world_size"),

@@ -30,6 +30,8 @@ Capability = Literal[
     "fused_adam", "foreach_adam", "fused_clip_norm", "optimizer_8bit",
     # Speed
     "large_models",
+    # Not in the registry: what a job of one device can do, and no other
+    "one_device",
 ]  # fmt: skip
 """All capabilities; config/devices.yaml explains each. A new one is added here."""
 
@@ -97,7 +99,8 @@ class Device(Strict, kw_only=True):
     @property
     def able(self) -> list[str]:
         """The capabilities of its jobs."""
-        return [c for c in self.capabilities if self.count > 1 or c not in BETWEEN_DEVICES]
+        alone = [c for c in self.capabilities if c not in BETWEEN_DEVICES]
+        return [*self.capabilities] if self.count > 1 else [*alone, "one_device"]
 
 
 def is_called(model: str, pattern: str) -> bool:

@@ -81,7 +81,8 @@ class LoaderSettings(Strict, kw_only=True):
     non_blocking: Annotated[bool, about("Copy batches to a GPU without waiting.")] = False
     timeout_s: Annotated[Positive, about("Longest time to wait for a batch.")] = 600.0
     last_batch: Annotated[
-        Literal["drop", "keep"], about("An epoch's incomplete batch (hpu in lazy mode: padded).")
+        Literal["drop", "keep", "fill"],
+        about("An epoch's incomplete step: fill completes it (keep does on several devices)."),
     ] = "drop"
     max_tokens: Annotated[Count, about("Captions are padded or cut to this length.")] = 128
     label: Annotated[Name, about("Column of a classifier's classes (vit).")] = "contest_number"

@@ -7,6 +7,8 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from msgspec import UNSET, UnsetType
+
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
 from feedrate.config.values import Count, Level, Name, Natural, Positive, Strict, about
@@ -59,6 +61,10 @@ class Protocol(Strict, kw_only=True):
     virtual: Annotated[
         list[Stage], about("Stages to make virtually faster after the timed steps (one device).")
     ] = []
+    profile_steps: Annotated[
+        Count | UnsetType,
+        about("Steps to trace with torch.profiler after all that is measured; absent: none."),
+    ] = UNSET  # which no spec contains, so that finished runs keep their identity
     evaluate: Annotated[bool, about("Evaluate and predict after the timed steps.")] = False
     save_checkpoints: Annotated[bool, about("Keep the final weights and a checkpoint.")] = False
 
@@ -174,6 +180,7 @@ ONLY_TRAINING = {
     "loader.random_crop": 0,
     "loader.random_flip": False,
     "loader.colour_jitter": 0,
+    "protocol.profile_steps": UNSET,
     "protocol.evaluate": False,
     "protocol.save_checkpoints": False,
 }
@@ -186,7 +193,8 @@ def inference_faults(spec: RunSpec) -> Iterator[str]:
     for key, allowed in ONLY_TRAINING.items():
         value = attrgetter(key)(spec if key.startswith("protocol.") else spec.settings)
         if value != allowed:
-            yield f"{key}: {value} is for training, and this is inference; leave it {allowed}"
+            usual = "out" if allowed is UNSET else allowed
+            yield f"{key}: {value} is for training, and this is inference; leave it {usual}"
     if precision == "fp8":
         yield "train.precision: fp8 is for training, and this is inference; use bf16"
     decodes = ("reference", "host")

@@ -127,6 +127,8 @@ class Adapter(ABC):
     kind: ClassVar[Kind]
     pins_memory: ClassVar[bool] = True
     """Whether copies from page-locked host memory are faster."""
+    profiled_as: ClassVar[str] = "CPU"
+    """Its name in `torch.profiler.ProfilerActivity`."""
     fp8_by_torchao: ClassVar[bool] = True
     """Whether torchao replaces the layers for fp8; else the kind's Trainer does it."""
 

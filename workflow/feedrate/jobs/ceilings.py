@@ -1,23 +1,39 @@
-"""Batches without a Trainer: without end, from a loader that can stand still, or drained."""
+"""Blocks of steps; batches without a Trainer, from a loader that can stand still, or drained."""
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from multiprocessing import active_children
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import send_to_device
 
+from feedrate.config.spec import Stage
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs.meter import batch_length
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import LoadingPath, Order
 from feedrate.loading.pixels import Batch
+
+
+class Part(NamedTuple):
+    """A kind of block; `step` does this part of the work of an optimizer step."""
+
+    step: Callable[[], None]
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    warmup: int = 0
+    """Steps before its first block."""
+    whole: int = 1
+    """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
+    lead: int = 0
+    """Steps of each block before its clock starts."""
+    faster: tuple[Stage, float] | None = None
+    """The stage that is virtually faster, and by which share."""
 
 
 class EndlessBatches:

@@ -196,7 +196,7 @@ class Virtual(Event, frozen=True, kw_only=True, tag="virtual"):
 
 
 class Note(Event, frozen=True, kw_only=True, tag="note"):
-    """A failure that invalidates no result, such as that of a ceiling."""
+    """A remark that invalidates no result: a ceiling that failed, or what a `trace` has."""
 
     about: str = ""
     type: str = ""

@@ -27,6 +27,7 @@ from feedrate.core.paths import (
     OUTCOME_NAME,
     RECORD_NAME,
     SPEC_NAME,
+    TRACE_NAME,
     TRAINER_NAME,
     events_name,
 )
@@ -47,7 +48,8 @@ ATTEMPT = "attempt-"
 CHECKPOINTS = "checkpoint-*"
 FINISHED = ".finished.json"
 FINISHED_LOG = ".finished.log"
-STALE = (FINISHED, FINISHED_LOG, SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, ".*.part")
+LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, TRACE_NAME)
+STALE = (FINISHED, FINISHED_LOG, *LOGS, ".*.part")
 
 _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")

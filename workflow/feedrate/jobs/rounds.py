@@ -9,13 +9,14 @@ of weights and their evaluation.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from functools import partial
 from itertools import count, product
+from pathlib import Path
 from statistics import stdev
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
@@ -24,8 +25,9 @@ from feedrate.config.spec import RunSpec, Stage
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events
-from feedrate.jobs.ceilings import EndlessBatches, Pipeline
+from feedrate.jobs.ceilings import EndlessBatches, Part, Pipeline
 from feedrate.jobs.events import EventLog
+from feedrate.jobs.trace import marked, write_trace
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.pixels import Batch
@@ -42,21 +44,6 @@ SHARES = (0.5, 1.0)
 """By which a stage is made virtually faster."""
 APART = ("loader", "model")
 """Kinds in which no rank waits for another, so that one that fails leaves no other waiting."""
-
-
-class Part(NamedTuple):
-    """A kind of block; `step` does this part of the work of an optimizer step."""
-
-    step: Callable[[], None]
-    context: Callable[[], AbstractContextManager[Any]] = nullcontext
-    warmup: int = 0
-    """Steps before its first block."""
-    whole: int = 1
-    """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
-    lead: int = 0
-    """Steps of each block before its clock starts."""
-    faster: tuple[Stage, float] | None = None
-    """The stage that is virtually faster, and by which share."""
 
 
 class CutOffError(Exception):
@@ -125,6 +112,8 @@ class Session:
                 break
         if "live" not in self._failed:
             self._attempt("stages", self._stages)
+            if self._spec.protocol.profile_steps:
+                self._attempt("trace", self._trace)
 
     def _attempt(self, kind: str, action: Callable[[], float]) -> float:
         """The result of `action`, begun by all ranks together; 0 if this kind fails or has failed.
@@ -206,6 +195,15 @@ class Session:
         self._log.write(events.Stages(rank=self._log.rank, steps=steps, seconds=seconds))
         return wall_s
 
+    def _trace(self) -> float:
+        """Write a trace of live steps, in which the stages of the training process are marked."""
+        live, steps = self._parts["live"], int(self._spec.protocol.profile_steps or 0)
+        folder = Path(self._trainer.args.output_dir).parent
+        with self._staged(), live.context():
+            self._repeat(live, live.lead)
+            write_trace(self._adapter, self._log, folder, live.step, steps)
+        return 0.0
+
     def _fed(self, step: Callable[[Pipeline], None], warmup: int = 0) -> Part:
         """A part that is fed by a loader of its own on the run's loading path."""
         path, seed = self._trainer.path, self._spec.seed + self._log.rank
@@ -268,8 +266,8 @@ class Session:
         return self._parts["live"]._replace(context=context, warmup=0, lead=lead, faster=faster)
 
     @contextmanager
-    def _timed(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
-        """Live training whose stages are timed, and virtually faster as asked."""
+    def _staged(self) -> Iterator[None]:
+        """The stages inside of a micro-step are told apart."""
         trainer, calls = self._trainer, ExitStack()
         stages: list[tuple[Any, str, Stage]] = [
             (trainer, "_prepare_inputs", "copy"),
@@ -279,12 +277,19 @@ class Session:
         for owner, name, of in stages:
             setattr(owner, name, partial(self._stage, of, getattr(owner, name)))
             calls.callback(delattr, owner, name)
-        with calls, self._parts["live"].context(), self._recorder.recording(stage, share):
+        with calls:
+            yield
+
+    @contextmanager
+    def _timed(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
+        """Live training whose stages are timed, and virtually faster as asked."""
+        recording = self._recorder.recording(stage, share)
+        with self._staged(), self._parts["live"].context(), recording:
             yield
 
     def _stage(self, name: Stage, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The result of a call that is a stage of the process that trains."""
-        with span(name):
+        with span(name), marked(name):
             result = call(*args, **kwargs)
             if self._here.on:
                 self._adapter.synchronize()

@@ -61,6 +61,7 @@ def make_trainer(
     held = HELD_BATCHES + train.gradient_accumulation
     kind.path = open_path(adapter, spec.settings.loader, held_batches=held)
     kind.finish, kind.numbered = staticmethod(dataset.finish), bool(dataset.augmentation)
+    kind.fills = spec.settings.loader.last_batch == "fill"
     kind.scalars = give_shapes(model) if kind.plugin else []
     trainer = kind(
         model=model,
@@ -147,6 +148,8 @@ class MeteredTrainer(_TRAINER):
     finish: Finish
     numbered: bool
     """Whether the dataset must know a sample's epoch."""
+    fills: bool
+    """Whether an epoch's incomplete step is filled."""
     plugin: Any = None
     """As `sharding` returns it."""
     scalars: Sequence[str] = ()
@@ -191,10 +194,12 @@ class MeteredTrainer(_TRAINER):
         """An order that depends on the seed only, not on the library's version."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         arguments, a_step = self.args, 1
-        if arguments.dataloader_drop_last:  # the Trainer drops batches, and shortens a last step
+        # The Trainer drops or fills batches, and shortens a last step.
+        if arguments.dataloader_drop_last or self.fills:
             a_step = arguments.per_device_train_batch_size * arguments.world_size
             a_step *= arguments.gradient_accumulation_steps
-        return EpochOrder(len(dataset), arguments.data_seed, numbered=self.numbered, a_step=a_step)
+        rows, seed, numbered = len(dataset), arguments.data_seed, self.numbered
+        return EpochOrder(rows, seed, numbered=numbered, a_step=a_step, fill=self.fills)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The batch on the device, which finishes its pixels."""

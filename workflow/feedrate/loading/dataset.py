@@ -258,11 +258,14 @@ class EpochOrder(Sampler[int]):
     """All rows in a new order each epoch. The order depends only on seed and epoch. The Trainer
     distributes the batches to its ranks."""
 
-    def __init__(self, rows: int, seed: int, *, numbered: bool, a_step: int = 1) -> None:
+    def __init__(
+        self, rows: int, seed: int, *, numbered: bool, a_step: int = 1, fill: bool = False
+    ) -> None:
         """`numbered`: the dataset must know a sample's epoch. Samples that remain after whole steps
-        of `a_step` samples are left out of the epoch."""
+        of `a_step` samples are left out of the epoch; with `fill`, samples from its start complete
+        their step."""
         self._rows, self._seed, self._numbered = rows, seed, numbered
-        self._taken = rows // a_step * a_step
+        self._taken = (-(-rows // a_step) if fill else rows // a_step) * a_step
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -277,7 +280,7 @@ class EpochOrder(Sampler[int]):
         """One epoch."""
         epoch = self._epoch
         order = shuffled(self._rows, self._seed, epoch, numbered=self._numbered)
-        yield from order[: self._taken]
+        yield from itertools.islice(itertools.cycle(order), self._taken)
         self._epoch = epoch + 1
 
 

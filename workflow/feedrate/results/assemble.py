@@ -266,4 +266,7 @@ def _provenance(outcome: Outcome | None, first: RankEvents) -> Provenance:
                 known[name] = value
     if isinstance(known.get("command"), list):
         known["command"] = " ".join(known["command"])
+    for note in first.notes:
+        if note.about.endswith("trace"):  # a failure is about `ceiling trace`
+            known["trace"] = note.message if note.about == "trace" else f"none: {note.message}"
     return Provenance(**known)

@@ -146,7 +146,7 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "loader_workers": loader.workers,
         "decodes_on_device": on_device,
         "oversubscribed": loading > (cores or loading),
-        "keeps_last_batch": loader.last_batch == "keep",
+        "keeps_last_batch": loader.last_batch != "drop",
         "model": f"{model.name}-{model.size}",
         "checkpoint": model.checkpoint or "none",
         "dataset": spec.dataset,

@@ -236,6 +236,9 @@ class Provenance(Strict, kw_only=True):
     device_memory_gib: Annotated[
         Number, value("GiB", "Memory of a device as its driver reports it.", "smallest")
     ] = None
+    trace: Annotated[
+        str, value("", "File of the profiler's trace; what it lacks, or why there is none.", "same")
+    ] = ""
     device_model: Annotated[str, value("", "Device model as the driver reports it.", "")] = ""
     bf16_instructions: Annotated[
         list[str], value("", "Of the CPU: amx_bf16, avx512_bf16 or both, by `;`.", "")

@@ -5,6 +5,8 @@ Functions import the libraries when they need them, since importing this module 
 """
 
 import importlib
+import importlib.util
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,9 @@ NOT_STOCK = (
     "use_regional_compilation", "adjust_throughput", "profiling_steps", "profiling_steps_eval",
 )  # fmt: skip
 """Settings of `hpu` that the Trainer of transformers lacks."""
+
+FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
+"""The names that drivers and tools have for it."""
 
 CLIP_CLASSES = (
     "CLIPVisionEmbeddings", "CLIPAttention", "CLIPEncoderLayer", "CLIPEncoder",
@@ -113,6 +118,14 @@ def graphs_for_inference(hpu: HpuSettings) -> bool:
     """Whether inference replays graphs; by default in lazy mode, the only mode with graphs."""
     asked = hpu.hpu_graphs_for_inference
     return hpu.mode == "lazy" if asked is None else asked
+
+
+def importable(module: str) -> bool:
+    """Whether a module and its packages are installed here."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def adapt_models() -> None:

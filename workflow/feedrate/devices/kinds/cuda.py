@@ -55,6 +55,7 @@ class DeviceAdapter(Adapter):
     """The GPU of this local rank."""
 
     kind = "cuda"
+    profiled_as = "CUDA"
 
     def __init__(self, local_rank: int, local_ranks: int) -> None:
         import torch

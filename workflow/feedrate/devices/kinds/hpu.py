@@ -6,7 +6,6 @@
 
 import atexit
 import importlib
-import importlib.util
 import os
 import shlex
 import shutil
@@ -100,6 +99,7 @@ class DeviceAdapter(Adapter):
     """The HPU of this local rank."""
 
     kind = "hpu"
+    profiled_as = "HPU"
     fp8_by_torchao = False
     trainer: ClassVar[str] = OPTIMUM
     """`hpu.trainer` of this process's job, which `prepare_process` sets."""
@@ -112,7 +112,7 @@ class DeviceAdapter(Adapter):
         if self.trainer == OPTIMUM:
             packages["optimum.habana"] = OPTIMUM
         for module, package in packages.items():
-            if not _importable(module):
+            if not _habana.importable(module):
                 raise DeviceError(f"no Gaudi software: the package {package} is not installed here")
         self._hpu: Any = _bridge()
         found = int(self._hpu.device_count()) if self._hpu.is_available() else 0
@@ -209,6 +209,12 @@ class DeviceAdapter(Adapter):
         pip.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pip "$@"\n')
         pip.chmod(0o755)
         os.environ["PATH"] = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
+
+    def check(self, settings: Settings) -> None:
+        """fp8 needs Gaudi2 or later."""
+        model = self.device_model()
+        if settings.train.precision == "fp8" and _habana.FIRST_GENERATION.fullmatch(model):
+            raise UnsupportedError(f"train.precision: fp8: {model}, the first generation, has none")
 
     def synchronize(self) -> None:
         """Submit the collected operations and wait for them."""
@@ -341,10 +347,3 @@ def _bridge() -> Any:
         raise DeviceError(
             f"habana_frameworks cannot be imported with torch {torch.__version__}{stock} ({error})"
         ) from error
-
-
-def _importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False

@@ -5,7 +5,6 @@ Prepared images are baseline JPEG files, greyscale or RGB, as the pipeline requi
 """
 
 import operator
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,6 +17,7 @@ from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import Adapter, UnsupportedError
+from feedrate.devices.kinds._habana import FIRST_GENERATION
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import DevicePath
 from feedrate.loading.pixels import Batch, Box, Draw, Finish, Statistics, decoding
@@ -32,8 +32,6 @@ READY_BATCHES = 3
 """Batches that the pipeline prepares ahead, as in optimum-habana's example."""
 UNCHANGED: tuple[Statistics, Statistics] = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 """Mean and standard deviation that leave pixels in 0 to 1."""
-FIRST_GENERATION = re.compile(r"(?i)\s*(gaudi\s*1?|hl-?20\d\S*)\s*")
-"""The only generation without media decoders."""
 ENDLESS = 2**30
 """Length of an order without an end."""
 MIN_CROP_PX, MIN_CROP_TWO_STAGES_PX = 48, 76

@@ -1,5 +1,8 @@
 """All cells of a study with their measured values, and the cells without a number."""
 
+from urllib.parse import quote
+
+from feedrate.core.paths import TRACE_NAME, run_dir
 from feedrate.report import text
 from feedrate.report.markup import (
     COSTS,
@@ -10,6 +13,7 @@ from feedrate.report.markup import (
     Markup,
     as_page,
     cell_table,
+    el,
     join,
     small,
 )
@@ -25,6 +29,15 @@ def _good_runs(cell: CellRow) -> Markup:
     return join(f"{cell.ok_runs} of {cell.runs}", small("noisy: " * cell.noisy + spread))
 
 
+def _trace(cell: CellRow) -> Markup:
+    """A link from the table's own file to repeat 1's trace, and what the trace lacks."""
+    name, _, lacks = cell.trace.partition("; ")
+    path = run_dir(cell.study, cell.device, cell.measured_as or cell.cell, 1) / name
+    shown = el("a", str(path), href=quote(f"../../../{path}")) if name == TRACE_NAME else name
+    return join(shown or text.DASH, small(lacks))
+
+
+TRACE: dict[str, Field] = {"Trace": _trace}
 COLUMNS: dict[str, Field] = {
     **SPEED,
     "Limited by": lambda cell: join(
@@ -39,6 +52,7 @@ COLUMNS: dict[str, Field] = {
     "The Trainer's own figure (samples/s)": lambda cell: text.number(cell.trainer_samples_per_s),
     **MFU,
     **COSTS,
+    **TRACE,
 }
 
 
@@ -46,4 +60,4 @@ COLUMNS: dict[str, Field] = {
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """All cells by device; MFU, energy and cost have columns where they are known."""
     cells = inputs.cells(settings.study)
-    return cell_table(settings, cells, COLUMNS, optional=MFU | COSTS, recommend=True)
+    return cell_table(settings, cells, COLUMNS, optional=MFU | COSTS | TRACE, recommend=True)

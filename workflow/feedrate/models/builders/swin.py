@@ -1,0 +1,72 @@
+"""Swin transformers for classification at 4 px patches, from the library's own classes."""
+
+from copy import deepcopy
+from pathlib import Path
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers.modeling_outputs import ImageClassifierOutput
+from transformers.models.swin.configuration_swin import SwinConfig
+from transformers.models.swin.modeling_swin import SwinForImageClassification, SwinLayer
+
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.models.build import Built, load_config, load_model
+from feedrate.models.builders.vit import CLASSES, UNKNOWN, ClassTokenizer
+from feedrate.models.flops import pair_flops
+from feedrate.models.layers import IMAGENET
+
+SIZES = {
+    # Hidden size of the first stage, layers and heads of each stage.
+    "tiny": (32, (2, 2, 2), (1, 2, 4)),  # for CPUs; not the paper's Swin-T
+    # The Swin paper's section 3.3: Swin-B.
+    "base": (128, (2, 2, 18, 2), (4, 8, 16, 32)),
+}
+
+
+class Swin(SwinForImageClassification):
+    """A classifier of images; the only token of a row is its class."""
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,  # noqa: ARG002
+        return_loss: bool = True,
+    ) -> ImageClassifierOutput:
+        """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
+        logits = self.classifier(self.swin(pixel_values).pooler_output)
+        if not return_loss or input_ids is None:
+            return ImageClassifierOutput(logits=logits)
+        known = (input_ids != UNKNOWN).sum().clamp(min=1)
+        loss = cross_entropy(logits.float(), input_ids[:, 0], reduction="sum") / known
+        return ImageClassifierOutput(loss=loss, logits=logits)
+
+
+def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
+    """Build Swin; see `models/build.py`."""
+    fresh = settings.checkpoint is None
+    config = make_config(settings.size) if fresh else load_config(SwinConfig, settings)
+    model = Swin(config) if fresh else load_model(Swin, settings, config)
+    return Built(
+        model=model,
+        tokenizer=ClassTokenizer.of_column(prepared, loader.label, config.num_labels),
+        image_px=config.image_size,
+        **IMAGENET._asdict(),
+        count_flops=lambda _: count_flops(config),
+        other_outputs=("hidden_states", "attentions"),
+        layers=(SwinLayer,),
+        column=loader.label,
+        scores="accuracy",
+    )
+
+
+def make_config(size: str) -> SwinConfig:
+    """The configuration of a size, for 224 px."""
+    hidden, layers, heads = SIZES[size]
+    shape = {"embed_dim": hidden, "depths": list(layers), "num_heads": list(heads)}
+    return SwinConfig(num_labels=CLASSES, attn_implementation="eager", **shape)
+
+
+def count_flops(config: SwinConfig) -> float:
+    """FLOPs of one image, forward and backward."""
+    return pair_flops(lambda: Swin(deepcopy(config)), config.image_size, max_tokens=1)
