@@ -93,7 +93,7 @@ def test_add_a_level(follow):
     before, after = follow("Add a level")
     new = runs(after) - runs(before)
     assert runs(before) <= runs(after)
-    assert {cell for _, _, cell, _ in new} == {"workers=4~decode=reference~strategy=ddp"}
+    assert {cell for _, _, cell, _ in new} == {"workers=32~decode=reference~strategy=ddp"}
     assert len(new) == 3
 
 

@@ -1,4 +1,4 @@
-"""The checks of our own numbers, applied to published ones: peak, timed seconds, other editions."""
+"""The checks of our own numbers, applied to published ones: peak, seconds, counts, editions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -45,6 +45,15 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
         f"{name}: {found.tflops:.1f} TFLOP/s a device are {', '.join(shares)}, so it was not "
         f"computed in {found.precision}, or not on so many devices."
     )
+
+
+def miscounts(rows: Iterable[Published], name: Names) -> Iterator[str]:
+    """A sentence for each number that the model as built here has otherwise, to three digits."""
+    for row in rows:
+        if row.counted and f"{row.value:.2e}" != f"{row.counted:.2e}":
+            printed, counted = f"{row.value:,.0f} printed ({row.edition})", f"{row.counted:,.0f}"
+            apart = f"{row.value / row.counted - 1:+.1%}"
+            yield f"{name(row)}: {printed}, {counted} counted on the model as built here: {apart}."
 
 
 def drift(rows: Iterable[Published], name: Names) -> Iterator[str]:
