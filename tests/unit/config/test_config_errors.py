@@ -54,7 +54,7 @@ CASES = {
     "unknown study": (
         "config.yaml", ("[bridgetower-dataloading,", "[bridgetower-dataload,"),
         CONFIG + "studies[0]: 'bridgetower-dataload' is not allowed; "
-        "did you mean bridgetower-dataloading? files in config/studies: bridgetower-dataloading",
+        "did you mean bridgetower-dataloading? files in config/studies: bridgetower-command, ",
     ),
     "unknown dataset": (
         "config.yaml", ("dataset: generated", "dataset: genrated"),
@@ -269,7 +269,7 @@ CASES = {
         IN_STUDY + "tables[2].factor: 'worker' is not allowed; did you mean workers? factors:",
     ),
     "study: column of no level": (
-        STUDY, ("{workers: 2, decode: device}]", "{workers: 2, decode: gpu}]"),
+        STUDY, ("{workers: 2, decode: device}, ", "{workers: 2, decode: gpu}, "),
         IN_STUDY
         + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: reference, device",
     ),
@@ -311,14 +311,14 @@ CASES = {
     ),
     "published: decimal comma": (
         PUBLISHED, (",601.5,", ",601,5,"),
-        IN_PUBLISHED + ", line 2: 17 fields, but the header has 16 (a text with a comma needs",
+        IN_PUBLISHED + ", line 2: 18 fields, but the header has 17 (a text with a comma needs",
     ),
     "published: half a device": (
         PUBLISHED, ("gaudi2,8,", "gaudi2,0.5,"),
         IN_PUBLISHED + ", line 2: count: 0.5 is not allowed; expected a whole number",
     ),
     "published: no switch": (
-        PUBLISHED, (",true\n", ",yes\n"),
+        PUBLISHED, (",true,\n", ",yes,\n"),
         IN_PUBLISHED + ", line 2: headline: 'yes' is not allowed; expected true or false",
     ),
     "published: id twice": (
@@ -406,7 +406,7 @@ def test_a_long_list_is_cut(copy):
 
 
 def test_a_wrong_level_is_not_told_again_where_it_is_named(copy):
-    error = copy.edit(STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]")).error()
+    error = copy.edit(STUDY, ("levels: [reference, device]", "levels: [reference, devise]")).error()
     assert len(error.splitlines()) == 1
 
 
