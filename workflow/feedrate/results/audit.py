@@ -7,6 +7,8 @@ from typing import NamedTuple
 from feedrate.config.study import Published
 
 RATE = "samples_per_s"
+PRINTED = 0.005
+"""Share by which a printed count of three digits may differ from the exact one."""
 Names = Callable[[Published], str]
 """Gives the device and the cell of a published number in words."""
 
@@ -48,9 +50,10 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
 
 
 def miscounts(rows: Iterable[Published], name: Names) -> Iterator[str]:
-    """A sentence for each number that the model as built here has otherwise, to three digits."""
+    """A sentence for each number that differs by more than 0.5% from that of the model as built
+    here: sources round to three digits, or cut."""
     for row in rows:
-        if row.counted and f"{row.value:.2e}" != f"{row.counted:.2e}":
+        if row.counted and abs(row.value / row.counted - 1) > PRINTED:
             printed, counted = f"{row.value:,.0f} printed ({row.edition})", f"{row.counted:,.0f}"
             apart = f"{row.value / row.counted - 1:+.1%}"
             yield f"{name(row)}: {printed}, {counted} counted on the model as built here: {apart}."
