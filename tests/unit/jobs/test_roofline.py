@@ -243,7 +243,7 @@ def test_every_cell_has_its_rate_or_the_reason_why_not(tiny_prepared, tmp_path):
     assert second.keys() == {"device", "cell", "work", "why"}
     work = first["work"]
     assert work == second["work"]
-    assert work["model"] == "bridgetower-tiny, 16 tokens"
+    assert work["model"] == "bridgetower-tiny, 8 tokens"
     assert 2.9 < work["flops"] / sum(work["forward"].values()) < 3
 
 
