@@ -76,6 +76,10 @@ class Exclude(Strict, kw_only=True):
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
 
 
+Memory = Literal["peak_memory_gib", "host_peak_memory_gib"]
+"""Metrics of claims about memory: of a device, and of a host."""
+
+
 class Claim(Strict, kw_only=True):
     """A statement of the source, or a question of ours, as an expression over cells."""
 
@@ -99,10 +103,7 @@ class Claim(Strict, kw_only=True):
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
-        Literal[
-            *("samples_per_s", "tflops_per_device", "loss_last", "loss_end"),
-            *("peak_memory_gib", "host_peak_memory_gib"),
-        ],
+        Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end", Memory],
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 
