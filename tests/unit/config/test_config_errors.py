@@ -290,7 +290,7 @@ CASES = {
         IN_STUDY + "claims[13].edition: '2023-06' is not allowed; did you mean 2023-06b?",
     ),
     "study: no such published file": (
-        STUDY, ("[bridgetower-dataloading.csv]", "[bridgetower-data.csv]"),
+        STUDY, ("[bridgetower-dataloading.csv,", "[bridgetower-data.csv,"),
         IN_STUDY + "published[0]: 'bridgetower-data.csv' is not allowed; "
         "did you mean bridgetower-dataloading.csv?",
     ),
@@ -311,14 +311,14 @@ CASES = {
     ),
     "published: decimal comma": (
         PUBLISHED, (",601.5,", ",601,5,"),
-        IN_PUBLISHED + ", line 2: 18 fields, but the header has 17 (a text with a comma needs",
+        IN_PUBLISHED + ", line 2: 17 fields, but the header has 16 (a text with a comma needs",
     ),
     "published: half a device": (
         PUBLISHED, ("gaudi2,8,", "gaudi2,0.5,"),
         IN_PUBLISHED + ", line 2: count: 0.5 is not allowed; expected a whole number",
     ),
     "published: no switch": (
-        PUBLISHED, (",true,\n", ",yes,\n"),
+        PUBLISHED, (",true\n", ",yes\n"),
         IN_PUBLISHED + ", line 2: headline: 'yes' is not allowed; expected true or false",
     ),
     "published: id twice": (
