@@ -48,6 +48,11 @@ STUDIES = {
         },
         pages=("figures/ladder.svg", "tables/roofline.html", "tables/ceilings.html"),
     ),
+    "bridgetower-command": Cut(
+        kept={"command": ("printed", "fp8")},
+        cells={"command=printed": "ok", "command=fp8": "unsupported"},
+        pages=("figures/ladder.svg", "tables/window.html", "tables/published.html"),
+    ),
     "vit-speedups": Cut(
         kept={"size": ("tiny",), "technique": ("baseline", "pooled-head", "fp8")},
         cells={
@@ -68,10 +73,7 @@ STUDIES = {
             "size=tiny~strategy=ddp": "ok",
             "size=tiny~strategy=fsdp": "unsupported",
             "size=tiny~strategy=ac-offload": "ok",
-            **{
-                f"size=10B~strategy={way}": "unsupported"
-                for way in ("ddp", "fsdp", "ac-offload")
-            },
+            **{f"size=10B~strategy={way}": "unsupported" for way in ("ddp", "fsdp", "ac-offload")},
         },
         pages=("figures/sizes.svg", "figures/ladder.svg", "tables/training.html"),
     ),
@@ -196,6 +198,7 @@ def test_a_device_without_a_peak_has_a_reason_in_place_of_a_prediction(studies):
     page = html.unescape((folder / "tables/roofline.html").read_text())
     assert page.count("no prediction") == len(predicted)
     assert all(one["why"] in page for one in predicted)
+    assert page.count("A sample of bridgetower-tiny, 32 tokens") == 1
 
 
 def test_out_of_memory_is_a_result(studies):

@@ -46,7 +46,7 @@ CASES = {
     "unknown study": (
         "config.yaml", ("[bridgetower-dataloading,", "[bridgetower-dataload,"),
         CONFIG + "studies[0]: 'bridgetower-dataload' is not allowed; "
-        "did you mean bridgetower-dataloading? files in config/studies: bridgetower-dataloading",
+        "did you mean bridgetower-dataloading? files in config/studies: bridgetower-command, ",
     ),
     "unknown dataset": (
         "config.yaml", ("dataset: generated", "dataset: genrated"),
@@ -135,35 +135,33 @@ CASES = {
         IN_STUDY + "factors.workers.sets: 'workers' is not allowed; did you mean loader.workers?",
     ),
     "study: a setting for two factors": (
-        STUDY, ("sets: train.strategy\n    label: gradient synchronisation\n"
-                "    levels: [ddp, fast_ddp]\n    requires: {fast_ddp: fast_ddp}",
-                "sets: loader.workers\n    levels: [3, 4]"),
-        IN_STUDY + "factors.strategy.sets: 'loader.workers' occurs twice",
+        STUDY, ("fast_ddp: {train.strategy: fast_ddp}", "fast_ddp: {loader.workers: 2}"),
+        IN_STUDY + "factors.strategy.bundles: 'loader.workers' occurs twice",
     ),
     "study: level of a wrong type": (
-        STUDY, ("[0, 1, 2, 16]", "[0, 1, two, 16]"),
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[0, 1, two, 3, 4, 8, 16]"),
         IN_STUDY + "factors.workers.levels[2]: 'two' is not allowed; expected a whole number",
     ),
     "study: level out of range": (
-        STUDY, ("[0, 1, 2, 16]", "[0, 1, -2, 16]"),
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[0, 1, -2, 3, 4, 8, 16]"),
         IN_STUDY + "factors.workers.levels[2]: -2 is not allowed; the smallest allowed is 0",
     ),
     "study: 2.0 workers": (
-        STUDY, ("[0, 1, 2, 16]", "[0, 1, 2.0, 16]"),
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[0, 1, 2.0, 3, 4, 8, 16]"),
         IN_STUDY + "factors.workers.levels[2]: 2.0 is not allowed; expected a whole number",
     ),
     "study: level null": (
-        STUDY, ("[0, 1, 2, 16]", "[0, 1, null]"),
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[0, 1, null]"),
         IN_STUDY + "factors.workers.levels[2]: null is not allowed; "
         "expected true or false, a number or text",
     ),
     "study: level twice": (
-        STUDY, ("[0, 1, 2, 16]", "[0, 1, 2, 16, 1]"),
-        IN_STUDY + "factors.workers.levels[4]: 1 occurs twice",
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[0, 1, 2, 3, 4, 8, 16, 1]"),
+        IN_STUDY + "factors.workers.levels[7]: 1 occurs twice",
     ),
     "study: unknown level": (
-        STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]"),
-        IN_STUDY + "factors.strategy.levels[1]: 'fastddp' is not allowed; did you mean fast_ddp?",
+        STUDY, ("levels: [reference, device]", "levels: [reference, devise]"),
+        IN_STUDY + "factors.decode.levels[1]: 'devise' is not allowed; did you mean device?",
     ),
     "study: level with a slash": (
         STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
@@ -176,7 +174,7 @@ CASES = {
         IN_STUDY + "factors.decode.levels[1]: '7' is not allowed; without quotes it is not text",
     ),
     "study: no levels": (
-        STUDY, ("[0, 1, 2, 16]", "[]"),
+        STUDY, ("[0, 1, 2, 3, 4, 8, 16]", "[]"),
         IN_STUDY + "factors.workers.levels: [] is not allowed; it must not be empty",
     ),
     "study: no factors": (
@@ -197,12 +195,12 @@ CASES = {
         IN_STUDY + "baseline.decode: missing, but required; its levels: reference, device",
     ),
     "study: baseline is no level": (
-        STUDY, ("baseline: {workers: 0", "baseline: {workers: 3"),
-        IN_STUDY + "baseline.workers: 3 is not allowed; its levels: 0, 1, 2, 16",
+        STUDY, ("baseline: {workers: 0", "baseline: {workers: 5"),
+        IN_STUDY + "baseline.workers: 5 is not allowed; its levels: 0, 1, 2, 3, 4, 8, 16",
     ),
     "study: baseline of a wrong type": (
         STUDY, ("baseline: {workers: 0", "baseline: {workers: false"),
-        IN_STUDY + "baseline.workers: false is not allowed; its levels: 0, 1, 2, 16",
+        IN_STUDY + "baseline.workers: false is not allowed; its levels: 0, 1, 2, 3, 4, 8, 16",
     ),
     "study: unknown capability": (
         STUDY, ("{device: decode_device}", "{device: decode_devcie}"),
@@ -214,12 +212,12 @@ CASES = {
         IN_STUDY + "factors.decode.requires: 'devise' is not allowed; did you mean device?",
     ),
     "study: excludes everything": (
-        STUDY, ("levels: {workers: 16, decode: device}", "levels: {}"),
+        STUDY, ("  - levels: {decode: device}", "  - levels: {}"),
         IN_STUDY + "exclude[0].levels: it must not be empty",
     ),
     "study: excludes no level": (
-        STUDY, ("levels: {workers: 16, decode: device}", "levels: {workers: 8}"),
-        IN_STUDY + "exclude[0].levels.workers: 8 is not allowed; its levels: 0, 1, 2, 16",
+        STUDY, ("  - levels: {decode: device}", "  - levels: {workers: 5}"),
+        IN_STUDY + "exclude[0].levels.workers: 5 is not allowed; its levels: 0, 1, 2, 3, 4, 8, 16",
     ),
     "study: warm-up takes all": (
         STUDY, ("warmup_steps: 10", "warmup_steps: 140"),
@@ -263,7 +261,7 @@ CASES = {
         IN_STUDY + "tables[2].factor: 'worker' is not allowed; did you mean workers? factors:",
     ),
     "study: column of no level": (
-        STUDY, ("{workers: 2, decode: device}]", "{workers: 2, decode: gpu}]"),
+        STUDY, ("{workers: 2, decode: device}, ", "{workers: 2, decode: gpu}, "),
         IN_STUDY
         + "tables[0].columns[3].decode: 'gpu' is not allowed; its levels: reference, device",
     ),
@@ -284,7 +282,7 @@ CASES = {
         IN_STUDY + "claims[13].edition: '2023-06' is not allowed; did you mean 2023-06b?",
     ),
     "study: no such published file": (
-        STUDY, ("[bridgetower-dataloading.csv]", "[bridgetower-data.csv]"),
+        STUDY, ("[bridgetower-dataloading.csv,", "[bridgetower-data.csv,"),
         IN_STUDY + "published[0]: 'bridgetower-data.csv' is not allowed; "
         "did you mean bridgetower-dataloading.csv?",
     ),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.study import BenchmarkScore, Published
+from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, Published
 from feedrate.config.values import level_text, parse_levels, read_rows
 
 HEAD = (
@@ -176,3 +176,19 @@ def test_an_unknown_column_is_told(tmp_path):
     path.write_text(HEADER.replace("head", "heads") + "\n" + GOOD + "\n")
     with pytest.raises(ConfigError, match="line 1: column 'heads'"):
         read_rows(path, BenchmarkScore, "scores.csv")
+
+
+def test_the_accuracies_on_vqav2_that_the_post_prints():
+    rows = read_rows(ROOT / "config/published/vqav2.csv", BenchmarkAccuracy)
+    accuracy = {row.id: row.accuracy for row in rows}
+    assert accuracy["bridgetower"] == 78.73
+    assert accuracy["bridgetower-large"] == 81.15
+    assert round(accuracy["bridgetower"] - accuracy["meter"], 2) == 1.09, "printed as a difference"
+
+
+def test_a_wrong_file_of_accuracies_is_told(copy):
+    chosen = {"studies": ["bridgetower-quality"]}
+    copy.edit("published/vqav2.csv", ("78.73", "178.73"))
+    assert "config/published/vqav2.csv, line 2: accuracy" in copy.error(**chosen)
+    copy.edit("studies/bridgetower-quality.yaml", ("[vqav2.csv]", "[vqa.csv]"))
+    assert "published_accuracies[0]: 'vqa.csv'" in copy.error(**chosen)

@@ -93,7 +93,7 @@ def test_add_a_level(follow):
     before, after = follow("Add a level")
     new = runs(after) - runs(before)
     assert runs(before) <= runs(after)
-    assert {cell for _, _, cell, _ in new} == {"workers=4~decode=reference~strategy=ddp"}
+    assert {cell for _, _, cell, _ in new} == {"workers=32~decode=reference~strategy=ddp"}
     assert len(new) == 3
 
 
@@ -102,7 +102,7 @@ def test_add_a_factor(follow):
     cells = {cell for study, _, cell, _ in runs(after) if study == STUDY}
     assert cells == {
         f"workers={w}~decode=reference~strategy=ddp~persistent={p}"
-        for w in (0, 1, 2, 16)
+        for w in (0, 1, 2, 3, 4, 8, 16)
         for p in ("false", "true")
         if (w, p) != (0, "true")
     }

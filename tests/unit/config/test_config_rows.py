@@ -66,7 +66,7 @@ def test_the_cells_of_a_study_share_their_data(copy):
 
 def test_one_more_level_of_no_larger_batch_changes_no_other_run(copy):
     before = specs(copy.load(studies=[LOADING], devices=["h100"]))
-    copy.edit(f"studies/{LOADING}.yaml", ("[0, 1, 2, 16]", "[0, 1, 2, 4, 16]"))
+    copy.edit(f"studies/{LOADING}.yaml", ("3, 4, 8, 16]", "3, 4, 8, 16, 32]"))
     after = specs(copy.load(studies=[LOADING], devices=["h100"]))
     assert len(after) > len(before)
     assert {key: after[key] for key in before} == before

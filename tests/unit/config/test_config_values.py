@@ -36,7 +36,7 @@ def test_a_long_list_is_cut(copy):
 
 
 def test_a_wrong_level_is_not_told_again_where_it_is_named(copy):
-    error = copy.edit(STUDY, ("levels: [ddp, fast_ddp]", "levels: [ddp, fastddp]")).error()
+    error = copy.edit(STUDY, ("levels: [reference, device]", "levels: [reference, devise]")).error()
     assert len(error.splitlines()) == 1
 
 

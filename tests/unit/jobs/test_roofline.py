@@ -240,7 +240,16 @@ def test_every_cell_has_its_rate_or_the_reason_why_not(tiny_prepared, tmp_path):
     first, second = json.loads((tmp_path / "predicted.json").read_text())
     assert (first["device"], first["cell"]) == ("card", "a")
     assert first["samples_per_s"] > 0
-    assert second.keys() == {"device", "cell", "why"}
+    assert second.keys() == {"device", "cell", "work", "why"}
+    work = first["work"]
+    assert work == second["work"]
+    assert work["model"] == "bridgetower-tiny, 8 tokens"
+    assert 2.9 < work["flops"] / sum(work["forward"].values()) < 3
+
+
+def test_a_model_without_parts_has_no_work_by_part(tiny_prepared):
+    settings = spec_of(model={"name": "clip", "size": "tiny"}).settings
+    assert roofline.work_of(settings, tiny_prepared, {}) is None
 
 
 def test_gaudis_lazy_mode_is_a_graph_and_its_optimizer_is_fused(predicted):

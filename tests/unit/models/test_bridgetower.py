@@ -2,11 +2,16 @@
 
 import pytest
 import torch
-from transformers.models.bridgetower.modeling_bridgetower import BridgeTowerForContrastiveLearning
+from transformers.models.bridgetower.modeling_bridgetower import (
+    BridgeTowerForContrastiveLearning,
+    BridgeTowerForImageAndTextRetrieval,
+    BridgeTowerForMaskedLM,
+)
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import ModelError, build
 from feedrate.models.builders import bridgetower
+from feedrate.models.flops import forward_by_part, forward_flops, one_pair
 
 TINY = ModelSettings(name="bridgetower", size="tiny")
 LOADER = LoaderSettings(max_tokens=16)
@@ -54,6 +59,33 @@ def test_it_is_compiled_as_one_graph(tiny_prepared, attention):
     built = build(settings, LOADER, tiny_prepared)
     whole = torch.compile(built.model, fullgraph=True, backend="eager")
     assert torch.isfinite(whole(**batch(built))["loss"])
+
+
+def test_the_parts_of_a_forward_pass_add_up():
+    """The image encoder computes most: 24 layers of 442 patches, against 128 tokens of text."""
+    with torch.device("meta"):
+        model = BridgeTowerForContrastiveLearning(bridgetower.make_config("large"))
+    pair = one_pair(294, 128)
+    parts = forward_by_part(model, pair, bridgetower.PARTS)
+    logits = 3 * 2 * 512  # of a batch of one, outside of all modules
+    assert sum(parts.values()) + logits == forward_flops(model, pair)
+    layers = 24 * (4 * 128 * 1024**2 + 2 * 128**2 * 1024 + 8 * 128 * 1024**2) * 2
+    assert parts["text encoder"] == layers, "per layer: projections, attention, the wide layers"
+    gflops = {part: round(flops / 1e9) for part, flops in parts.items()}
+    assert list(gflops.values()) == [79, 287, 131, 0]
+
+
+def test_the_drafts_number_of_parameters_is_not_that_of_all_heads():
+    """955M: the library's classes for the three pre-training tasks have 919.2M together."""
+    config = bridgetower.make_config("large")
+    heads = {"matching": "itm_score", "language": "mlm_score"}
+    with torch.device("meta"):
+        models = {
+            "matching": BridgeTowerForImageAndTextRetrieval(config),
+            "language": BridgeTowerForMaskedLM(config),
+        }
+    more = {n: sum(p.numel() for p in getattr(models[n], heads[n]).parameters()) for n in models}
+    assert count("large") + sum(more.values()) == 919_190_108
 
 
 def test_flops_grow_with_the_tokens(tiny):

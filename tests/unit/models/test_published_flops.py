@@ -1,4 +1,4 @@
-"""The FLOPs of published models, as config/published has them, counted again."""
+"""FLOPs and parameters of published models, as config/published has them, counted again."""
 
 from pathlib import Path
 
@@ -12,21 +12,26 @@ from feedrate.models.build import build_bare
 ROOT = Path(__file__).parents[3]
 
 
-def stated():
-    """Settings of a model, its limit of tokens and its FLOPs, each once."""
+def stated(column="flops_per_sample"):
+    """Settings of a model, its limit of tokens and what `column` says of it, each once."""
     config = read_yaml(ROOT / "config/config.yaml")
     project = load_project(ROOT, config | {"studies": study_names(ROOT)})
     found = {}
     for study, rows in project.published.items():
         for row in rows:
-            if row.flops_per_sample:
+            if value := getattr(row, column):
                 settings = published_settings(project, study, row)
                 key = repr((settings.model, settings.loader.max_tokens))
-                found[key, row.flops_per_sample] = settings
-    return [(settings, flops) for (_, flops), settings in found.items()]
+                found[key, value] = settings
+    return [(settings, value) for (_, value), settings in found.items()]
 
 
 @pytest.mark.parametrize(("settings", "flops"), stated())
 def test_flops_of_published_models(settings, flops, labelled):
     built = build_bare(settings.model, settings.loader, labelled)
     assert built.count_flops(settings.loader.max_tokens) == pytest.approx(flops, rel=1e-6)
+
+
+@pytest.mark.parametrize(("settings", "parameters"), stated("counted"))
+def test_parameters_of_published_models(settings, parameters, labelled):
+    assert build_bare(settings.model, settings.loader, labelled).parameters == parameters

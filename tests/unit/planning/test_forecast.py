@@ -89,16 +89,16 @@ def test_runs_are_counted_by_study_and_device(known, folder):
     found = forecasts.forecast(config, plan, dry_run(map(training, runs[1:])))
     gaudi2, h100 = found.runs
     assert (h100.study, h100.device, h100.devices_per_job) == (STUDY, "h100", 8)
-    assert (h100.cells, h100.unsupported_cells, h100.runs) == (6, 5, 18)
-    assert (h100.done, h100.to_do) == (1, 17), "an outcome that is made again is not done"
-    assert (gaudi2.cells, gaudi2.unsupported_cells, gaudi2.done, gaudi2.to_do) == (9, 0, 0, 0)
+    assert (h100.cells, h100.unsupported_cells, h100.runs) == (9, 7, 27)
+    assert (h100.done, h100.to_do) == (1, 26), "an outcome that is made again is not done"
+    assert (gaudi2.cells, gaudi2.unsupported_cells, gaudi2.done, gaudi2.to_do) == (14, 0, 0, 0)
 
 
 def test_hours_are_those_of_all_devices_and_unknown_ones_are_left_out(known):
     gaudi2, h100 = made(lambda runs: map(training, runs)).runs
-    assert h100.job_s == 18 * 36
-    assert h100.device_hours == pytest.approx(18 * 36 * 8 / 3600)
-    assert (gaudi2.job_s, gaudi2.unknown) == (18 * 36, 9)
+    assert h100.job_s == 27 * 36
+    assert h100.device_hours == pytest.approx(27 * 36 * 8 / 3600)
+    assert (gaudi2.job_s, gaudi2.unknown) == (28 * 36, 14)
 
 
 def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known):
@@ -107,8 +107,8 @@ def test_devices_run_side_by_side_on_a_cluster_and_in_turn_on_one_machine(known)
     jobs = [training(spec) for spec in plan.runs.values()]
     cluster = forecasts.forecast(config, plan, dry_run(jobs))
     here = forecasts.forecast(config, plan, dry_run(jobs, executor="local"))
-    assert cluster.wall_s == 18 * 36
-    assert here.wall_s == (18 + 18) * 36
+    assert cluster.wall_s == 28 * 36
+    assert here.wall_s == (28 + 27) * 36
     assert {row.place for row in here.jobs} == {"here"}
 
 
@@ -116,7 +116,7 @@ def test_cost_is_the_price_of_the_jobs_devices_by_the_hour(known):
     (group,) = made(lambda runs: map(training, runs), devices=["h100"]).runs
     assert group.cost_usd is None
     group.price_usd_per_hour = 20.0
-    assert group.cost_usd == pytest.approx(18 * 36 / 3600 * 20)
+    assert group.cost_usd == pytest.approx(27 * 36 / 3600 * 20)
 
 
 def test_jobs_alike_are_one_row_with_their_place(known):
@@ -147,17 +147,17 @@ def test_it_is_told_in_words(known, capsys):
 
     show(made(jobs))
     text = capsys.readouterr().out
-    assert "1.4 + 9 unknown" in text
+    assert "2.2 + 14 unknown" in text
     assert "earlier runs" in text
     assert "879 GiB" in text
     assert "4 h 20 min" in text
     assert "gres=gaudi:8" in text
-    assert "Training: 2.9 device-hours, about 11 min with one job at a time on each device" in text
-    assert "and 9 runs of unknown length" in text
-    assert "earlier runs (18), nothing (9)" in text
+    assert "Training: 4.4 device-hours, about 17 min with one job at a time on each device" in text
+    assert "and 14 runs of unknown length" in text
+    assert "earlier runs (28), nothing (14)" in text
     assert "Estimated from nothing: " in text
-    assert "Jobs: 33 to g." not in text
-    assert "Jobs: 45 to g." in text
+    assert "Jobs: 48 to g." not in text
+    assert "Jobs: 69 to g." in text
     assert "Cost: not known; set prices with `price_usd_per_hour` in config/devices.yaml." in text
     assert "USD" not in text
 
@@ -175,7 +175,7 @@ def test_a_cost_is_told_with_what_has_no_price(known, capsys):
     found.runs[1].price_usd_per_hour = 20.0
     show(found)
     text = capsys.readouterr().out
-    assert "3.60 USD" in text
+    assert "5.40 USD" in text
     assert "without gaudi2." in text
     assert "no price" in text
 

@@ -39,6 +39,7 @@ def test_the_audit_tells_what_does_not_fit_together(page):
     assert "as far as printed: 16 of 16." in remarks
     assert "678.6 samples/s is given for Gaudi2, 8 devices: workers = 1" in remarks
     assert "36% apart, batch 32 and 48." in remarks
+    assert "955,000,000 printed (draft), 866,612,737 counted on the model" in remarks
     first = rows.split("601.5 samples/s")[1].split("</tr>")[0]
     assert "79.5 s" in first
     assert "26%" in first

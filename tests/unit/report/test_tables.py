@@ -326,6 +326,15 @@ def test_predictions_stand_next_to_what_was_measured(tmp_path):
     rows = {row["cell"]: row for row in read_csv(files[1], CELLS) if row["device"] == "gaudi2"}
     ratio = rows["workers=2~decode=host"]["samples_per_s"] / 500
     assert f"<td>{text.share(ratio)}</td>" in page
+    assert page.count("A sample of bridgetower-large, 128 tokens") == 1, "once for all its cells"
+    by_part = page.split("A sample of")[1]
+    for name, gflops, share in (
+        ("text encoder", "100.0", "25%"),
+        ("image encoder", "300.0", "75%"),
+        ("Forward pass", "400.0", "100%"),
+        ("Training", "1,200", "300%"),
+    ):
+        assert f"{name}</th><td>{gflops}</td><td>{share}</td>" in by_part
 
 
 def test_a_broken_prediction_is_one_sentence(tmp_path):

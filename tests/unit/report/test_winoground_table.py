@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from report_samples import EVIL, STUDY, make_project, table, write_results
 
+from feedrate.config.study import BenchmarkAccuracy
 from feedrate.config.workflow import HubExamples, LocalExamples
 from feedrate.report import params
 from feedrate.report.rows import Inputs
@@ -64,6 +65,16 @@ def test_published_scores_are_below_as_printed(project, inputs):
     assert [" ".join(cell) for cell in clip[1:]] == [
         "contrastive", "\N{EN DASH}", "30.75%", "10.50%", "8.00%", "\N{EN DASH}",
     ]  # fmt: skip
+
+
+def test_accuracies_on_other_benchmarks_are_below_them(project, inputs):
+    one = BenchmarkAccuracy(
+        id="vqa", model="A tower", benchmark="VQA, test", accuracy=78.7, edition="", source="A post"
+    )
+    page = rendered(msgspec.structs.replace(project, accuracies={STUDY: [one]}), inputs)
+    scores, accuracies = page.split("Published, not measured here: accuracy on VQA, test: A post")
+    assert "A paper on words in another order" in scores
+    assert lines(f"<tbody>{accuracies}")[-1] == [["A", "tower"], ["78.70%"]]
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,16 @@ def test_one_edition_drifts_nowhere(project):
     assert list(audit.doubles(of_post, name)) == []
 
 
+def test_a_number_of_parameters_that_the_model_does_not_have_is_told(project):
+    (said,) = audit.miscounts(project.published[LOADING], lambda row: row.id)
+    assert said.startswith("draft-parameters: 955,000,000 printed (draft), 866,612,737 counted")
+    assert said.endswith(": +10.2%.")
+    printed = next(row for row in project.published[LOADING] if row.id == "2023-08-parameters")
+    wrong = msgspec.structs.replace(printed, value=872e6)
+    assert list(audit.miscounts([printed], lambda row: row.id)) == [], "866M of 866.6M"
+    assert len(list(audit.miscounts([wrong], lambda row: row.id))) == 1
+
+
 def test_one_number_for_two_settings_is_told(project):
     first, second = sorted(audit.doubles(project.published[LOADING], name))
     assert "249.6 samples/s is given for a100-80gb 1 reference ddp and for a100-80gb 0" in first

@@ -269,12 +269,13 @@ def test_a_cell_that_was_never_tried_did_not_run_out_of_memory(tmp_path):
     assert row["verdict"] == "holds"
 
 
-def test_a_claim_may_be_of_memory(tmp_path):
+@pytest.mark.parametrize("metric", ["peak_memory_gib", "host_peak_memory_gib"])
+def test_a_claim_may_be_of_memory(tmp_path, metric):
     records = [
-        *runs_of(0, [10.0, 10.1], peak_memory_gib=4.0),
-        *runs_of(2, [20.0, 20.1], peak_memory_gib=1.0),
+        *runs_of(0, [10.0, 10.1], **{metric: 4.0}),
+        *runs_of(2, [20.0, 20.1], **{metric: 1.0}),
     ]
-    saves = claim("cpu / cpu[workers=2]", published=4.0, metric="peak_memory_gib")
+    saves = claim("cpu / cpu[workers=2]", published=4.0, metric=metric)
     (row,) = rows_of(tmp_path, records, saves)
     assert (row["measured"], row["verdict"]) == (4.0, "holds")
     assert row["recomputed_from_published"] is None  # the source prints rates alone

@@ -14,7 +14,7 @@ from feedrate.config.project import Devices
 from feedrate.config.sheets import FILE as SHEETS
 from feedrate.config.sheets import Sheet
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import BenchmarkScore, Published, Study
+from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, Published, Study
 from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "published": (Published, "A row of a CSV file in config/published/"),
     "sheets": (dict[Name, Sheet], SHEETS),
     "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
+    "accuracies": (BenchmarkAccuracy, "The same of `published_accuracies`"),
     "spec": (RunSpec, "spec.json of a run"),
     "record": (Record, "record.json of a run"),
 }

@@ -10,12 +10,13 @@ import msgspec
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import Sheet, read_sheets
+from feedrate.config.sheets import Sheet, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
     FIGURES,
     TABLES,
+    BenchmarkAccuracy,
     BenchmarkScore,
     Bundle,
     Factor,
@@ -62,9 +63,9 @@ class Project(Strict):
     devices: Devices
     studies: dict[str, Study]
     published: dict[str, list[Published]]
-    """Published numbers by study."""
     scores: dict[str, list[BenchmarkScore]] = {}
-    """Published scores on Winoground by study."""
+    accuracies: dict[str, list[BenchmarkAccuracy]] = {}
+    """By study: published numbers, scores on Winoground, and accuracies on other benchmarks."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
     further: dict[str, int] = {}
@@ -97,16 +98,15 @@ def load_project(
         raise_all(check_study(file, studies[name], devices, files))
     raise_all(check_captions(studies))
     published: dict[str, list[Published]] = {name: [] for name in studies}
-    scores: dict[str, list[BenchmarkScore]] = {name: [] for name in studies}
     for name, study in studies.items():
         for file in map("config/published/{}".format, study.published):
             rows = read_rows(root / file, Published, file)
             raise_all(check_published(file, rows, study, devices))
             published[name] += rows
-        for file in map("config/published/{}".format, study.published_scores):
-            scores[name] += read_rows(root / file, BenchmarkScore, file)
+    scores = read_scores(root, studies, "published_scores", BenchmarkScore)
+    accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     sheets, further = read_sheets(root, studies, published), read_further(root, workflow)
-    return Project(workflow, devices, studies, published, scores, sheets, further)
+    return Project(workflow, devices, studies, published, scores, accuracies, sheets, further)
 
 
 def study_names(root: Path) -> list[str]:
@@ -141,6 +141,7 @@ def check_study(
         "ladder": (study.ladder, study.factors, "factors"),
         "published": (study.published, files, "files in config/published"),
         "published_scores": (study.published_scores, files, "files in config/published"),
+        "published_accuracies": (study.published_accuracies, files, "files in config/published"),
     }
     for part, (values, allowed, what) in names.items():
         for key, name in numbered(f"{part}[{{}}]", values):

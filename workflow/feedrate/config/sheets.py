@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.study import Published, Study
-from feedrate.config.values import Level, Name, Strict, about, load
+from feedrate.config.values import AnyRow, Level, Name, Strict, about, load, read_rows
 
 FILE = "config/published/sheets.yaml"
 
@@ -72,3 +72,11 @@ def read_sheets(
                 wrong.known(f"sheet of the study {study}", name, sheets, "entries")
     raise_all(wrong)
     return sheets
+
+
+def read_scores(
+    root: Path, studies: Mapping[str, Study], key: str, kind: type[AnyRow]
+) -> dict[str, list[AnyRow]]:
+    """The rows of the files that each study names under `key`. Raises ConfigError."""
+    files = {n: map("config/published/{}".format, getattr(s, key)) for n, s in studies.items()}
+    return {n: [r for f in fs for r in read_rows(root / f, kind, f)] for n, fs in files.items()}

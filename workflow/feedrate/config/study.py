@@ -76,6 +76,10 @@ class Exclude(Strict, kw_only=True):
         return self.levels.items() <= levels.items() and not kept and self.unless_able not in able
 
 
+Memory = Literal["peak_memory_gib", "host_peak_memory_gib"]
+"""Metrics of claims about memory: of a device, and of a host."""
+
+
 class Claim(Strict, kw_only=True):
     """A statement of the source, or a question of ours, as an expression over cells."""
 
@@ -99,7 +103,7 @@ class Claim(Strict, kw_only=True):
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
-        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"],
+        Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end", Memory],
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 
@@ -172,6 +176,7 @@ class Study(Strict, kw_only=True):
     exclude: list[Exclude] = []
     published: Annotated[list[str], about("Files in config/published/.")] = []
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
+    published_accuracies: Annotated[list[str], about("The same, on other benchmarks.")] = []
     claims: list[Claim] = []
     tables: list[Table] = []
     figures: list[Figure] = []
@@ -253,6 +258,7 @@ class Published(Strict, kw_only=True):
     flops_per_sample: Annotated[
         Positive | None, about("Of the model of a rate as built here, forward and backward.")
     ] = None
+    counted: Annotated[Positive | None, about("The same value, counted on our model.")] = None
     edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
     software: str = ""
     source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
@@ -261,15 +267,27 @@ class Published(Strict, kw_only=True):
     headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
 
 
-class BenchmarkScore(Strict, kw_only=True):
-    """One row of a study's `published_scores` files: a model's three scores on Winoground."""
+class BenchmarkResult(Strict, kw_only=True):
+    """A model's published result on a benchmark."""
 
     id: Annotated[Name, about("Name that is unique in the file.")]
     model: Annotated[str, Meta(description="Its name in the source.", min_length=1)]
+    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    note: str = ""
+
+
+class BenchmarkScore(BenchmarkResult, kw_only=True):
+    """One row of a study's `published_scores` files: a model's three scores on Winoground."""
+
     head: Annotated[str, about("What scores a pair: matching, contrastive; empty: unknown.")] = ""
     text_score: Annotated[Percent, about("Per cent.")]
     image_score: Percent
     group_score: Percent
-    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
-    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
-    note: str = ""
+
+
+class BenchmarkAccuracy(BenchmarkResult, kw_only=True):
+    """One row of a study's `published_accuracies` files: a model's accuracy on a benchmark."""
+
+    benchmark: Annotated[str, Meta(description="Benchmark and split.", min_length=1)]
+    accuracy: Annotated[Percent, about("Per cent.")]

@@ -206,8 +206,8 @@ def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
 _READERS: dict[str, Callable[[str], Any]] = {
     "levels": parse_levels,
     **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
-    **dict.fromkeys(("timed_samples", "flops_per_sample"), parse_level),
-    **dict.fromkeys(("text_score", "image_score", "group_score"), parse_level),
+    **dict.fromkeys(("timed_samples", "flops_per_sample", "counted"), parse_level),
+    **dict.fromkeys(("text_score", "image_score", "group_score", "accuracy"), parse_level),
 }
 """Columns that are not text, with the function that reads their values."""
 

@@ -27,13 +27,14 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.module_tracker import ModuleTracker
 
 from feedrate.config.devices import Peak
-from feedrate.config.settings import Settings
+from feedrate.config.settings import BUILDERS, Settings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Name, Positive, Strict
+from feedrate.core import plugins
 from feedrate.core.files import write_json
 from feedrate.devices.base import BF16_AUTOCAST, adapter_class
 from feedrate.models.build import Built, build_bare
-from feedrate.models.flops import NoValues, one_pair
+from feedrate.models.flops import NoValues, forward_by_part, one_pair
 from feedrate.models.layers import cast, float8_parts
 
 MEMORY_SHARE = 0.85
@@ -102,6 +103,7 @@ def predict_rates(settings: PredictSettings, data: Path, out: Path) -> None:
     `data` is the manifest of the prepared data, which include the tokenizer.
     """
     steps: dict[str, Step] = {}
+    works: dict[str, dict[str, Any]] = {}
     found = []
     for spec in settings.specs:
         try:
@@ -110,8 +112,24 @@ def predict_rates(settings: PredictSettings, data: Path, out: Path) -> None:
         except UnknownError as unknown:
             one, told = {"why": str(unknown)}, f"no prediction: {unknown}"
         print(f"{spec.device} {spec.cell}: {told}")
-        found.append({"device": spec.device, "cell": spec.cell, **one})
+        work = work_of(spec.settings, data.parent, works)
+        found.append({"device": spec.device, "cell": spec.cell, "work": work, **one})
     write_json(out, found)
+
+
+def work_of(
+    settings: Settings, prepared: Path, works: dict[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The FLOPs of a sample: `flops` of training, and `forward` by part of the model; None for a
+    model that declares no parts. `works` keeps them, because many cells share a model."""
+    model, tokens = settings.model, settings.loader.max_tokens
+    parts = plugins.declared(BUILDERS, "PARTS").get(model.name)
+    name = f"{model.name}-{model.size}, {tokens} tokens"
+    if parts and name not in works:
+        built = build_bare(model, settings.loader, prepared)
+        forward = forward_by_part(built.model, one_pair(built.image_px, tokens), parts)
+        works[name] = {"model": name, "forward": forward, "flops": built.count_flops(tokens)}
+    return works.get(name)
 
 
 def predict(spec: RunSpec, roof: Roof, prepared: Path, steps: dict[str, Step]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The FLOPs of one sample, counted without computing, and the memory of weights and states."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -43,6 +43,29 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
 
     The model stays as it is: tensors without values replace its weights and those in `sample`.
     """
+    return float(_counted(model, sample).get_total_flops())
+
+
+def forward_by_part(
+    model: torch.nn.Module, sample: Mapping[str, Any], parts: Mapping[str, Collection[str]]
+) -> dict[str, float]:
+    """`forward_flops` by part of the model: the modules whose names begin with one of `parts`.
+
+    A backward pass takes twice as many in every part, but for the first layer's own input.
+    """
+    counts = {
+        name.partition(".")[2]: sum(operations.values())
+        for name, operations in _counted(model, sample).get_flop_counts().items()
+    }
+    found = {}
+    for part, names in parts.items():
+        inside = [name for name in counts if name.startswith(tuple(names))]
+        nested = {n for n in inside if any(n.startswith(f"{outer}.") for outer in inside)}
+        found[part] = float(sum(counts[name] for name in inside if name not in nested))
+    return found
+
+
+def _counted(model: torch.nn.Module, sample: Mapping[str, Any]) -> FlopCounterMode:
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     empty, inputs = (
         {name: torch.empty_like(value, device="meta") for name, value in tensors.items()}
@@ -51,7 +74,7 @@ def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
     counter = FlopCounterMode(display=False)
     with torch.device("meta"), torch.no_grad(), NoValues(), counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
-    return float(counter.get_total_flops())
+    return counter
 
 
 def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:

@@ -15,7 +15,16 @@ from feedrate.config.project import Project
 from feedrate.config.settings import Task
 from feedrate.config.sheets import Sources
 from feedrate.config.spec import RunSpec
-from feedrate.config.study import BenchmarkScore, Exclude, Factor, Figure, Published, Source, Table
+from feedrate.config.study import (
+    BenchmarkAccuracy,
+    BenchmarkScore,
+    Exclude,
+    Factor,
+    Figure,
+    Published,
+    Source,
+    Table,
+)
 from feedrate.config.values import Level, Name, Positive, Strict, convert
 from feedrate.config.workflow import (
     GeneratedExamples,
@@ -116,6 +125,8 @@ class PageSettings(StudyContext):
     epoch_samples: int | None = None
     scores: list[BenchmarkScore] = []
     """Published scores on Winoground."""
+    accuracies: list[BenchmarkAccuracy] = []
+    """Published accuracies on other benchmarks."""
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
     precisions: list[Name] = []
@@ -166,6 +177,7 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     options["factor"] = along or next(iter(project.studies[study].factors))
     if "winoground" in needs:
         options["scores"] = project.scores.get(study, [])
+        options["accuracies"] = project.accuracies.get(study, [])
         options["examples"] = _examples(project.config)
     if "peaks" in needs:
         rows = project.published[study]

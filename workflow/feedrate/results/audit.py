@@ -1,4 +1,4 @@
-"""The checks of our own numbers, applied to published ones: peak, timed seconds, other editions."""
+"""The checks of our own numbers, applied to published ones: peak, seconds, counts, editions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -7,6 +7,8 @@ from typing import NamedTuple
 from feedrate.config.study import Published
 
 RATE = "samples_per_s"
+PRINTED = 0.005
+"""Share by which a printed count of three digits may differ from the exact one."""
 Names = Callable[[Published], str]
 """Gives the device and the cell of a published number in words."""
 
@@ -45,6 +47,16 @@ def excess(name: str, found: Rate, peaks: Peaks) -> str:
         f"{name}: {found.tflops:.1f} TFLOP/s a device are {', '.join(shares)}, so it was not "
         f"computed in {found.precision}, or not on so many devices."
     )
+
+
+def miscounts(rows: Iterable[Published], name: Names) -> Iterator[str]:
+    """A sentence for each number that differs by more than 0.5% from that of the model as built
+    here: sources round to three digits, or cut."""
+    for row in rows:
+        if row.counted and abs(row.value / row.counted - 1) > PRINTED:
+            printed, counted = f"{row.value:,.0f} printed ({row.edition})", f"{row.counted:,.0f}"
+            apart = f"{row.value / row.counted - 1:+.1%}"
+            yield f"{name(row)}: {printed}, {counted} counted on the model as built here: {apart}."
 
 
 def drift(rows: Iterable[Published], name: Names) -> Iterator[str]:

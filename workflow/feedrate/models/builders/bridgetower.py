@@ -23,6 +23,12 @@ from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
 
 OFFERS = {"attention": ("eager", "sdpa")}
+PARTS = {
+    "text encoder": ("bridgetower.text_model",),
+    "image encoder": ("bridgetower.vision_model",),
+    "bridges and cross-modal layers": ("bridgetower.cross_modal",),
+    "contrastive head": ("itc_",),
+}
 HEADS = {"contrastive": ("text_embeds", "image_embeds"), "matching": ("logits",)}
 SIZES = {
     # Cross-modal layers: hidden size (of all), heads, layers, size of the contrastive head. Text:

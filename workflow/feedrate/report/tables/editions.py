@@ -45,6 +45,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     remarks = [
         *_text_and_table(inputs.rows("claims.csv", ClaimRow, settings.study)),
         *(audit.excess(name(one), found, settings.peaks[one.device]) for one, found in rated),
+        *audit.miscounts(published, name),
         *audit.doubles(published, name),
         *audit.drift(published, name),
     ]

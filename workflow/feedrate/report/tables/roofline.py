@@ -3,13 +3,21 @@
 import msgspec
 
 from feedrate.config.errors import ConfigError
-from feedrate.report import text
+from feedrate.report import markup, text
 from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key
 
 NEEDS = ("cells", "predicted")
 ORDER = 125
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The FLOPs of a sample of a model: of training, and of the forward pass by part."""
+
+    model: str
+    forward: dict[str, float]
+    flops: float
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +29,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     multiply_s: float | None = None
     move_s: float | None = None
     launch_s: float | None = None
+    work: Work | None = None
     why: str = "it was not predicted"
 
 
@@ -55,4 +64,17 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         "Model-only / predicted": lambda cell: share(cell, cell.model_samples_per_s),
         "Limited by": lambda cell: cell.verdict or text.DASH,
     }
-    return cell_table(settings, inputs.cells(settings.study), columns)
+    tried = cell_table(settings, inputs.cells(settings.study), columns)
+    works = {one.work.model: one.work for one in predictions if one.work}
+    return join(tried, *(_by_part(one) for one in works.values()))
+
+
+def _by_part(work: Work) -> Markup:
+    """A row for each part of a model, and the whole: how much a sample has to compute."""
+    whole = sum(work.forward.values())
+    amounts = {**work.forward, "Forward pass": whole, "Training": work.flops}
+    rows = [
+        markup.row(name, text.number(flops / 1e9), text.share(flops / whole))
+        for name, flops in amounts.items()
+    ]
+    return markup.table([f"A sample of {work.model}", "GFLOPs", "Of a forward pass"], rows)

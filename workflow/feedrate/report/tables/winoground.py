@@ -48,6 +48,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     for source in dict.fromkeys(score.source for score in settings.scores):
         rows.append(group_row(f"Published, on Winoground itself: {source}", len(heads)))
         rows += [_published(score) for score in settings.scores if score.source == source]
+    others = text.grouped(settings.accuracies, lambda one: f"{one.benchmark}: {one.source}")
+    for heading, accuracies in others.items():
+        rows.append(group_row(f"Published, not measured here: accuracy on {heading}", len(heads)))
+        for one in accuracies:
+            accuracy = join(f"{one.accuracy:.2f}%", small(one.note))
+            rows.append(wide_row(one.model, accuracy, len(heads)))
     return table(heads, rows)
 
 
