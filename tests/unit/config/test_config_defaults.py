@@ -212,7 +212,7 @@ def test_each_device_of_the_registry(project):
         "h200": (790, 989),
         "cpu-x2": None,
         "a100-40gb": (271, 312),
-        "a100-40gb-x64": (271, 312),
+        **dict.fromkeys(("a100-40gb-x16", "a100-40gb-x32", "a100-40gb-x64"), (271, 312)),
         "v100": None,
         "gaudi": None,
     }
@@ -277,11 +277,13 @@ def test_reported_models_match_one_device(project, reported, device):
 
 
 def test_what_a_card_can_do_follows_from_its_compute_capability(project):
-    """bf16 and flash attention begin with 8.0, fp8 with 8.9; each precision has its own peak."""
+    """bf16, TF32 and flash attention begin with 8.0, fp8 with 8.9; each precision has its own
+    peak."""
     generation = {
         7.0: ["v100"],
         7.5: ["t4"],
-        8.0: ["a100-80gb", "a100-40gb", "a100-40gb-x64", "a100-80gb-pcie", "a100-40gb-pcie"],
+        8.0: ["a100-80gb", "a100-40gb", "a100-80gb-pcie", "a100-40gb-pcie"]
+        + [f"a100-40gb-x{count}" for count in (16, 32, 64)],
         8.6: ["a10", "rtx-3090"],
         8.9: ["l40s", "l4", "rtx-4090", "rtx-6000-ada"],
         9.0: ["h100", "h200", "h100-pcie", "h100-nvl", "h200-nvl"],
@@ -292,12 +294,11 @@ def test_what_a_card_can_do_follows_from_its_compute_capability(project):
     assert set(of) == {name for name, d in project.devices.items() if d.kind == "cuda"}
     for name, version in of.items():
         able = project.devices[name].capabilities
-        assert {c for c in ("bf16", "half", "flash") if c in able} == (
-            {"bf16", "half", "flash"} if version >= 8.0 else set()
-        ), name
+        newer = {"bf16", "half", "flash", "tf32"}
+        assert newer & set(able) == (newer if version >= 8.0 else set()), name
         assert ("fp8" in able) == (version >= 8.9), name
         peaks = {peak.precision for peak in project.devices[name].peaks}
-        assert peaks == {p for p in ("fp32", "fp16", "bf16", "fp8") if p in able}, name
+        assert peaks == {p for p in ("fp32", "tf32", "fp16", "bf16", "fp8") if p in able}, name
 
 
 def test_a_card_says_its_memory_its_power_and_where_they_are_from(project):

@@ -148,7 +148,14 @@ def test_fp32_is_single_precision_whatever_the_libraries_chose(fp32_as_it_was):
     torch.backends.cuda.matmul.allow_tf32 = True
     bare = object.__new__(cuda.DeviceAdapter)
     assert bare.fp32() == "tf32"
-    bare.hold_fp32()
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    assert bare.fp32() == "ieee+tf32", "convolutions still have it"
+    bare.hold_fp32("tf32")
+    assert bare.fp32() == "tf32"
+    assert torch.backends.cuda.matmul.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "high"
+    bare.hold_fp32("bf16")
     assert bare.fp32() == "ieee"
     # Older code asks in other words, which fail where the two do not agree.
     assert not torch.backends.cuda.matmul.allow_tf32
@@ -291,8 +298,8 @@ def test_marks_of_a_gpu_are_on_its_own_clock(monkeypatch):
     assert bare.seconds(start, bare.mark()) == 0.25
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16_full"])
-def test_a_gpu_that_emulates_bf16_is_refused(precision):
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16_full", "tf32"])
+def test_a_gpu_without_bf16_and_tf32_is_refused(precision):
     """T4 and V100: `is_bf16_supported` says yes unless `including_emulation` is False."""
     bare = object.__new__(cuda.DeviceAdapter)
     bare.device = torch.device("cuda", 0)

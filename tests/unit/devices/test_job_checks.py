@@ -71,6 +71,8 @@ def asking(kind: str, **parts):
     ("kind", "part", "setting", "value"),
     [
         ("cpu", "train", "precision", "fp16"),
+        ("cpu", "train", "precision", "tf32"),
+        ("hpu", "train", "precision", "tf32"),
         ("cpu", "train", "precision", "fp8"),
         ("cpu", "train", "execution", "cuda_graphs"),
         ("cpu", "train", "strategy", "fast_ddp"),

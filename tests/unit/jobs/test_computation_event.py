@@ -37,7 +37,10 @@ class Float8Linear(torch.nn.Linear):
     ],
 )
 def test_the_precision_is_that_of_layers_weights_and_accelerator(made, precision):
-    assert running_precision(made) == precision
+    assert running_precision(made, "ieee") == precision
+    rounded = "tf32" if precision == "fp32" else precision
+    assert running_precision(made, "tf32") == rounded
+    assert running_precision(made, "ieee+tf32") == precision, "half done is not done"
 
 
 @pytest.mark.parametrize(
@@ -66,10 +69,10 @@ def test_weights_that_differ_by_one_step_have_another_digest():
 
 
 def test_a_compiled_graph_is_counted_and_a_part_of_the_weights_is_not_compared():
-    before = describe_computation(trainer(), whole=False)
+    before = describe_computation(trainer(), None, whole=False)
     assert before["weights"] == ""
     torch.compile(torch.nn.Identity(), backend="eager")(torch.ones(1) + 1)
     torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
-    after = describe_computation(trainer(), whole=True)
+    after = describe_computation(trainer(), None, whole=True)
     assert after["compiled_graphs"] > before["compiled_graphs"]
     assert after["weights"]

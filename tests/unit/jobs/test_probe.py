@@ -38,6 +38,14 @@ def test_a_precision_that_fails_hides_no_other():
     assert [bool(product.failure) for product in answer.products] == [True, False]
 
 
+def test_each_product_has_the_fp32_of_its_precision(monkeypatch):
+    """The one before must not leave TF32 on."""
+    held = []
+    monkeypatch.setattr(DeviceAdapter, "hold_fp32", lambda _, precision: held.append(precision))
+    outcomes(DeviceAdapter(0, 1), ("tf32", "fp32"))
+    assert held == ["tf32", "fp32"]
+
+
 def test_fp8_is_unknown_where_only_the_trainer_multiplies_in_it(monkeypatch):
     monkeypatch.setattr(DeviceAdapter, "fp8_by_torchao", False)
     assert outcomes(DeviceAdapter(0, 1), ("fp8",))[1]["fp8"] == "unknown"

@@ -190,6 +190,16 @@ def test_a_peak_nobody_measured_is_a_share_of_the_data_sheets(predicted):
     assert found["multiply_s"] == pytest.approx(1 / PEAK_SHARE)
 
 
+def test_fp32_products_of_a_run_in_tf32_have_its_peak(predicted):
+    peaks = [
+        Peak(precision=name, achievable_tflops=tflops, source="a test")
+        for name, tflops in (("fp32", 10), ("tf32", 50))
+    ]
+    work, roof = [Operation(50e12, "fp32", {}, {})], msgspec.structs.replace(ROOF, peaks=peaks)
+    assert predicted(work, spec_of(precision="tf32"), roof)["multiply_s"] == pytest.approx(1)
+    assert predicted(work, spec_of(precision="fp32"), roof)["multiply_s"] == pytest.approx(5)
+
+
 def test_devices_work_in_parallel_and_copy_gradients_into_buckets(predicted):
     work = [Operation(50e12, "bf16", {}, {})]
     alone, eight, views = (

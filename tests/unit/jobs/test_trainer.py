@@ -183,7 +183,8 @@ def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     told = ["tf32"]
     monkeypatch.setattr("feedrate.devices.kinds.cpu.DeviceAdapter.fp32", lambda _: told[-1])
     monkeypatch.setattr(
-        "feedrate.devices.kinds.cpu.DeviceAdapter.hold_fp32", lambda _: told.append("ieee")
+        "feedrate.devices.kinds.cpu.DeviceAdapter.hold_fp32",
+        lambda _, precision: told.append("ieee" if precision == "fp32" else precision),
     )
     run, events = job()
     assert named(events, "strategy")[0]["fp32"] == "ieee"

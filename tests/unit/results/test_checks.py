@@ -176,6 +176,22 @@ def test_fp32_by_another_precision_is_told():
 
 
 @pytest.mark.parametrize(
+    ("used", "passes"), [("tf32", True), ("ieee", False), ("ieee+tf32", False)]
+)
+def test_tf32_is_as_asked_for_or_the_run_is_invalid(used, passes):
+    spec = make_spec()
+    train = replace(spec.settings.train, precision="tf32")
+    asked = replace(spec, settings=replace(spec.settings, train=train))
+    assert ("fp32" not in failed(spec=asked, strategy={"fp32": used})) == passes
+
+
+@pytest.mark.parametrize(("skipped", "passes"), [(None, True), (5, True), (6, False)])
+def test_a_run_that_skips_its_updates_is_invalid(skipped, passes):
+    found = failed(make_measurement(skipped_updates=skipped, steps=100))
+    assert ("updates_made" not in found) == passes
+
+
+@pytest.mark.parametrize(
     ("strategy", "checkpointing", "seen", "words"),
     [
         ("fsdp", False, {"name": "ddp", "layers": 4}, "fsdp was asked for, ddp was run"),

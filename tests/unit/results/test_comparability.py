@@ -141,6 +141,9 @@ def test_tf32_matters_in_single_precision_only():
     )
     assert reasons("ratio", fp32, sources(precision="fp32", tf32=False)) == []
     assert reasons("ratio", RUN, sources(tf32=True)) == []
+    rounded = RUN | {"precision": "tf32"}
+    assert reasons("ratio", rounded, sources(precision="tf32", tf32=True)) == []
+    assert reasons("ratio", rounded, sources(precision="fp32", tf32=False))
 
 
 def test_a_sheet_may_allow_several_values():

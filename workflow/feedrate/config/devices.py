@@ -19,7 +19,7 @@ from feedrate.core.errors import SECRET_NAME
 
 Capability = Literal[
     # Precisions
-    "fp32", "bf16", "fp16", "half", "fp8",
+    "fp32", "tf32", "bf16", "fp16", "half", "fp8",
     # Synchronisation and memory; the first five need several devices
     "ddp", "ddp_options", "fsdp", "fsdp_fp16", "fsdp1", "fast_ddp", "cpu_offload",
     # Data path
@@ -42,7 +42,7 @@ BETWEEN_DEVICES = ("ddp_options", "fsdp", "fsdp_fp16", "fsdp1")
 class Peak(Strict, kw_only=True):
     """Peak rate of one device (one accelerator, not the job) in matrix multiplication."""
 
-    precision: Annotated[Name, about("Settings it applies to: fp32, bf16, fp16 or fp8.")]
+    precision: Annotated[Name, about("Settings it applies to: fp32, tf32, bf16, fp16 or fp8.")]
     datasheet_tflops: Annotated[Positive | None, about("Dense, by the data sheet, TFLOP/s.")] = None
     achievable_tflops: Annotated[Positive | None, about("Best measured elsewhere, TFLOP/s.")] = None
     source: Annotated[str, Meta(description="Source of the numbers.", min_length=1)]

@@ -98,10 +98,11 @@ class TrainSettings(Strict, kw_only=True):
         Positive | None, about("Memory of a rank on a cpu, besides its libraries; null: all.")
     ] = None
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
+        Literal["fp32", "tf32", "bf16", "fp16", "fp8", "bf16_full", "fp16_full"],
         about(
-            "bf16 and fp16: autocast with fp32 weights; fp8: bf16, with the layers' matrix "
-            "multiplications in fp8; _full: weights, gradients and optimizer states too."
+            "tf32: fp32 with factors rounded to TF32; bf16 and fp16: autocast with fp32 weights; "
+            "fp8: bf16, with the layers' matrix multiplications in fp8; _full: weights, gradients "
+            "and optimizer states too."
         ),
     ] = "bf16"
     execution: Annotated[

@@ -261,7 +261,7 @@ class Adapter(ABC):
         """The model on this device for inference, compiled as `train.execution` says."""
         import torch
 
-        self.hold_fp32()
+        self.hold_fp32(settings.train.precision)
         placed = model.to(self.device)
         if settings.train.execution == "eager":
             return placed
@@ -275,11 +275,11 @@ class Adapter(ABC):
         return gradients, settings.train.ddp_bucket_mb or DDP_BUCKET_MB
 
     # Empty on purpose: other kinds have one fp32.
-    def hold_fp32(self) -> None:  # noqa: B027
-        """Undo a library's choice of a lower precision for fp32 operations."""
+    def hold_fp32(self, precision: str) -> None:  # noqa: B027
+        """Compute fp32 operations as `train.precision` says, whatever a library has chosen."""
 
     def fp32(self) -> str | None:
-        """How fp32 is computed: `ieee` is single precision; None: there is no choice."""
+        """How fp32 is computed: `ieee` (single precision) or `tf32`; None: there is no choice."""
         return None
 
     # Empty on purpose: most devices start work at once.

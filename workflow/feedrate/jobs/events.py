@@ -86,7 +86,10 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):
-    """One optimizer step or forward pass, numbered from 1; samples are those of this rank."""
+    """One optimizer step or forward pass, numbered from 1; samples are those of this rank.
+
+    `loss_scale`: that of fp16 after the step; it falls when gradients overflow and the optimizer
+    skips its update."""
 
     step: int
     t_s: float | None = None
@@ -95,6 +98,7 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     copy_wait_s: float | None = None
     samples: int | None = None
     loss: float | None = None
+    loss_scale: float | None = None
     finite: bool | None = None
     memory_gib: float | None = None
     peak_memory_gib: float | None = None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Span = tuple[Any, Any]
 """Two marks of the device, in order."""
+Pending = tuple[events.Step, dict[str, Deferred], list[Span], list[Span]]
+"""A step, its numbers that are read later, its fetches and its waits."""
 ENERGY_EVERY_S = 60.0
 """An energy counter is read at least this often, since it may wrap around."""
 
@@ -70,7 +72,7 @@ class Meter:
         self._log = log
         self._last_step = steps
         self._warmup_steps = warmup_steps
-        self._pending: deque[tuple[events.Step, Deferred | None, list[Span], list[Span]]] = deque()
+        self._pending: deque[Pending] = deque()
         self._window_s: float | None = None
         """When the window opened; None while it is closed."""
         self._window_paused_s = 0.0
@@ -119,8 +121,8 @@ class Meter:
         """Add a micro-step's share of the step's loss (a scalar on the device)."""
         self._loss = loss if self._loss is None else self._loss + loss
 
-    def end_step(self, step: int) -> None:
-        """Optimizer step `step` (counted from 1) has ended."""
+    def end_step(self, step: int, scale: "torch.Tensor | None" = None) -> None:
+        """Optimizer step `step` (counted from 1) has ended; in fp16, with this loss scale."""
         opens, closes = step == self._opens_after, step == self._last_step
         if opens or closes:
             # At the window's ends, because the device may be steps behind the host: only work
@@ -130,7 +132,7 @@ class Meter:
             self._log.write(machine_now(self._adapter, self._log.rank))
             self._energy.start(perf_counter())
         now_s = perf_counter()
-        self._add_step(step, now_s)
+        self._add_step(step, now_s, scale)
         self.write_steps(wait=opens or closes)
         if self._window_s is not None:
             self._energy.end_step(now_s)
@@ -176,7 +178,7 @@ class Meter:
         self._loss = None
         self._fetches, self._waits = [], []
 
-    def _add_step(self, step: int, now_s: float) -> None:
+    def _add_step(self, step: int, now_s: float, scale: "torch.Tensor | None") -> None:
         memory = self._adapter.memory()
         event = events.Step(
             rank=self._log.rank,
@@ -188,24 +190,25 @@ class Meter:
             peak_memory_gib=memory.peak_gib,
             warmup=step <= self._opens_after,
         )
-        # Reading the loss now would make the host wait for the device at every step.
-        loss = None if self._loss is None else self._adapter.defer(self._loss)
-        self._pending.append((event, loss, self._fetches, self._waits))
+        # Reading numbers now would make the host wait for the device at every step.
+        later = {"loss": self._loss, "loss_scale": scale}
+        told = {name: self._adapter.defer(one) for name, one in later.items() if one is not None}
+        self._pending.append((event, told, self._fetches, self._waits))
 
     def write_steps(self, *, wait: bool) -> None:
-        """Write the steps whose loss can be read, or all of them if `wait`.
+        """Write the steps whose numbers can be read, or all of them if `wait`.
 
         Waiting costs nothing where the loop itself has just read its loss: when it logs.
         """
         while self._pending:
-            event, loss, fetches, waits = self._pending[0]
-            if not (wait or loss is None or loss.ready()):
+            event, told, fetches, waits = self._pending[0]
+            if not (wait or all(one.ready() for one in told.values())):
                 return
             self._pending.popleft()
             fetch_s = self._seconds(fetches)
             wait_s = self._seconds(waits) if waits else fetch_s
-            value = None if loss is None else loss.value()
-            measured = {"data_wait_s": wait_s, "copy_wait_s": fetch_s - wait_s, "loss": value}
+            numbers = {name: one.value() for name, one in told.items()}
+            measured = {"data_wait_s": wait_s, "copy_wait_s": fetch_s - wait_s, **numbers}
             event = msgspec.structs.replace(event, **measured)
             self._log.write(event)
             if self._window_s is not None:

@@ -66,7 +66,7 @@ def probe_device(run: Path, precisions: list[str]) -> None:
     """Measure this rank's device, and write the answer into the folder of the run.
 
     --run          folder with spec.json
-    --precisions   fp32, bf16, fp16, fp8: the precisions of the matrix products
+    --precisions   fp32, tf32, bf16, fp16, fp8: the precisions of the matrix products
     """
     end_process_on_hang(lambda error: print(error))
     spec, _ = bind_process(run)
@@ -80,7 +80,6 @@ def probe_device(run: Path, precisions: list[str]) -> None:
 
 def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUCT_S) -> Probe:
     """Measure a device; products in each precision take `seconds`."""
-    device.hold_fp32()
     count = device.energy_counter()
     allocation = allocate(device)
     energy: list[tuple[float, float | None]] = []
@@ -93,6 +92,7 @@ def probe(device: Any, rank: int, precisions: list[str], seconds: float = PRODUC
         if precision == "fp8" and not device.fp8_by_torchao:
             products.append(Product(precision=precision))
             continue
+        device.hold_fp32(precision)
         try:
             products.append(multiply(device, precision, seconds, read_energy))
         except Exception as error:  # one precision that fails must not hide the others
@@ -175,6 +175,7 @@ def _product(device: Any, precision: str, side: int) -> Callable[[], Any]:
         return lambda: torch._scaled_mm(
             eighths[0], eighths[1].t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
         )
-    kinds = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    kinds = {"fp32": torch.float32, "tf32": torch.float32}
+    kinds |= {"bf16": torch.bfloat16, "fp16": torch.float16}
     left, right = left.to(kinds[precision]), right.to(kinds[precision])
     return lambda: torch.mm(left, right)

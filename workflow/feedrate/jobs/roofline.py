@@ -180,6 +180,8 @@ def rates(roof: Roof, precision: str) -> tuple[dict[str, float], float]:
     if not own or not gb_per_s:
         lacks = [f"peak for {precision}"] * (not own) + ["memory bandwidth"] * (not gb_per_s)
         raise UnknownError(f"its entry in config/devices.yaml has no {' and no '.join(lacks)}")
+    if precision == "tf32":  # how the trace's fp32 products run
+        peaks["fp32"] = own
     return defaultdict(lambda: own, peaks), MEMORY_SHARE * 1e9 * gb_per_s
 
 

@@ -74,7 +74,7 @@ def score_model(
     """
     logging.disable_progress_bar()  # the job prints between the workflow's own lines
     device = adapter(spec.kind)
-    device.hold_fp32()
+    device.hold_fp32(spec.settings.train.precision)
     loader = spec.settings.loader
     loader = LoaderSettings(max_tokens=loader.max_tokens, label=loader.label)
     settings = msgspec.structs.replace(spec.settings, loader=loader)

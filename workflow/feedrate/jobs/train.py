@@ -71,8 +71,9 @@ def run_job(
     train(trainer, log, resume=options.resume)
     # The Trainer wraps the model in `train`, so the strategy is known only now.
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
-    log.write(events.Strategy(rank=log.rank, fp32=device.fp32(), **ran))
-    computed = describe_computation(trainer, whole=ran["name"] != "fsdp")
+    single = device.fp32()
+    log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
+    computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
     log.write(events.Computation(rank=log.rank, **computed))
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
@@ -163,11 +164,12 @@ def trainer_library(trainer: type[Any]) -> str:
     return f"transformers {transformers.__version__}"
 
 
-def describe_computation(trainer: Any, *, whole: bool) -> dict[str, Any]:
-    """The keys of the `computation` event; `whole`: this rank holds all weights."""
+def describe_computation(trainer: Any, single: str | None, *, whole: bool) -> dict[str, Any]:
+    """The keys of the `computation` event; `single`: how the device computes fp32; `whole`: this
+    rank holds all weights."""
     counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return {
-        "precision": running_precision(trainer),
+        "precision": running_precision(trainer, single),
         "optimizer": running_optimizer(trainer.optimizer),
         "compiled_graphs": counted["stats"]["unique_graphs"] if counted else 0,
         "unrecorded_graphs": counted["inductor"]["cudagraph_skips"] if counted else 0,
@@ -175,16 +177,17 @@ def describe_computation(trainer: Any, *, whole: bool) -> dict[str, Any]:
     }
 
 
-def running_precision(trainer: Any) -> str:
-    """The precision in the words of `train.precision`: from the layers' types, the weights, and
-    what the accelerator casts to."""
+def running_precision(trainer: Any, single: str | None) -> str:
+    """The precision in the words of `train.precision`: from the layers' types, the weights, what
+    the accelerator casts to, and how the device computes fp32."""
     float8 = any(type(module).__name__ == "Float8Linear" for module in trainer.model.modules())
     if float8 or getattr(trainer.accelerator, "fp8_enabled", False):
         return "fp8"
     weights = next(p.dtype for p in trainer.model.parameters() if p.is_floating_point())
     halves = {torch.bfloat16: "bf16_full", torch.float16: "fp16_full"}
     mixed = str(trainer.accelerator.mixed_precision)
-    return halves.get(weights) or ("fp32" if mixed == "no" else mixed)
+    unmixed = "tf32" if single == "tf32" else "fp32"
+    return halves.get(weights) or (unmixed if mixed == "no" else mixed)
 
 
 def running_optimizer(optimizer: Any) -> str:

@@ -71,7 +71,7 @@ def make_trainer(
         callbacks=[MeterCallback(meter)] if meter else None,
         **optimizer_arguments(train),
     )
-    adapter.hold_fp32()  # what the libraries have set by now
+    adapter.hold_fp32(train.precision)  # whatever the libraries have set
     if train.ddp_bucket_view:  # the one setting of DDP that no argument names
         trainer.accelerator.ddp_handler.gradient_as_bucket_view = True
     return trainer
@@ -266,7 +266,9 @@ class MeterCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """An optimizer step has ended; logging and saving come after."""
-        self._meter.end_step(state.global_step)
+        scaler = getattr(kwargs.get("optimizer"), "scaler", None)  # of accelerate, in fp16 alone
+        # The public `get_scale` waits for the device.
+        self._meter.end_step(state.global_step, getattr(scaler, "_scale", None))
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """The Trainer has read the loss, so the device has finished all steps."""

@@ -29,6 +29,9 @@ STEP_SUM_TOLERANCE = 0.05
 """Share by which the sum of the step times may differ from the window's wall time."""
 STEP_SUM_SLACK_S = 0.1
 """Seconds in addition: one synchronisation at each end of the window lies outside the steps."""
+MOST_SKIPPED = 0.05
+"""Share of skipped updates above which a rate leaves out too much of the optimizer's work. Once the
+loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
 
@@ -89,6 +92,14 @@ def loss_finite(e: Evidence) -> Judgement:
     return True, f"All {len(losses)} losses are finite, the last is {losses[-1]:.4g}."
 
 
+def updates_made(e: Evidence) -> Judgement:
+    """In training: at most 5% of the window's updates were skipped because fp16 overflowed."""
+    skipped, steps = e.measurement.skipped_updates, e.measurement.steps
+    if skipped is None:
+        return True, "No loss was scaled."
+    return skipped <= MOST_SKIPPED * steps, f"{skipped} of {steps} updates were skipped."
+
+
 def answers_finite(e: Evidence) -> Judgement:
     """In inference: every pass reported its answer, and all answers are finite."""
     steps = [step for events in e.ranks.values() for step in events.steps]
@@ -124,7 +135,7 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     check.__name__: check
     for check in (
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
-        *(loss_finite, answers_finite, mfu_at_most_100_percent, power_within_rating),
+        *(loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating),
         *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest),
         *(computation, equal_weights, alone_on_host, undisturbed),
     )
@@ -137,6 +148,7 @@ ONLY_IF_FAILED = {
 """Checks that `assemble` makes."""
 ONLY_OF: dict[str, Task] = {
     "loss_finite": "training",
+    "updates_made": "training",
     "strategy": "training",
     "computation": "training",
     "equal_weights": "training",

@@ -126,7 +126,7 @@ def because(reasons: Iterable[str]) -> str:
 
 def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Level | None]:
     """What our run did. An epoch may have left out a last, smaller batch: its rows are at least as
-    many. Single precision is never computed as TF32 here."""
+    many."""
     names = {"devices": "world_size", "software": "library"}
     found = {item: run.get(names.get(item, item)) for item in get_args(Item)}
     steps = run.get("steps_per_epoch")
@@ -134,7 +134,7 @@ def _here(run: Mapping[str, Any], datasets: Mapping[str, str]) -> dict[Item, Lev
         micro = run["batch_size"] * (run.get("gradient_accumulation") or 1)
         found["rows"] = steps * micro * run["world_size"]
     found["data"] = datasets.get(run.get("dataset", ""), run.get("dataset"))
-    found["tf32"] = False
+    found["tf32"] = run.get("precision") == "tf32"
     found["window"] = f"{run['steps']} steps" if run.get("steps") else None
     return found
 

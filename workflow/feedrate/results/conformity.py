@@ -179,11 +179,13 @@ def equal_weights(e: Evidence) -> Judgement:
 
 
 def fp32(e: Evidence) -> Judgement:
-    """In training: single precision was computed as such: on CUDA without TF32."""
+    """In training: fp32 was computed as asked for: on CUDA as TF32 with `precision: tf32`, else
+    without it."""
     used = e.first.strategy.fp32 if e.first.strategy else None
-    if used not in (None, "ieee"):
-        return False, f"Single precision was asked for, {used} was used instead."
-    return True, "fp32 is single precision."
+    asked = "tf32" if e.spec.settings.train.precision == "tf32" else "ieee"
+    if used not in (None, asked):
+        return False, f"fp32 as {asked} was asked for, {used} was used instead."
+    return True, f"fp32 is {asked}, as asked for."
 
 
 def data_digest(e: Evidence) -> Judgement:

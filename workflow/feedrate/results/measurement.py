@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from feedrate.config.devices import Peak
@@ -53,6 +54,7 @@ def measure(
         rank_wall_s=[w.wall_s for w in windows],
         **busy_shares(ranks),
         **slow_rank(ranks),
+        skipped_updates=_skipped_updates(ranks, first),
         **_losses([loss for loss in losses_of(ranks) if math.isfinite(loss)]),
         **_utilisation(ranks, samples, wall_s, spec, peaks),
     )
@@ -114,6 +116,17 @@ def _steps_per_epoch(ranks: Ranks, spec: RunSpec) -> int | None:
 
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
+
+
+def _skipped_updates(ranks: Ranks, window: Window) -> int | None:
+    """Steps of the window that lowered the loss scale of fp16, which all ranks share; the scale
+    before a run's first step is not known."""
+    steps = next((e.steps for _, e in sorted(ranks.items())), [])
+    if not any(step.loss_scale for step in steps):
+        return None
+    before = {step.step: last.loss_scale or 0.0 for last, step in pairwise(steps)}
+    inside = _steps_in(steps, window)
+    return sum((step.loss_scale or 0.0) < before.get(step.step, 0.0) for step in inside)
 
 
 def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:

@@ -114,6 +114,10 @@ class Measurement(Strict, kw_only=True):
         Number, value("", "Mean of the last tenth of the reported losses, at least five.")
     ] = None
     loss_digest: Annotated[str, value("", "Digest of all reported losses, bit by bit.", "")] = ""
+    skipped_updates: Annotated[
+        int | None,
+        value("", "Steps without update: fp16 gradients overflowed.", "largest", extra="Skipped"),
+    ] = None
     steps: Annotated[int, value("", "Optimizer steps, or passes, in the timed window.", "")]
     warmup_steps: Annotated[int, value("", "Optimizer steps left out before it.", "")]
     steps_per_epoch: Annotated[

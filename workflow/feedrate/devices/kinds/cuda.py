@@ -127,13 +127,14 @@ class DeviceAdapter(Adapter):
         return needed
 
     def check(self, settings: Settings) -> None:
-        """bf16 needs a GPU of compute capability 8.0: older ones (T4, V100) emulate it, slowly."""
+        """bf16 and TF32 need a GPU of compute capability 8.0: older ones (T4, V100) emulate bf16,
+        slowly, and compute fp32 instead of TF32 without a word."""
         asked = settings.train.precision
-        half = asked == "bf16_full" or asked in BF16_AUTOCAST
-        if half and not self._cuda.is_bf16_supported(including_emulation=False):
+        newer = asked in ("bf16_full", "tf32", *BF16_AUTOCAST)
+        if newer and not self._cuda.is_bf16_supported(including_emulation=False):
             raise UnsupportedError(
-                f"train.precision: {asked}: {self.device_model()} has no bf16 and would emulate "
-                "it; use fp16 or fp32"
+                f"train.precision: {asked}: {self.device_model()} has neither bf16 nor TF32; use "
+                "fp16 or fp32"
             )
 
     def synchronize(self) -> None:
@@ -209,25 +210,26 @@ class DeviceAdapter(Adapter):
         found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
         return f"{found[1] if found else ''} (CUDA {cuda})".strip()
 
-    def hold_fp32(self) -> None:
-        """Turn off TF32. PyTorch enables it in convolutions; the Trainer and accelerate enable it
-        in compiled code."""
+    def hold_fp32(self, precision: str) -> None:
+        """Turn TF32 on if the `precision` asks for it, else off. PyTorch enables it in
+        convolutions; the Trainer and accelerate enable it in compiled code."""
         import torch
 
         backends: Any = torch.backends
+        rounded = precision == "tf32"
         # PyTorch has old and new switches, and raises an error when it reads ones that differ.
-        torch.set_float32_matmul_precision("highest")
-        backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("high" if rounded else "highest")
+        backends.cudnn.allow_tf32 = rounded
         for one in (backends, backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
-            one.fp32_precision = "ieee"
+            one.fp32_precision = "tf32" if rounded else "ieee"
 
     def fp32(self) -> str:
-        """`tf32` if a multiplication or convolution may use it, else `ieee`."""
+        """`tf32` or `ieee`; both, joined by `+`, if multiplications and convolutions differ."""
         import torch
 
         backends: Any = torch.backends
         used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
-        return next((one for one in used if one != "ieee"), "ieee")
+        return "+".join(dict.fromkeys(used))
 
     def training_arguments(
         self,

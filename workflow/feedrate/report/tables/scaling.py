@@ -15,7 +15,10 @@ ORDER = 150
 
 BEYOND = (2, 4, 8, 16, 32, 64, 128, 256)
 """Device counts to extrapolate to, beyond the largest measured count."""
-HEADS = ("Devices", "Measured (samples/s)", "Model, from another count (samples/s)", "Model error")
+HEADS = (
+    *("Devices", "Measured (samples/s)", "TFLOP/s per device"),
+    *("Model, from another count (samples/s)", "Model error"),
+)
 EXTRAPOLATED = ("Devices", "Extrapolated (samples/s)", "Range by that error", "Model's efficiency")
 
 ByCount = Mapping[int, CellRow]
@@ -23,21 +26,28 @@ ByCount = Mapping[int, CellRow]
 
 @as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """In each table, a group of rows for each device family and cell with a measured all-reduce."""
+    """In each table, a group of rows for each device family and cell: all that were measured on
+    several numbers of devices, or whose all-reduce was; beyond those, cells with an all-reduce."""
     measured: list[Markup] = []
     beyond: list[Markup] = []
     for name, cells in _groups(settings, inputs.cells(settings.study)).items():
-        models = {n: _model(n, c) for n, c in cells.items() if n > 1 and c.exchange_samples_per_s}
+        models = {
+            n: _model(n, c)
+            for n, c in cells.items()
+            if n > 1 and c.exchange_samples_per_s and c.model_samples_per_s
+        }
+        steps_s = {n: n * cell.batch_size / cell.samples_per_s for n, cell in cells.items()}
+        errors = held_out_errors(models, steps_s)
+        if models or len(cells) > 1:
+            times = f" ({_times(models)})" if models else ""
+            measured += [group_row(name + times, len(HEADS)), *_measured(cells, errors)]
         if models:
-            steps_s = {n: n * cell.batch_size / cell.samples_per_s for n, cell in cells.items()}
-            errors = held_out_errors(models, steps_s)
-            measured.append(group_row(f"{name} ({_times(models)})", len(HEADS)))
-            measured += _measured(cells, errors)
             beyond.append(group_row(name, len(EXTRAPOLATED)))
             beyond += _extrapolated(cells, models[max(models)], errors)
-    if not measured:
+    if not beyond:
         none = "No all-reduce between devices was measured, so nothing is predicted."
-        return table(HEADS, [wide_row("", none, len(HEADS))])
+        measured.append(wide_row("", none, len(HEADS)))
+        return table(HEADS, measured)
     return join(table(HEADS, measured), table(EXTRAPOLATED, beyond))
 
 
@@ -46,8 +56,7 @@ def _groups(settings: PageSettings, cells: Sequence[CellRow]) -> dict[str, dict[
     groups: dict[str, dict[int, CellRow]] = {}
     for cell in cells:
         known = settings.devices.get(cell.device)
-        measured = cell.samples_per_s and cell.batch_size and cell.model_samples_per_s
-        if known and cell.status == "ok" and measured:
+        if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
             family = settings.label(known.family or cell.device)
             name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
             groups.setdefault(name, {})[known.count] = cell
@@ -73,8 +82,8 @@ def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:
     for count, cell in sorted(cells.items()):
         error = errors.get(count)
         modelled = None if error is None else cell.samples_per_s * (1 + error)
-        numbers = (text.number(cell.samples_per_s), text.number(modelled), text.signed_share(error))
-        yield row(str(count), *numbers)
+        rates = (text.number(cell.samples_per_s), text.number(cell.tflops_per_device, 3))
+        yield row(str(count), *rates, text.number(modelled), text.signed_share(error))
 
 
 def _extrapolated(cells: ByCount, model: Scaling, errors: Mapping[int, float]) -> Iterator[Markup]:
