@@ -29,7 +29,13 @@ WAYS = {
     "fsdp": {"strategy": "fsdp"},
     "fsdp-ac": {"strategy": "fsdp", "checkpointing": True},
     "fsdp-offload": {"strategy": "fsdp", "cpu_offload": True},
+    "fsdp1": {"strategy": "fsdp", "limit_all_gathers": True},
+    "fsdp1-ac": {"strategy": "fsdp", "limit_all_gathers": True, "checkpointing": True},
+    "fsdp1-unlimited": {"strategy": "fsdp", "limit_all_gathers": False},
+    "fsdp1-ac-unlimited": {"strategy": "fsdp", "limit_all_gathers": False, "checkpointing": True},
 }
+FIRST = [way for way in WAYS if way.startswith("fsdp1")]
+"""The ways of PyTorch's first FSDP."""
 
 
 DDP = {"ddp_bucket_mb": 25, "ddp_static_graph": False, "ddp_bucket_view": False}
@@ -69,7 +75,7 @@ def losses(folder):
     ]
 
 
-@pytest.mark.parametrize("way", ["ddp-tuned", "fsdp", "fsdp-ac", "fsdp-offload"])
+@pytest.mark.parametrize("way", ["ddp-tuned", "fsdp", "fsdp-ac", "fsdp-offload", *FIRST])
 def test_losses_are_those_of_ddp(flava, way):
     expected, found = losses(flava["ddp"]), losses(flava[way])
     assert len(expected[0]) == 4
@@ -87,6 +93,10 @@ def test_losses_are_those_of_ddp(flava, way):
         ("fsdp", "fsdp", 10, 0, 0),
         ("fsdp-ac", "fsdp", 10, 10, 0),
         ("fsdp-offload", "fsdp", 10, 0, 10),
+        ("fsdp1", "fsdp", 10, 0, 0),
+        ("fsdp1-ac", "fsdp", 10, 10, 0),
+        ("fsdp1-unlimited", "fsdp", 10, 0, 0),
+        ("fsdp1-ac-unlimited", "fsdp", 10, 10, 0),
     ],
 )
 def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, checkpointed, offloaded):
@@ -98,6 +108,11 @@ def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, check
         assert told["checkpointed_layers"] == checkpointed
         assert told["offloaded_layers"] == offloaded
         assert told["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
+
+
+def test_the_first_fsdp_shards_the_encoders_as_the_source_does(flava):
+    found = {way: int((flava[way] / "sharded_encoders").read_text()) for way in WAYS}
+    assert found == {way: 3 * (way in FIRST) for way in WAYS}
 
 
 def test_one_process_offloads_too(labelled, tmp_path):
@@ -113,7 +128,7 @@ def test_one_process_offloads_too(labelled, tmp_path):
 
 def test_a_saved_model_is_the_same_and_loads_whatever_the_strategy(flava, labelled):
     weights = {way: load_file(folder / "model/model.safetensors") for way, folder in flava.items()}
-    for way in ("fsdp", "fsdp-ac", "fsdp-offload"):
+    for way in ("fsdp", "fsdp-ac", "fsdp-offload", *FIRST):
         assert weights[way].keys() >= weights["ddp"].keys()
         for name, tensor in weights["ddp"].items():
             assert weights[way][name].shape == tensor.shape, name
