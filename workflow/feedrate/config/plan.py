@@ -189,7 +189,7 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
     # A search must not change the rows that the listed levels train on.
-    listed = (c for c in cells if not added or level_text(c.levels[study.search]) not in added)
+    listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
     dataset = dataset_for(project.config, listed)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 

@@ -7,7 +7,7 @@ import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Study
-from feedrate.config.values import level_text, load
+from feedrate.config.values import Level, level_text, load
 from feedrate.core import paths
 
 Searched = dict[str, dict[str, list[str]]]
@@ -37,6 +37,6 @@ def with_levels(study: Study, added: Mapping[str, list[str]]) -> Study:
     if not study.search or not added:
         return study
     factor = study.factors[study.search]
-    levels = sorted([*factor.levels, *map(int, added)], key=int)
+    levels: list[Level] = sorted([*factor.levels, *map(int, added)], key=int)
     longer = msgspec.structs.replace(factor, levels=levels)
     return msgspec.structs.replace(study, factors=study.factors | {study.search: longer})

@@ -99,10 +99,8 @@ class Claim(Strict, kw_only=True):
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
-        Literal[
-            *("samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"),
-            *("forward_memory_gib", "batch_size", "model_size_gib"),
-        ],
+        Literal["samples_per_s", "peak_memory_gib", "tflops_per_device", "loss_last", "loss_end"]
+        | Literal["forward_memory_gib", "batch_size", "model_size_gib"],
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 

@@ -49,15 +49,16 @@ def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tup
     the listed ones' largest times the steps of a full epoch: the data would not make one step.
     """
     study, added = project.studies[name], project.searched.get(name, {})
+    searched = study.search or ""
     for (device, _), line in _lines(study, rows).items():
-        known = {row[study.search]: row["status"] for row in line}
+        known = {row[searched]: row["status"] for row in line}
         if device not in project.config.devices or set(known.values()) - {"ok", "out_of_memory"}:
             continue
         listed = [level for level in known if level_text(level) not in added]
         steps = protocols(project)[name][device].steps
         level = next_level(known, max(listed) * min(FULL_EPOCH_STEPS, steps))
         if level is not None:
-            levels = {factor: line[0][factor] for factor in study.factors} | {study.search: level}
+            levels = {factor: line[0][factor] for factor in study.factors} | {searched: level}
             yield level_text(level), f"{device}/{cell_name(levels)}"
 
 
