@@ -48,8 +48,8 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` and `encoders` are those of `Built`, by which sharding cuts the model. Raises DeviceError if the Trainer
-    sees more or fewer ranks than the job has: each would train by itself.
+    `layers` and `encoders` are those of `Built`, by which sharding cuts the model. Raises DeviceError
+    if the Trainer sees more or fewer ranks than the job has: each would train by itself.
     """
     train, shared = spec.settings.train, shared_arguments(spec, folder)
     arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
@@ -243,8 +243,8 @@ class MeteredTrainer(_TRAINER):
             return
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-        # Gathered on the host of rank 0, empty on others; every rank must call it. On a CPU there is
-        # nothing to move, and PyTorch's first FSDP would give tensors that it frees.
+        # Gathered on the host of rank 0, empty on others; every rank must call it. On a CPU nothing
+        # moves, and PyTorch's first FSDP would give tensors that it frees.
         moves = self.accelerator.device.type != "cpu" or self.plugin.fsdp_version == 2
         whole = StateDictOptions(full_state_dict=True, cpu_offload=moves)
         weights: dict[str, Any] = get_model_state_dict(self.model, options=whole)

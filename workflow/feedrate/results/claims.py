@@ -139,20 +139,16 @@ class _Claims:
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        """The levels of a cell; LARGEST is resolved, unless no level or each that was tried fits."""
+        """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
         levels = cell_levels(ref, self._study.factors, self._study.baseline)
         for factor in [name for name, level in levels.items() if level == LARGEST]:
             known = [level_text(level) for level in self._study.factors[factor].levels]
-            ended = [self._status(ref.device, levels | {factor: level}) for level in known]
-            fitting = [level for level, end in zip(known, ended, strict=True) if end == "ok"]
-            if fitting and "out_of_memory" in ended[known.index(fitting[-1]) :]:
-                levels[factor] = fitting[-1]
+            cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
+            ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
+            fitting = [place for place, end in enumerate(ended) if "ok" in end]
+            if fitting and any("out_of_memory" in end for end in ended[fitting[-1] + 1 :]):
+                levels[factor] = known[fitting[-1]]
         return levels
-
-    def _status(self, device: str, levels: dict[str, str]) -> str:
-        """ok if one run of the cell trained, else how its runs ended; empty without any."""
-        ended = [run["status"] for run in self._cells.get((device, *levels.values()), [])]
-        return "ok" if "ok" in ended else next(iter(ended), "")
 
     def _runs(self, ref: CellRef) -> list[Row]:
         return self._cells.get((ref.device, *self._levels(ref).values()), [])

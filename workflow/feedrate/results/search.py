@@ -76,9 +76,8 @@ def next_level(known: dict[int, str], most: int) -> int | None:
 
 def _lines(study: Study, rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """The rows of each line, by its device and the levels of its other factors."""
-    others = [factor for factor in study.factors if factor != study.search]
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        key = row["device"], cell_name({factor: row[factor] for factor in others})
-        lines.setdefault(key, []).append(row)
+        others = {factor: row[factor] for factor in study.factors if factor != study.search}
+        lines.setdefault((row["device"], cell_name(others)), []).append(row)
     return lines
