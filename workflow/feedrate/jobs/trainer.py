@@ -48,8 +48,8 @@ def make_trainer(
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` and `encoders` are those of `Built`, by which sharding cuts the model. Raises DeviceError
-    if the Trainer sees more or fewer ranks than the job has: each would train by itself.
+    `layers` and `encoders` are those of `Built`, for sharding. Raises DeviceError if the Trainer
+    sees more or fewer ranks than the job has: each would train by itself.
     """
     train, shared = spec.settings.train, shared_arguments(spec, folder)
     arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)

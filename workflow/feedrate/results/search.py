@@ -11,7 +11,6 @@ from feedrate.config.plan import protocols
 from feedrate.config.project import Project
 from feedrate.config.search import Searched
 from feedrate.config.spec import FULL_EPOCH_STEPS
-from feedrate.config.study import Study
 from feedrate.config.values import cell_name, level_text, load
 from feedrate.core import paths
 from feedrate.core.files import write_json
@@ -50,7 +49,11 @@ def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tup
     """
     study, added = project.studies[name], project.searched.get(name, {})
     searched = study.search or ""
-    for (device, _), line in _lines(study, rows).items():
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        others = {factor: row[factor] for factor in study.factors if factor != study.search}
+        lines.setdefault((row["device"], cell_name(others)), []).append(row)
+    for (device, _), line in lines.items():
         known = {row[searched]: row["status"] for row in line}
         if device not in project.config.devices or set(known.values()) - {"ok", "out_of_memory"}:
             continue
@@ -72,12 +75,3 @@ def next_level(known: dict[int, str], most: int) -> int | None:
     if too_large is None:
         return 2 * fits if 2 * fits <= most else None
     return (fits + too_large) // 2 if too_large - fits > max(1, FINE * fits) else None
-
-
-def _lines(study: Study, rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """The rows of each line, by its device and the levels of its other factors."""
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        others = {factor: row[factor] for factor in study.factors if factor != study.search}
-        lines.setdefault((row["device"], cell_name(others)), []).append(row)
-    return lines
