@@ -49,9 +49,8 @@ def sharding(
 ) -> Any:
     """accelerate's plugin that shards the model by its layers; None for another strategy.
 
-    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has. With
-    that one the encoders are units too, as in "Scaling Multimodal Foundation Models in
-    TorchMultimodal", or the root would hold their embeddings through the whole step.
+    It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
+    There the encoders are units too, as in "Scaling Multimodal Foundation Models in TorchMultimodal".
     """
     check_strategy(spec)
     if spec.settings.train.strategy != "fsdp":
