@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2090, "e38cf7aa2e37c582ce2b84843ffe80ca9dcba2f4d8869bfbcbc84edc49df2e3f")
+ALL_STUDIES = (2456, "c37652f81fe14e8a8da1b8f3a19923ceea3a90b3a199200538726e40c6aac7b3")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

@@ -50,7 +50,7 @@ def sharding(
     """accelerate's plugin that shards the model by its layers; None for another strategy.
 
     It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
-    There the encoders are units too, as in "Scaling Multimodal Foundation Models in TorchMultimodal".
+    There the encoders are units too, as in "Scaling Multimodal … in TorchMultimodal".
     """
     check_strategy(spec)
     if spec.settings.train.strategy != "fsdp":
