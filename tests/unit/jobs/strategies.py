@@ -66,10 +66,13 @@ def make_run(prepared: Path, out: Path, model: Part, train: Part, protocol: Part
         model=built.model,
         dataset=make_dataset(spec, prepared, built, "train"),
         layers=built.layers,
+        encoders=built.encoders,
     )
     trainer.train(resume_from_checkpoint=newest_checkpoint(out / "trainer"))
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
     log.write(Strategy(rank=rank, **ran))
+    encoders = describe_strategy(trainer.model_wrapped, spec, built.encoders)
+    (out / "sharded_encoders").write_text(str(encoders["sharded_layers"]))
     trainer.save_model(str(out / "model"))
     if rank == 0:
         built.tokenizer.save_pretrained(out / "model")

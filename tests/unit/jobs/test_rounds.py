@@ -12,11 +12,13 @@ from safetensors.torch import load_file
 from training_jobs import make_spec, named, read_events
 
 from feedrate.core.paths import TRACE_NAME
+from feedrate.devices.base import Memory
+from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.devices.placement import Placement
 from feedrate.jobs import rounds
 from feedrate.jobs.ceilings import EndlessBatches, Pipeline
 from feedrate.jobs.events import EventLog
-from feedrate.jobs.rounds import in_turn, needs_more
+from feedrate.jobs.rounds import Session, in_turn, needs_more
 from feedrate.jobs.trace import write_trace
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
@@ -88,6 +90,24 @@ def test_stages_of_a_step_are_named_and_take_time(events):
         *("copy", "forward", "backward", "optimizer"),
     }
     assert all(seconds > 0 for seconds in stages["seconds"].values())
+
+
+def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):
+    calls, stage = [], Session._stage
+
+    def recorded(self, name, *args, **kwargs):
+        calls.append(name)
+        return stage(self, name, *args, **kwargs)
+
+    def memory(_):
+        calls.append("memory")
+        return Memory(float(len(calls)), 1e9)  # which call it was
+
+    monkeypatch.setattr(Session, "_stage", recorded)
+    monkeypatch.setattr(DeviceAdapter, "memory", memory)
+    _, events = job()
+    number = int(named(events, "stages")[0]["forward_memory_gib"])
+    assert calls[number - 2 : number + 1] == ["forward", "memory", "backward"]
 
 
 def test_a_stage_is_made_virtually_faster_where_a_study_asks(job, events):

@@ -29,7 +29,13 @@ WAYS = {
     "fsdp": {"strategy": "fsdp"},
     "fsdp-ac": {"strategy": "fsdp", "checkpointing": True},
     "fsdp-offload": {"strategy": "fsdp", "cpu_offload": True},
+    "fsdp1": {"strategy": "fsdp", "limit_all_gathers": True},
+    "fsdp1-ac": {"strategy": "fsdp", "limit_all_gathers": True, "checkpointing": True},
+    "fsdp1-unlimited": {"strategy": "fsdp", "limit_all_gathers": False},
+    "fsdp1-ac-unlimited": {"strategy": "fsdp", "limit_all_gathers": False, "checkpointing": True},
 }
+FIRST = [way for way in WAYS if way.startswith("fsdp1")]
+"""The ways of PyTorch's first FSDP."""
 
 
 DDP = {"ddp_bucket_mb": 25, "ddp_static_graph": False, "ddp_bucket_view": False}
@@ -111,6 +117,10 @@ def test_losses_are_those_of_ddp(flava, way):
         ("fsdp", "fsdp", 10, 0, 0),
         ("fsdp-ac", "fsdp", 10, 10, 0),
         ("fsdp-offload", "fsdp", 10, 0, 10),
+        ("fsdp1", "fsdp", 10, 0, 0),
+        ("fsdp1-ac", "fsdp", 10, 10, 0),
+        ("fsdp1-unlimited", "fsdp", 10, 0, 0),
+        ("fsdp1-ac-unlimited", "fsdp", 10, 10, 0),
     ],
 )
 def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, checkpointed, offloaded):
@@ -122,6 +132,29 @@ def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, check
         assert told["checkpointed_layers"] == checkpointed
         assert told["offloaded_layers"] == offloaded
         assert told["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
+
+
+def test_losses_of_the_first_fsdp_are_near_those_of_ddp(flava):
+    """On rank 0 the fourth differs by 0.12%, the second by less than 2e-5. Why is not known."""
+    for rank, expected in enumerate(losses(flava["ddp"])):
+        found = [losses(flava[way])[rank] for way in FIRST]
+        for way, one in zip(FIRST, found, strict=True):
+            assert one == pytest.approx(found[0], abs=2e-5), f"{way}: only memory and time differ"
+            assert one[0] == pytest.approx(expected[0], abs=2e-5)
+            assert one == pytest.approx(expected, rel=5e-3)
+
+
+def test_the_first_fsdp_saves_whole_weights(flava):
+    whole, *others = (load_file(flava[way] / "model/model.safetensors") for way in ("ddp", *FIRST))
+    for weights in others:
+        for name, tensor in whole.items():
+            assert weights[name].shape == tensor.shape, name
+            assert torch.allclose(weights[name], others[0][name], atol=2e-4), name
+
+
+def test_the_first_fsdp_shards_the_encoders_as_the_source_does(flava):
+    found = {way: int((flava[way] / "sharded_encoders").read_text()) for way in WAYS}
+    assert found == {way: 3 * (way in FIRST) for way in WAYS}
 
 
 def test_one_process_offloads_too(labelled, tmp_path):

@@ -322,7 +322,7 @@ def test_events_hold_what_the_contract_promises(job):
         "peak_memory_gib",
         "trainer": "library metrics",
         "ceiling": "kind round samples wall_s cpu_s",
-        "stages": "steps seconds",
+        "stages": "steps seconds forward_memory_gib",
         "evaluation": "split metrics",
     }
     for name, promised in keys.items():

@@ -1,5 +1,7 @@
 """FLAVA's masks, its losses and its embeddings."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -82,6 +84,82 @@ def test_the_four_losses_of_pairs_are_in_the_sum(make):
         type(model).__mro__[1].forward = inner
     found = {name for name, value in seen[0].items() if value is not None}
     assert found == {"itm", "global_contrastive", "mmm_image", "mmm_text"}
+
+
+def all_losses(make, **settings):
+    return make("flava", losses="all", **settings)
+
+
+def test_heads_of_single_modalities_learn_only_where_their_losses_count(make):
+    for built, learn in ((make("flava"), False), (all_losses(make), True)):
+        _, grads = step(built)
+        heads = {name for name in grads if name.startswith(("mim_head", "mlm_head"))}
+        assert bool(heads) is learn
+        assert all(float(grads[name].abs().sum()) > 0 for name in heads)
+        assert not any(name.startswith("image_codebook") for name in grads)
+        assert not any(name.startswith("flava.") and "pooler" in name for name in grads)
+
+
+def test_losses_of_single_modalities_are_the_librarys(make):
+    """On images alone and on texts alone the library computes MIM and MLM itself."""
+    built = all_losses(make)
+    model, inputs = built.model.eval(), batch(built, rows=4)
+    library = type(model).__mro__[1].forward
+    pixels, words, mask = (inputs[n] for n in ("pixel_values", "input_ids", "attention_mask"))
+    torch.manual_seed(3)
+    shown, labels = model.masking.mask_tokens(words, mask)
+    hidden = model.masking.mask_patches(len(words), model.patches, words)
+    with torch.no_grad():
+        codes = model.visual_words(pixels)
+        image = {"pixel_values": pixels, "bool_masked_pos": hidden, "mim_labels": codes.clone()}
+        text = {"input_ids": words, "input_ids_masked": shown, "attention_mask": mask}
+        mim = library(model, **image, return_loss=True).loss_info.mim
+        mlm = library(model, **text, mlm_labels=labels, return_loss=True).loss_info.mlm
+        torch.manual_seed(3)
+        whole = model(**inputs)["loss"]
+        model.unimodal = False
+        torch.manual_seed(3)
+        pairs = model(**inputs)["loss"]
+    assert float(whole - pairs) == pytest.approx(float(mim + mlm), rel=1e-4)
+
+
+def test_only_hidden_places_count_in_the_losses_of_single_modalities(make):
+    built = all_losses(make)
+    model = built.model
+    image, text = torch.randn(2, 65, 128), torch.randn(2, 6, 128)
+    output = SimpleNamespace(image_masked_embeddings=image, text_masked_embeddings=text)
+    patches, words = torch.full((2, 64), IGNORED), torch.full((2, 6), IGNORED)
+    patches[0, 3], words[1, 2] = 7, 11
+    first = model.unimodal_loss(output, patches, words)
+    image[0, 10], text[0, 2] = 9.0, 9.0  # not hidden
+    assert torch.equal(model.unimodal_loss(output, patches, words), first)
+    image[0, 1 + 3] = 9.0  # after the class token
+    assert not torch.equal(model.unimodal_loss(output, patches, words), first)
+
+
+def test_all_losses_fall_and_cost_the_heads_products(make):
+    built = all_losses(make)
+    inputs, losses = batch(built, rows=8), []
+    optimizer = torch.optim.AdamW(built.model.parameters(), lr=1e-3)
+    for _ in range(8):
+        torch.manual_seed(1)
+        loss = built.model.train()(**inputs)["loss"]
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    config = built.model.config
+    patches, words = Masking.patch_count(64), Masking.token_count(16)
+    vocabularies = config.image_config.vocab_size, config.text_config.vocab_size
+    products = sum(n * 128 * (128 + v) for n, v in zip((patches, words), vocabularies, strict=True))
+    more = built.count_flops(16) - make("flava").count_flops(16)
+    assert more == pytest.approx(6 * products, rel=0.02)
+
+
+def test_other_models_have_no_losses_to_choose(make):
+    with pytest.raises(ModelError, match="losses: all is not allowed; clip offers: nothing"):
+        make("clip", losses="all")
 
 
 def test_evaluation_gives_embeddings_of_the_pairs_as_they_are(make):

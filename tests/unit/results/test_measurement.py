@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from feedrate.config.devices import Peak
 from feedrate.config.settings import TrainSettings
-from feedrate.jobs.events import Step, read_run_events
+from feedrate.jobs.events import Stages, Step, read_run_events
 from feedrate.results.measurement import measure, quantile, step_sum
 from run_folder import make_spec, rank_events, write_run
 
@@ -45,6 +45,14 @@ def test_waits_are_means_of_the_ranks_and_memory_is_the_largest(ranks):
     assert m.data_wait_share == pytest.approx((1 / 5 + 1 / 8) / 2)
     assert m.peak_memory_gib == 3.0
     assert m.host_peak_memory_gib == 7.5
+
+
+def test_memory_after_the_forward_pass_is_the_largest_of_the_ranks_that_tell_it(ranks):
+    assert measure(ranks, make_spec(), PEAKS, None).forward_memory_gib is None
+    ranks[0].stages = Stages(rank=0, steps=2, forward_memory_gib=1.5)
+    assert measure(ranks, make_spec(), PEAKS, None).forward_memory_gib == 1.5
+    ranks[1].stages = Stages(rank=1, steps=2, forward_memory_gib=2.5)
+    assert measure(ranks, make_spec(), PEAKS, None).forward_memory_gib == 2.5
 
 
 def test_copies_are_told_of_the_ranks_that_know_them(ranks):

@@ -30,6 +30,7 @@ from feedrate.flow import configuration, driver
 from feedrate.results.columns import CELLS
 from feedrate.results.repeats import extend
 from feedrate.results.schema import BAD
+from feedrate.results.search import search
 from feedrate.results.tables import Row, read_csv
 
 REPORT = Path("report.html")
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     forced = any(vars(given).get(name) for name in ("force", "forceall", "forcerun"))
     while not forced and (more := _further_cells(options, others, code)):
         if not quiet:
-            tell("feedrate", f"repeats: auto: one more repeat of {counted(more, 'cell')}")
+            tell("feedrate", more)
         code = run_snakemake(arguments, held_back=quiet)
     if code == STOPPED:
         return fail("feedrate", "stopped; run the same command to continue", code)
@@ -90,11 +91,13 @@ def run(options: argparse.Namespace, others: Sequence[str]) -> int:
     return code or report_code
 
 
-def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> int:
-    """Cells that get one more repeat now (`repeats: auto`), after a pass with this exit code."""
+def _further_cells(options: argparse.Namespace, others: Sequence[str], code: int) -> str:
+    """What the next pass measures, after one with this exit code; empty if nothing is left."""
     if code == STOPPED or (code and not driver.STARTED.is_file()):
-        return 0
-    return extend(check_configuration(options, others))
+        return ""
+    project = check_configuration(options, others)
+    more = {"repeats: auto: one more repeat of": extend(project), "search:": search(project)}
+    return ", ".join(f"{what} {counted(count, 'cell')}" for what, count in more.items() if count)
 
 
 def _other_driver(profile: str) -> str:
@@ -120,8 +123,7 @@ def _write_report(options: argparse.Namespace) -> int:
     PART.unlink(missing_ok=True)
     report = ("--report", str(PART), "--report-stylesheet", str(STYLE))
     arguments = snakemake_arguments(options, "--executor", "local", *report)
-    code = run_snakemake(arguments, held_back=True)
-    if code == 0:
+    if (code := run_snakemake(arguments, held_back=True)) == 0:
         PART.replace(REPORT)
     return code
 

@@ -166,11 +166,15 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
     set_by = LevelSettings(study, adapt_keys(study, common.device, device), project.config)
     cells: list[RunSpec] = []
     unsupported: list[Unsupported] = []
+    added = project.searched.get(common.study, {})
     for combination in itertools.product(*(f.levels for f in study.factors.values())):
         levels = dict(zip(study.factors, combination, strict=True))
         if any(e.covers(levels, device.able) for e in study.exclude):
             continue
         cell = cell_name(levels)
+        searched = added.get(level_text(levels[study.search])) if study.search else None
+        if searched is not None and f"{common.device}/{cell}" not in searched:
+            continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
         if lacks := ", ".join(need for need in needed if need and need not in device.able):
             where = {"study": common.study, "device": common.device}
@@ -184,7 +188,9 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
-    dataset = dataset_for(project.config, cells)
+    # A search must not change the rows that the listed levels train on.
+    listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
+    dataset = dataset_for(project.config, listed)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
+from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
 from feedrate.config.sheets import Sheet, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
@@ -70,6 +71,7 @@ class Project(Strict):
     """What the sources of published numbers say about their experiments."""
     further: dict[str, int] = {}
     """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
+    searched: Searched = {}
 
 
 def load_project(
@@ -105,8 +107,10 @@ def load_project(
             published[name] += rows
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
-    sheets, further = read_sheets(root, studies, published), read_further(root, workflow)
-    return Project(workflow, devices, studies, published, scores, accuracies, sheets, further)
+    tables = published, scores, accuracies, read_sheets(root, studies, published)
+    further, searched = read_further(root, workflow), read_searched(root, studies)
+    studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
+    return Project(workflow, devices, studies, *tables, further, searched)
 
 
 def study_names(root: Path) -> list[str]:
@@ -139,6 +143,7 @@ def check_study(
     names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
+        "search": ([study.search] if study.search else [], study.ladder, "factors of ladder"),
         "published": (study.published, files, "files in config/published"),
         "published_scores": (study.published_scores, files, "files in config/published"),
         "published_accuracies": (study.published_accuracies, files, "files in config/published"),
@@ -156,7 +161,6 @@ def check_study(
 
 
 def _check_pages(found: Findings, study: Study, levels: Mapping[str, list[Level]]) -> None:
-    """Check the names, kinds and factors of tables and figures."""
     for part, pages in _pages(study).items():
         found.unique(numbered(f"{part}[{{}}].name", [page.name for page in pages]))
         for key, page in numbered(f"{part}[{{}}]", pages):
@@ -244,7 +248,6 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
 
 
 def _check_factor(found: Findings, key: str, name: str, factor: Factor) -> None:
-    """Check a factor's name, its settings and its levels."""
     if name in TAKEN:
         found.say(key, f"{name!r} is a column of the results already; choose another name")
     if bool(factor.sets) == bool(factor.bundles):
@@ -272,8 +275,7 @@ def _check_bundles(
 
 
 def _settings_of(study: Study, name: str) -> set[str]:
-    """All settings that the levels of a factor set on any device."""
-    return {
+    return {  # on any device
         sets
         for key in ("", *study.adapt)
         for level in study.factors[name].levels
@@ -318,7 +320,6 @@ def _check_adapt(found: Findings, study: Study, devices: Mapping[str, Device]) -
 
 
 def _check_adapted_bundles(found: Findings, key: str, study: Study, bundles: Any) -> None:
-    """Check bundles by factor and level, for factors that have bundles."""
     if not found.fits(key, bundles, dict[str, dict[str, Bundle]]):
         return
     having = [name for name, factor in study.factors.items() if factor.bundles]
@@ -344,7 +345,6 @@ def _check_windows(found: Findings, study: Study, devices: Mapping[str, Device])
 def _check_levels(
     found: Findings, key: str, named: Mapping[str, Level], levels: Mapping[str, list[Level]]
 ) -> None:
-    """Check that the factors and levels of `named` exist."""
     for factor, level in named.items():
         if found.known(key, factor, levels, "factors") and levels[factor]:
             found.known(f"{key}.{factor}", level, levels[factor], "its levels")

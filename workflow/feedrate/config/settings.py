@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+from msgspec import UNSET, UnsetType
+
 from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about
 
 Task = Literal["training", "inference"]
@@ -34,6 +36,10 @@ class ModelSettings(Strict, kw_only=True):
         Literal["batch_first", "batch_second"],
         about("Order of batch and tokens between the layers (vit)."),
     ] = "batch_first"
+    losses: Annotated[
+        Literal["all"] | UnsetType, about("all: masked images and texts alone count too (flava).")
+    ] = UNSET
+    """Unset for the losses of pairs, and then no part of a spec: older specs stay the same."""
 
 
 class LoaderSettings(Strict, kw_only=True):

@@ -120,7 +120,7 @@ def timeout_min(spec: RunSpec, environment: Mapping[str, str] = os.environ) -> f
     return float(limits.get(spec.study, {}).get(spec.device, TIMEOUT_MIN))
 
 
-OPTIONAL = ("attention", "image_px", "head", "layout")
+OPTIONAL = ("attention", "image_px", "head", "layout", "losses")
 """Settings of a model that not every model has."""
 
 
@@ -139,11 +139,12 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
     for name in OPTIONAL:
         value, usual = getattr(model, name), getattr(default, name)
         offer = offers.get(name, (usual,))
-        allowed = ", ".join("null" if one is None else str(one) for one in offer)
+        words = {None: "null", UNSET: "nothing"}
+        allowed = ", ".join(words.get(one, str(one)) for one in offer)
         if isinstance(offer, dict):
             allowed = "null or {from} to {to} in steps of {step}".format(**offer)
             offer = (None, *range(offer["from"], offer["to"] + 1, offer["step"]))
-        if value not in offer:
+        if value not in (*offer, UNSET):
             faults.append(f"model.{name}: {value} is not allowed; {model.name} offers: {allowed}")
     return tuple(faults)
 

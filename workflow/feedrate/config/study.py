@@ -103,7 +103,9 @@ class Claim(Strict, kw_only=True):
     fits: Annotated[bool | None, about("No ratio, but whether a cell fits in memory.")] = None
     edition: str = ""
     metric: Annotated[
-        Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end", Memory],
+        Literal["samples_per_s", "tflops_per_device", "loss_last", "loss_end"]
+        | Literal["forward_memory_gib", "batch_size", "model_size_gib"]
+        | Memory,
         about("The column of the results whose ratio it is."),
     ] = "samples_per_s"
 
@@ -163,6 +165,13 @@ class Study(Strict, kw_only=True):
             "Factors whose later levels need more memory: none above an out-of-memory one is run."
         ),
     ] = []
+    search: Annotated[
+        Name | None,
+        about(
+            "Factor of the ladder, a number, whose largest level that fits is searched: doubled "
+            "beyond its levels, then bisected."
+        ),
+    ] = None
     adapt: Annotated[
         dict[Name, dict[str, Any]],
         about(

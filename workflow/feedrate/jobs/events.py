@@ -180,11 +180,13 @@ class Stages(Event, frozen=True, kw_only=True, tag="stages"):
 
     `read`, `decode`, `resize`, `tokenise` and `collate` are sums over the loader's processes;
     `hand_over`, `copy`, `forward`, `backward`, `exchange` and `optimizer` are of the process that
-    trains. A stage that cannot be told from another is missing.
+    trains. A stage that cannot be told from another is missing. `forward_memory_gib` is in use when
+    a forward pass has ended.
     """
 
     steps: int
     seconds: dict[str, float] = {}
+    forward_memory_gib: float | None = None
 
 
 class Virtual(Event, frozen=True, kw_only=True, tag="virtual"):

@@ -85,6 +85,8 @@ class Session:
         self._steps: dict[str, int] = {}
         """Steps of a block of each kind."""
         self._failed: set[str] = set()
+        self._forward_gib: float | None = None
+        """Memory in use at the end of the last forward pass whose time was recorded."""
         self.pipelines: list[Pipeline] = []
 
     def measure(self) -> None:
@@ -192,7 +194,10 @@ class Session:
         with self._timed():
             wall_s = self._repeat(self._parts["live"], steps)
         seconds = self._recorder.seconds(steps, self._step_samples)
-        self._log.write(events.Stages(rank=self._log.rank, steps=steps, seconds=seconds))
+        told = events.Stages(
+            rank=self._log.rank, steps=steps, seconds=seconds, forward_memory_gib=self._forward_gib
+        )
+        self._log.write(told)
         return wall_s
 
     def _trace(self) -> float:
@@ -293,7 +298,9 @@ class Session:
             result = call(*args, **kwargs)
             if self._here.on:
                 self._adapter.synchronize()
-            return result
+        if name == "forward" and self._here.on:
+            self._forward_gib = self._adapter.memory().now_gib
+        return result
 
     def _receive(self, pipeline: Pipeline) -> Any:
         """The next batch, on the device. It is handed over once it is complete and asked for."""

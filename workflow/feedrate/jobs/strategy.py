@@ -44,10 +44,13 @@ def check_strategy(spec: RunSpec) -> None:
         )
 
 
-def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
+def sharding(
+    spec: RunSpec, layers: tuple[type[Any], ...], encoders: tuple[type[Any], ...] = ()
+) -> Any:
     """accelerate's plugin that shards the model by its layers; None for another strategy.
 
     It uses PyTorch's second FSDP, except for `limit_all_gathers`, which only the first one has.
+    There the encoders are units too, as in "Scaling Multimodal … in TorchMultimodal".
     """
     check_strategy(spec)
     if spec.settings.train.strategy != "fsdp":
@@ -60,6 +63,7 @@ def sharding(spec: RunSpec, layers: tuple[type[Any], ...]) -> Any:
         # torch has no page-locked memory without an accelerator.
         version["cpu_offload"] = CPUOffloadPolicy(pin_memory=adapter_class(spec.kind).pins_memory)
     if limit is not None:
+        layers += encoders
         version = {"fsdp_version": 1, "limit_all_gathers": limit, "use_orig_params": True}
     return FullyShardedDataParallelPlugin(
         **version,

@@ -66,7 +66,8 @@ def run_job(
     write_model(log, spec, built, dataset)
     meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
     folder, measured = run / TRAINER_NAME, meter if options.measured else None
-    trainer = make_trainer(spec, device, folder, measured, built.model, dataset, built.layers)
+    units = built.layers, built.encoders
+    trainer = make_trainer(spec, device, folder, measured, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
     # The Trainer wraps the model in `train`, so the strategy is known only now.

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.optim import AdamW
 from transformers import TrainerCallback
 
@@ -43,10 +44,11 @@ def make_trainer(
     model: Any,
     dataset: PairDataset,
     layers: tuple[type[Any], ...] = (),
+    encoders: tuple[type[Any], ...] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` are the units into which sharding cuts the model. Raises DeviceError if the Trainer
+    `layers` and `encoders` are those of `Built`, for sharding. Raises DeviceError if the Trainer
     sees more or fewer ranks than the job has: each would train by itself.
     """
     train, shared = spec.settings.train, shared_arguments(spec, folder)
@@ -57,7 +59,7 @@ def make_trainer(
             "launcher must tell each its rank"
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
-    kind.meter, kind.plugin = meter, sharding(spec, layers)
+    kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
     held = HELD_BATCHES + train.gradient_accumulation
     kind.path = open_path(adapter, spec.settings.loader, held_batches=held)
     kind.finish, kind.numbered = staticmethod(dataset.finish), bool(dataset.augmentation)
@@ -229,6 +231,8 @@ class MeteredTrainer(_TRAINER):
         state = self.accelerator.state
         state.distributed_type = DistributedType.FSDP
         state.fsdp_plugin = self.plugin
+        if state.device.type == "cpu":  # PyTorch's first FSDP refuses accelerate's "cpu:0"
+            state.device = torch.device("cpu")
         self.is_fsdp_enabled = True
 
     def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> Any:
@@ -244,8 +248,10 @@ class MeteredTrainer(_TRAINER):
             return
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
-        # Gathered on the host of rank 0, empty on others; every rank must call it.
-        whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        # Gathered on the host of rank 0, empty on others; every rank must call it. On a CPU nothing
+        # moves, and PyTorch's first FSDP would give tensors that it frees.
+        moves = self.accelerator.device.type != "cpu" or self.plugin.fsdp_version == 2
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=moves)
         weights: dict[str, Any] = get_model_state_dict(self.model, options=whole)
         weights |= {name: weights[name].reshape(()) for name in self.scalars if name in weights}
         if self.args.should_save:

@@ -53,6 +53,8 @@ class Built:
     """Outputs that evaluation does not use: all but the loss and the outputs that it scores."""
     layers: "tuple[type[torch.nn.Module], ...]"
     """The transformer's layers: the units of checkpointing and of sharding."""
+    encoders: "tuple[type[torch.nn.Module], ...]" = ()
+    """Encoders around the layers, which PyTorch's first FSDP shards as units of their own."""
     column: str = CAPTION
     """Column of the prepared data that the tokenizer reads."""
     scores: Literal["retrieval", "accuracy"] = "retrieval"

@@ -9,13 +9,15 @@ from feedrate.config.values import cell_name, level_text
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.results.columns import CLAIMS, RUNS
 from feedrate.results.comparability import RATES, because, compare, kind_of, obstacles, short_epochs
-from feedrate.results.expression import CellRef, Ratio, cell_levels, parse
+from feedrate.results.expression import LARGEST, CellRef, Ratio, cell_levels, parse
 from feedrate.results.settings import ClaimSettings, ClaimStudy, PublishedFacts
 from feedrate.results.statistics import Estimate, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, read_csv, write_result
 
 HOLDS, REFUTED, CANNOT_TELL = "holds", "refuted", "cannot tell"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data here"
+COUNTED = ("batch_size", "model_size_gib")
+"""Metrics that are counted, not measured: every run of a cell has the same."""
 VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
@@ -137,7 +139,16 @@ class _Claims:
         return [one for one in ratios if all(self._runs(ref) for ref in one)] or [ratio]
 
     def _levels(self, ref: CellRef) -> dict[str, str]:
-        return cell_levels(ref, self._study.factors, self._study.baseline)
+        """The levels of a cell; LARGEST stays until a level fits and a larger one does not."""
+        levels = cell_levels(ref, self._study.factors, self._study.baseline)
+        for factor in [name for name, level in levels.items() if level == LARGEST]:
+            known = [level_text(level) for level in self._study.factors[factor].levels]
+            cells = [(ref.device, *(levels | {factor: level}).values()) for level in known]
+            ended = [{run["status"] for run in self._cells.get(cell, [])} for cell in cells]
+            fitting = [place for place, end in enumerate(ended) if "ok" in end]
+            if fitting and any("out_of_memory" in end for end in ended[fitting[-1] + 1 :]):
+                levels[factor] = known[fitting[-1]]
+        return levels
 
     def _runs(self, ref: CellRef) -> list[Row]:
         return self._cells.get((ref.device, *self._levels(ref).values()), [])
@@ -196,9 +207,12 @@ class _Claims:
         missing = [_absent(*cell) for cell, good in zip(cells, rates, strict=True) if not good]
         if missing:
             return None, " ".join(dict.fromkeys(missing))
+        above, below = rates
+        if claim.metric in COUNTED:
+            value = above[0] / below[0]
+            return Estimate(value, value, value), ""
         known = filter(None, map(self._noises.get, ratio.devices))
         noise = max(known, default=None) if claim.metric in RATES else None
-        above, below = rates
         return ratio_interval(above, below, self._study.confidence, noise), ""
 
     def _printed(self, claim: Claim, ratio: Ratio) -> Row:

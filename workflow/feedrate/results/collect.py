@@ -112,6 +112,7 @@ def run_row(record: Record, path: str) -> Row:
     row: Row = {
         **{n: getattr(record, n) for n in ("study", "device", "cell", "repeat", "status", "cause")},
         "model_parameters": record.model_parameters,
+        "model_size_gib": record.model_parameters and record.model_parameters * 4 / 2**30,
         "flops_per_sample": record.flops_per_sample,
         "library": record.trainer.library,
         "failed_checks": ";".join(check.name for check in record.checks if not check.passed),

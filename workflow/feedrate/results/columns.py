@@ -95,6 +95,7 @@ RUNS = (
     _text("model", "Model and size, as `bridgetower-tiny`."),
     _text("checkpoint", "Weights that it started from; none: random ones."),
     _integer("model_parameters", "Parameters of the model as built."),
+    _number("model_size_gib", "GiB", "Their size in fp32."),
     _number("flops_per_sample", "FLOP", "Forward and backward (inference: forward), 2 per MAC."),
     *_of_runs("cores_granted", "host"),
     _text("library", "Library of the Trainer, with version."),

@@ -116,7 +116,7 @@ def kind_of(metric: str, devices: Collection[str]) -> Kind:
     """What a ratio of this metric compares."""
     if metric in RATES:
         return "ratio" if len(devices) == 1 else "rate"
-    return "memory" if metric.endswith("memory_gib") else "loss"
+    return "loss" if metric.startswith("loss") else "memory"
 
 
 def because(reasons: Iterable[str]) -> str:

@@ -3,7 +3,9 @@
     expression = cell "/" cell, or where a claim says `fits`, cell
     cell       = ( device | "*" ) [ "[" [ factor "=" level { "," factor "=" level } ] "]" ]
 
-`*` means each device that was measured; a factor that is not named is at the study's baseline.
+`*` means each device that was measured; a factor that is not named is at the study's baseline. The
+level `largest` of the factor that a study searches is the largest that fits, once a larger one is
+known not to.
 White space is allowed between the parts. The Snakefile checks claims at every parse, so this module
 imports nothing heavy.
 """
@@ -18,7 +20,7 @@ from feedrate.config.study import Study
 from feedrate.config.values import Level, level_text, parse_level
 from feedrate.core.errors import ExpectedError
 
-ANY = "*"
+ANY, LARGEST = "*", "largest"
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")
 
 
@@ -111,6 +113,7 @@ def check_expressions(name: str, study: Study, devices: Collection[str]) -> None
             for factor, level in ref.levels:
                 _known(origin, "factor", factor, list(study.factors))
                 allowed = [level_text(value) for value in study.factors[factor].levels]
+                allowed += [LARGEST] * (factor == study.search)
                 _known(origin, f"level of {factor}", as_level(level), allowed)
         ways = ("published", "more_than", "no_less_than", "fits")
         given = [name for name in ways if getattr(claim, name) is not None]

@@ -48,6 +48,9 @@ def measure(
             [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
         ),
         data_wait_p95_s=quantile(waits, 0.95) if waits else None,
+        forward_memory_gib=_largest(
+            [e.stages.forward_memory_gib for e in ranks.values() if e.stages]
+        ),
         host_peak_memory_gib=host_peak_gib,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,

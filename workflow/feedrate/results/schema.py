@@ -75,6 +75,10 @@ class Measurement(Strict, kw_only=True):
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
     ] = None
+    forward_memory_gib: Annotated[
+        Number,
+        value("GiB", "In use after a forward pass, after the window; cpu: resident.", "largest"),
+    ] = None
     host_peak_memory_gib: Annotated[
         Number,
         value("GiB", "Peak memory of all processes on the first host, sampled (PSS).", "largest"),

@@ -21,7 +21,7 @@ OFFERS = {
     "train.precision": ("fp32", "bf16", "bf16_full", "fp16_full"),
     "train.execution": ("eager", "compiled"),
     "train.strategy": ("ddp", "fsdp"),
-    "train.limit_all_gathers": (None,),  # PyTorch's first FSDP needs an accelerator
+    "train.limit_all_gathers": (None, True, False),
 }
 
 POWERCAP = Path("/sys/class/powercap")

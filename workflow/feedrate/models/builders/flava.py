@@ -11,8 +11,11 @@ from transformers.models.flava.configuration_flava import FlavaConfig
 from transformers.models.flava.modeling_flava import (
     FlavaForPreTraining,
     FlavaGlobalContrastiveHead,
+    FlavaImageModel,
     FlavaLayer,
+    FlavaMultimodalModel,
     FlavaSelfAttention,
+    FlavaTextModel,
 )
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
@@ -28,7 +31,7 @@ from feedrate.models.build import (
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import CLIP, use_sdpa
 
-OFFERS = {"attention": ("eager", "sdpa")}
+OFFERS = {"attention": ("eager", "sdpa"), "losses": ("all",)}
 SIZES = {
     # Hidden size, MLP size, heads, layers of each unimodal encoder and of the multimodal one.
     "tiny": (128, 512, 2, 4, 2),  # for CPUs: 4.3 M parameters and 2 GFLOP a sample
@@ -130,14 +133,16 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
 class Flava(FlavaForPreTraining):
     """FLAVA on image-text pairs; masks its inputs itself, so it takes the same batches as others.
 
-    Parts that pairs do not use (heads and poolers of single modalities) are frozen: a parameter
-    without a gradient would make DistributedDataParallel search for it at every step.
+    Its losses are those of pairs; with `unimodal_losses` in its configuration also those of masked
+    images and masked texts alone (MIM, MLM). Parts that no loss uses (poolers, the heads of MIM and
+    MLM) are frozen: without a gradient DistributedDataParallel would search them at every step.
     """
 
     masking: Masking
 
     def __init__(self, config: FlavaConfig) -> None:
         super().__init__(config)
+        self.unimodal = getattr(config, "unimodal_losses", False)
         self.global_contrastive_head = ContrastiveHead(config)
         image = config.image_config
         self.patches = (image.image_size // image.patch_size) ** 2
@@ -161,23 +166,42 @@ class Flava(FlavaForPreTraining):
         if self.training:
             input_ids, attention_mask, matched = self.masking.mismatch(input_ids, attention_mask)
         masked_ids, word_labels = self.masking.mask_tokens(input_ids, attention_mask)
+        hidden = self.masking.mask_patches(len(input_ids), self.patches, input_ids)
+        words = self.visual_words(pixel_values)
         output = super().forward(
             input_ids=input_ids,
             input_ids_masked=masked_ids,
             attention_mask=attention_mask,
             pixel_values=pixel_values,
-            bool_masked_pos=self.masking.mask_patches(len(input_ids), self.patches, input_ids),
-            mim_labels=self.visual_words(pixel_values),
+            bool_masked_pos=hidden,
+            mim_labels=words,
             mlm_labels=word_labels,
             itm_labels=matched,
             return_loss=return_loss,
         )
-        if self.training:
-            return {"loss": output.loss}
-        return {"loss": output.loss, **self.embeddings(output)}
+        loss = output.loss
+        if self.unimodal and return_loss:
+            patch_labels = words.masked_fill(~hidden, IGNORED)
+            loss = loss + self.unimodal_loss(output, patch_labels, word_labels)
+        return {"loss": loss} if self.training else {"loss": loss, **self.embeddings(output)}
+
+    def unimodal_loss(self, output: Any, patch_labels: Tensor, word_labels: Tensor) -> Tensor:
+        """MIM and MLM of the pairs' images and texts: mean cross entropies over the hidden places.
+
+        The library computes them for images alone and texts alone; here no encoder runs again.
+        """
+
+        def loss(head: torch.nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
+            hidden = labels != IGNORED
+            logits = head(embeddings[:, -labels.shape[1] :][hidden])
+            return torch.nn.functional.cross_entropy(logits, labels[hidden])
+
+        return self.mim_weight * loss(
+            self.mim_head, output.image_masked_embeddings, patch_labels
+        ) + self.mlm_weight * loss(self.mlm_head, output.text_masked_embeddings, word_labels)
 
     def settle(self) -> None:
-        """Freeze the codebook and the parts that pairs do not use; set the pixels' statistics.
+        """Freeze the codebook and the parts that no loss uses; set the pixels' statistics.
 
         Call it again after the library has loaded weights: it makes the model on the meta device
         first, which undoes both.
@@ -185,13 +209,10 @@ class Flava(FlavaForPreTraining):
         for name, values in CLIP._asdict().items():
             value = torch.tensor(values).view(3, 1, 1)
             self.register_buffer(f"pixel_{name}", value, persistent=False)
-        flava = self.flava
-        for unused in (
-            *(self.mim_head, self.mlm_head, self.image_codebook),
-            *(part.pooler for part in (flava.image_model, flava.text_model)),
-            flava.multimodal_model.pooler,
-        ):
-            unused.requires_grad_(False)
+        models = self.flava.image_model, self.flava.text_model, self.flava.multimodal_model
+        unused = [self.image_codebook, *(model.pooler for model in models)]
+        for part in unused if self.unimodal else (*unused, self.mim_head, self.mlm_head):
+            part.requires_grad_(False)
 
     def get_input_embeddings(self) -> torch.nn.Module:
         """The embeddings of words, for sharding; the library does not define this for FLAVA."""
@@ -235,6 +256,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
     """Build FLAVA; see `models/build.py`."""
     if settings.checkpoint is None:
         config = make_config(settings.size)
+        config.unimodal_losses = settings.losses == "all"
         vocabulary = config.text_config.vocab_size
         tokenizer = prepared_tokenizer(prepared, vocabulary, settings.size)
         config.text_config.pad_token_id = tokenizer.pad_token_id
@@ -242,6 +264,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         model.draw_tokens()
     else:
         config = load_config(FlavaConfig, settings)
+        config.unimodal_losses = settings.losses == "all"
         model = load_model(Flava, settings, config)
         model.settle()
         tokenizer = load_tokenizer(settings)
@@ -261,6 +284,7 @@ def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Bu
         count_flops=partial(count_flops, config),
         other_outputs=(),
         layers=(FlavaLayer,),
+        encoders=(FlavaImageModel, FlavaTextModel, FlavaMultimodalModel),
     )
 
 
@@ -298,18 +322,20 @@ class _CountedFlava(Flava):
             pixel_values=pixel_values,
             attention_mask=attention_mask,
             bool_masked_pos=torch.ones(len(input_ids), self.patches, dtype=torch.bool),
-        ).multimodal_embeddings
+        )
+        pairs = masked.multimodal_embeddings
         self.visual_words(pixel_values)
         text, image = self.embeddings(whole).values()
         patches = Masking.patch_count(self.patches)
         words = Masking.token_count(input_ids.shape[1])
-        outputs = (
-            self.mmm_image_head(masked[:, :patches]),
-            self.mmm_text_head(masked[:, :words]),
-            self.itm_head(masked),
-            text @ image.T,
-            image @ text.T,
-        )
+        outputs = [
+            self.mmm_image_head(pairs[:, :patches]),
+            self.mmm_text_head(pairs[:, :words]),
+            *(self.itm_head(pairs), text @ image.T, image @ text.T),
+        ]
+        if self.unimodal:
+            outputs.append(self.mim_head(masked.image_embeddings[:, :patches]))
+            outputs.append(self.mlm_head(masked.text_embeddings[:, :words]))
         return type("Counted", (), {"loss": sum(output.float().sum() for output in outputs)})
 
 

@@ -1,0 +1,42 @@
+"""Levels that a search has added to a study's: `results/searched.json`, which every plan reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.study import Study
+from feedrate.config.values import Level, level_text, load
+from feedrate.core import paths
+
+Searched = dict[str, dict[str, list[str]]]
+"""By study and level (as text): the cells that have it, as device/cell."""
+
+
+def read_searched(root: Path, studies: Mapping[str, Study]) -> Searched:
+    """The levels that these studies do not list. Raises ConfigError for a damaged file, and for a
+    searched factor whose levels are no whole numbers."""
+    file = root / paths.SEARCHED
+    found = load(file, Searched, paths.SEARCHED) if file.is_file() else {}
+    searched: Searched = {}
+    for name, study in studies.items():
+        listed = study.factors[study.search].levels if study.search else []
+        if not all(type(level) is int for level in listed):
+            wrong = f"{study.search!r} is not allowed; its levels must be whole numbers"
+            raise ConfigError(f"config/studies/{name}.yaml: search: {wrong}")
+        texts = {level_text(level) for level in listed}
+        new = {level: cells for level, cells in found.get(name, {}).items() if level not in texts}
+        if study.search and new:
+            searched[name] = new
+    return searched
+
+
+def with_levels(study: Study, added: Mapping[str, list[str]]) -> Study:
+    """The study with the levels that a search has added, in ascending order."""
+    if not study.search or not added:
+        return study
+    factor = study.factors[study.search]
+    levels: list[Level] = sorted([*factor.levels, *map(int, added)], key=int)
+    longer = msgspec.structs.replace(factor, levels=levels)
+    return msgspec.structs.replace(study, factors=study.factors | {study.search: longer})
