@@ -18,7 +18,7 @@ COMMANDS = {
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
     "tune": "Measure the loaders and the model on this machine and recommend a loader.",
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
-    "check-claims": "Recompute what the sources print, as far as that needs no training, in seconds.",
+    "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }

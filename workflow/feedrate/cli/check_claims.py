@@ -6,6 +6,7 @@ import io
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from rich.text import Text
 from feedrate.cli.display import counted, output, table
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.config.study import Published
 from feedrate.config.values import read_yaml
 from feedrate.core.files import write_text
@@ -129,13 +131,16 @@ def _models(project: Project) -> Iterator[Check]:
     from feedrate.data.prepare import train_tokenizer
     from feedrate.models.build import build_bare
 
+    @cache
+    def parameters(model: ModelSettings) -> int:
+        return build_bare(model, LoaderSettings(max_tokens=1), Path(folder)).parameters
+
     with tempfile.TemporaryDirectory() as folder:
         train_tokenizer(["any"], Path(folder) / TOKENIZER)
         for name, row in _rows(project, *COUNTED):
-            settings = published_settings(project, name, row)
-            model = msgspec.structs.replace(settings.model, checkpoint=None, revision=None)
-            built = build_bare(model, settings.loader, Path(folder))
-            value = built.parameters / COUNTED[row.metric]
+            model = published_settings(project, name, row).model
+            model = msgspec.structs.replace(model, checkpoint=None, revision=None)
+            value = parameters(model) / COUNTED[row.metric]
             outcome = AGREES if audit.as_printed(value, row.value) else DIFFERS
             about = f"{model.name} {model.size}: {row.metric.replace('_', ' ')} ({row.edition})"
             yield Check(name, about, row.value, value, outcome)

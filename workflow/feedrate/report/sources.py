@@ -1,5 +1,6 @@
 """The page of the sources, statement by statement: docs/sources.md, and a page of the report."""
 
+import html
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -15,7 +16,7 @@ MARK = "<!-- generated from config/published/sources -->\n"
 """Everything after it in docs/sources.md is generated."""
 HEADS = ("What it says", "Where it is here", "Command", "Status")
 STATUSES = {
-    "audited": "recomputed by `make check-claims`",
+    "audited": "recomputed by check-claims",
     "cpu": "runs on any machine",
     "device": "ready",
     "not_reproducible": "not reproducible",
@@ -66,7 +67,7 @@ def markdown(documents: Mapping[str, Document]) -> str:
     """The generated part of docs/sources.md: a table for each section of each source."""
 
     def cell(*texts: str) -> str:
-        return "<br>".join(filter(None, texts)).replace("|", "\\|")
+        return "<br>".join(html.escape(one, False) for one in texts if one).replace("|", "\\|")
 
     lines: list[str] = []
     for document in documents.values():
@@ -75,7 +76,7 @@ def markdown(documents: Mapping[str, Document]) -> str:
         for section, rows in text.grouped(document.rows, lambda one: one.section).items():
             lines += [f"**{section}**", "", f"| {' | '.join(HEADS)} |", "|" + "---|" * len(HEADS)]
             for one in rows:
-                places = cell(*(f"[{name}]({_file(name)})" for name in one.here))
+                places = cell(*(f"[`{name}`]({_file(name)})" for name in one.here))
                 command = f"`{one.command}`" if one.command else ""
                 told = cell(*status(one, {}))
                 lines.append(f"| {cell(one.says)} | {places} | {command} | {told} |")
