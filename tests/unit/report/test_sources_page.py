@@ -47,22 +47,35 @@ def found(tmp_path):
     [
         (["claim:post/faster"], "measured here: holds, refuted"),
         (["claim:post/f*", "study:post"], "measured here: holds, refuted"),
-        (["claim:post/smaller"], "ready"),
-        (["claim:other/faster"], "ready"),
+        (["claim:post/smaller"], "runs on any machine"),
+        (["claim:other/faster"], "runs on any machine"),
         (["level:post/workers=0"], "measured on cpu"),
-        (["level:post/workers=2"], "ready"),
+        (["level:post/workers=2"], "runs on any machine"),
         (["level:post/workers=2", "study:post"], "measured on cpu"),
-        (["study:other"], "ready"),
+        (["study:other"], "runs on any machine"),
     ],
 )
 def test_a_status_is_what_the_run_measured_or_what_is_needed(found, here, told):
-    assert status(row(here=here), found)[0] == told
+    assert status(row(here=here, status="cpu", needs=[]), found)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("needs", "told"),
+    [(["h100"], "ready"), (["cpu"], "measured on cpu"), (["h100", "cpu"], "measured on cpu")],
+)
+def test_only_cells_of_the_devices_that_a_statement_needs_count(found, needs, told):
+    assert status(row(needs=needs), found)[0] == told
+
+
+def test_a_part_of_a_device_counts_as_it():
+    several = {"study:post": ["h100-x1", "cpu-x2"]}
+    assert status(row(), several)[0] == "measured on h100-x1"
 
 
 @pytest.mark.parametrize(
     ("changes", "remark"),
     [
-        ({"needs": ["h100", "gaudi2"]}, "needs h100 or gaudi2"),
+        ({"needs": ["h100", "gaudi2"]}, "needs h100, gaudi2"),
         ({"status": "audited"}, "to measure it, needs h100"),
         ({"status": "cpu", "needs": [], "why": "Small."}, "Small."),
         ({"why": "Slow."}, "needs h100. Slow."),

@@ -51,14 +51,21 @@ def outcomes(inputs: Inputs, studies: list[str]) -> Outcomes:
 
 
 def status(one: Statement, found: Outcomes) -> tuple[str, str]:
-    """The status of a statement, and a remark. A claim's outcome goes before those of cells."""
+    """The status of a statement, and a remark. A claim's outcome goes before those of cells, and
+    where a statement needs devices, only their cells count."""
     for kind in ("claim:", "level:", "study:"):
         names = [name for name in one.here if name.startswith(kind)]
-        known = [words for key, words in found.items() if any(fnmatchcase(key, n) for n in names)]
-        if known:
-            told = ", ".join(dict.fromkeys(word for words in known for word in words))
-            return f"measured here: {told}" if kind == "claim:" else f"measured on {told}", one.why
-    needs = f"needs {' or '.join(one.needs)}" if one.needs else ""
+        words = dict.fromkeys(
+            word
+            for key, told in found.items()
+            if any(fnmatchcase(key, name) for name in names)
+            for word in told
+            if kind == "claim:" or not one.needs or {word, word.rpartition("-x")[0]} & {*one.needs}
+        )
+        if words:
+            where = "measured here:" if kind == "claim:" else "measured on"
+            return f"{where} {', '.join(words)}", one.why
+    needs = f"needs {', '.join(one.needs)}" if one.needs else ""
     about = "to measure it, " if needs and one.status == "audited" else ""
     return STATUSES[one.status], ". ".join(filter(None, (about + needs, one.why)))
 
