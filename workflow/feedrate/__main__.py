@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
     "tune": "Measure the loaders and the model on this machine and recommend a loader.",
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
+    "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
@@ -29,6 +30,7 @@ FUNCTIONS = {
     "doctor": ("cli.run:add_choices", "cli.doctor:doctor"),
     "tune": ("cli.run:add_choices", "cli.run:tune"),
     "selftest": ("cli.run:add_choices", "cli.selftest:selftest"),
+    "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }

@@ -56,7 +56,7 @@ rule check_claims:
     params:
         claims=lambda wc: VIEW.claims(wc.study),
     shell:
-        "python -m feedrate check-claims --results {input:q} "
+        "python -m feedrate judge-claims --results {input:q} "
         "--settings {params.claims[settings]:q} --out {output:q} 2> >(tee {log:q} >&2)"
 
 

@@ -21,7 +21,7 @@ PROGRAMS = {
         *("--model", ABSENT, "--quality", ABSENT, "--repository", "me/models", "--place", "x"),
     ),
     "write-card": (*NO_MAPPING, "--record", ABSENT, "--quality", ABSENT, "--model", ABSENT),
-    "check-claims": ("--results", ABSENT, *NO_MAPPING),
+    "judge-claims": ("--results", ABSENT, *NO_MAPPING),
     "confirm-results": ("--results", ABSENT),
     "fit-loader-model": ("--cells", ABSENT, *NO_MAPPING),
     "merge-results": (*("--runs", ABSENT, "--cells", ABSENT, "--claims", ABSENT, "--fit", ABSENT),),

@@ -220,7 +220,7 @@ def test_the_command_reads_results_and_writes_claims(tmp_path):
         "--settings", as_literal(claims),
         "--out", str(tmp_path / "claims.csv"),
     ]  # fmt: skip
-    assert run("check-claims", arguments) == 0
+    assert run("judge-claims", arguments) == 0
     (row,) = read_csv(tmp_path / "claims.csv", CLAIMS)
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
     assert list(row) == [column.name for column in CLAIMS]
@@ -228,7 +228,7 @@ def test_the_command_reads_results_and_writes_claims(tmp_path):
 
 def test_a_missing_file_is_one_sentence(tmp_path, capsys):
     arguments = ["--results", "none.csv", "--settings", "{'studies': {}}", "--out", "x.csv"]
-    assert run("check-claims", arguments) == 1
+    assert run("judge-claims", arguments) == 1
     assert "none.csv" in capsys.readouterr().err
 
 

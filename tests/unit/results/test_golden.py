@@ -62,7 +62,7 @@ def make_results(root: Path) -> PlanView:
         given = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
         run("collect-results", f"@{view.collect_arguments(study)}", *given)
         settings = ("--settings", repr(view.claims(study)["settings"]))
-        run("check-claims", "--results", runs, *settings, "--out", f"{folder}/claims.csv")
+        run("judge-claims", "--results", runs, *settings, "--out", f"{folder}/claims.csv")
         settings = ("--settings", repr(view.fit(study)["settings"]))
         run("fit-loader-model", "--cells", cells, *settings, "--out", f"{folder}/fit.csv")
     out = f"results/{STUDIES[1]}/quality.csv"

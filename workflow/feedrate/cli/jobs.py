@@ -30,7 +30,7 @@ JOBS = {
     "parse-logs": "results.assemble:parse_logs",
     "collect-results": "results.collect:collect_results",
     "collect-quality": "results.collect:collect_quality",
-    "check-claims": "results.claims:check_claims",
+    "judge-claims": "results.claims:judge_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "predict-changes": "results.ledger:predict_changes",
     "merge-results": "results.tables:merge_results",

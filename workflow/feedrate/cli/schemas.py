@@ -1,5 +1,5 @@
 """The generated files: JSON schemas of all files that people or other programs read, and the tables
-of docs/results.md."""
+of docs/results.md, and docs/sources.md."""
 
 import inspect
 import json
@@ -14,16 +14,20 @@ from feedrate.config.project import Devices
 from feedrate.config.sheets import FILE as SHEETS
 from feedrate.config.sheets import Sheet
 from feedrate.config.spec import RunSpec
+from feedrate.config.statements import Document, read_documents
 from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, Published, Study
 from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
+from feedrate.report import sources
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
 from feedrate.results.record import Record
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
-PAGE = FOLDER.parents[1] / "docs/results.md"
+ROOT = FOLDER.parents[1]
+PAGE = ROOT / "docs/results.md"
+STATEMENTS = ROOT / "docs/sources.md"
 _TABLE = re.compile(r"(<!-- generated: (\S+) -->\n)(?:\|.*\n)*")
 
 KINDS: dict[str, tuple[Any, str]] = {
@@ -32,6 +36,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "study": (Study, "A file in config/studies/"),
     "published": (Published, "A row of a CSV file in config/published/"),
     "sheets": (dict[Name, Sheet], SHEETS),
+    "source": (Document, "A file in config/published/sources/"),
     "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
     "accuracies": (BenchmarkAccuracy, "The same of `published_accuracies`"),
     "spec": (RunSpec, "spec.json of a run"),
@@ -108,7 +113,9 @@ def generated() -> dict[Path, str]:
     schemas = {
         path(name): json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n" for name in KINDS
     }
-    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8"))}
+    about, _, _ = STATEMENTS.read_text(encoding="utf-8").partition(sources.MARK)
+    told = about + sources.MARK + sources.markdown(read_documents(ROOT))
+    return schemas | {PAGE: page(PAGE.read_text(encoding="utf-8")), STATEMENTS: told}
 
 
 def stale() -> dict[Path, str]:

@@ -88,6 +88,8 @@ SELFTEST = f"{RESULTS}/selftest/{{device}}/selftest.txt"
 PREDICTIONS = f"{RESULTS}/tuning/predictions.txt"
 OVERVIEW = f"{RESULTS}/overview.html"
 """The report's first page, which `report/workflow.rst` includes."""
+SOURCES = f"{RESULTS}/sources.html"
+"""The page of the sources, statement by statement."""
 
 
 def events_name(rank: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from docutils.core import publish_parts
 
+from feedrate.config.statements import read_documents
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
@@ -30,6 +31,8 @@ from feedrate.report.markup import (
 )
 from feedrate.report.params import OverviewSettings, Setup, StudySettings, from_param
 from feedrate.report.rows import ClaimRow, FitRow, Inputs, RunRow
+from feedrate.report.sources import outcomes
+from feedrate.report.sources import render as render_sources
 from feedrate.results.record import Record, RecordError, read_record
 from feedrate.results.schema import Provenance
 
@@ -54,13 +57,19 @@ Captions = Mapping[str, Markup]
 _STEPS = {"training": "optimizer step", "inference": "request"}
 
 
-def write_overview(settings: dict[str, Any], out: Path, inputs: list[Path]) -> None:
-    """Write the overview.
+def write_overview(
+    settings: dict[str, Any], out: Path, inputs: list[Path], sources: Path | None = None
+) -> None:
+    """Write the overview, and to `sources` the page of the sources.
 
     `settings` come from `params.overview_settings`. Inputs are the result files of all studies, the
     data report, the pages of tables and figures, and the captions (.rst).
     """
-    write_text(out, render(from_param(settings, OverviewSettings), Inputs(inputs)))
+    known, files = from_param(settings, OverviewSettings), Inputs(inputs)
+    write_text(out, render(known, files))
+    if sources:
+        found = outcomes(files, [study.study for study in known.studies])
+        write_text(sources, render_sources(read_documents(Path()), found))
 
 
 def read_captions(files: Iterable[Path]) -> Captions:

@@ -21,8 +21,8 @@ COUNTED = ("batch_size", "model_size_gib")
 VERDICTS = (HOLDS, REFUTED, CANNOT_TELL, NOT_COMPARABLE, NO_DATA)
 
 
-def check_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
-    """Check the claims against results.csv; `out` is claims.csv."""
+def judge_claims(results: Path, settings: ClaimSettings, out: Path) -> None:
+    """Judge the claims by results.csv; `out` is claims.csv."""
     write_result(out, CLAIMS, claim_rows(read_csv(results, RUNS), settings))
 
 

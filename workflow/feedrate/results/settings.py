@@ -146,7 +146,7 @@ class ClaimStudy(PublishedStudy, kw_only=True):
 
 
 class ClaimSettings(Strict, kw_only=True):
-    """`--settings` of check-claims."""
+    """`--settings` of judge-claims."""
 
     studies: dict[Name, ClaimStudy]
 
@@ -182,7 +182,7 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
 
 
 def claim_settings(project: Project) -> dict[str, Any]:
-    """`--settings` of check-claims."""
+    """`--settings` of judge-claims."""
     studies = {
         name: _subset(
             ClaimStudy,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
-from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS
+from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS, SOURCES
 from feedrate.results.columns import (
     CELLS,
     CLAIMS,
@@ -40,7 +40,7 @@ UNQUIET = (
 )
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
-_MERGED = ("*.csv", "*.parquet", Path(OVERVIEW).name, Path(CONFIRMED).name)
+_MERGED = ("*.csv", "*.parquet", *(Path(file).name for file in (OVERVIEW, SOURCES, CONFIRMED)))
 """The files made from the results of all studies."""
 
 

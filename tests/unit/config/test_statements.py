@@ -1,0 +1,136 @@
+"""The rows of config/published/sources: strict, about things that exist, and complete."""
+
+import csv
+import re
+import shlex
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from feedrate.config.errors import ConfigError
+from feedrate.config.project import load_project, study_names
+from feedrate.config.statements import FOLDER, read_documents
+from feedrate.config.study import FIGURES, TABLES
+from feedrate.config.values import level_text, read_yaml
+from feedrate.core import plugins
+
+ROOT = Path(__file__).resolve().parents[3]
+ROWS = [
+    (f"{file} rows[{number}]", row)
+    for file, document in read_documents(ROOT).items()
+    for number, row in enumerate(document.rows)
+]
+TOLD = [reference for _, row in ROWS for reference in row.here]
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Everything that a reference may name."""
+    config = read_yaml(ROOT / "config/config.yaml")
+    project = load_project(ROOT, config | {"studies": study_names(ROOT)})
+    found = {f"study:{name}" for name in project.studies}
+    found |= {f"device:{name}" for name in project.devices}
+    found |= {f"table:{kind}" for kind in plugins.names(TABLES)}
+    found |= {f"figure:{kind}" for kind in plugins.names(FIGURES)}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found |= {f"command:{name}" for name in re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)}
+    for name, study in project.studies.items():
+        found |= {f"claim:{name}/{claim.id}" for claim in study.claims}
+        for factor, entry in study.factors.items():
+            found |= {f"level:{name}/{factor}={level_text(level)}" for level in entry.levels}
+    for file in (ROOT / "config/published").glob("*.csv"):
+        with file.open(encoding="utf-8", newline="") as stream:
+            found |= {f"published:{file.stem}/{row['id']}" for row in csv.DictReader(stream)}
+    return found
+
+
+def unknown(known, reference):
+    return not any(fnmatchcase(name, reference) for name in known)
+
+
+def faults(known, command):
+    """What a command names that does not exist."""
+    make, *words = shlex.split(command)
+    wrong = [] if make == "make" else [make]
+    for word in words:
+        variable, equals, values = word.partition("=")
+        if not equals:
+            wrong += [word] if f"command:{word}" not in known else []
+        elif variable in ("STUDY", "DEVICE"):
+            kind = variable.lower()
+            names = [re.sub(r"-x\d+$", "", n) if kind == "device" else n for n in values.split()]
+            wrong += [name for name in names if f"{kind}:{name}" not in known]
+    return wrong
+
+
+def test_every_reference_points_at_something(known):
+    wrong = [(place, one) for place, row in ROWS for one in row.here if unknown(known, one)]
+    assert wrong == []
+
+
+def test_every_device_that_is_needed_exists(known):
+    assert [(p, d) for p, row in ROWS for d in row.needs if f"device:{d}" not in known] == []
+
+
+def test_every_command_names_targets_studies_and_devices_that_exist(known):
+    wrong = {p: faults(known, row.command) for p, row in ROWS if row.command}
+    assert {place: names for place, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("make run STUDY=no-study", ["no-study"]),
+        ("make run STUDY='flava-scaling vit' DEVICE=h100-x1", ["vit"]),
+        ("make walk DEVICE=h100x", ["walk", "h100x"]),
+        ("snakemake all", ["snakemake", "all"]),
+    ],
+)
+def test_a_wrong_command_is_found(known, command, wrong):
+    assert faults(known, command) == wrong
+
+
+def test_wrong_references_are_found(known):
+    for wrong in ("study:x", "claim:vit-speedups/x*", "published:winoground", "level:a/b=c", "cpu"):
+        assert unknown(known, wrong)
+
+
+@pytest.mark.parametrize("kind", ["study", "claim", "published"])
+def test_everything_published_claimed_and_studied_has_a_row(known, kind):
+    named = [name for name in known if name.startswith(f"{kind}:")]
+    missing = [name for name in named if not any(fnmatchcase(name, one) for one in TOLD)]
+    assert named
+    assert sorted(missing) == []
+
+
+def test_no_statement_of_a_source_occurs_twice():
+    for document in read_documents(ROOT).values():
+        said = [(row.section, row.says) for row in document.rows]
+        assert len(said) == len(set(said))
+
+
+ROW = "section: a\n    says: b\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            "status: cpu\n    command: make run",
+            "rows[0].here: missing, but required with status cpu",
+        ),
+        ("status: cpu\n    here: [study:x]", "rows[0].command: missing"),
+        ("status: device\n    here: [a]\n    command: make run", "rows[0].needs: missing"),
+        ("status: not_reproducible", "rows[0].why: missing"),
+        ("status: unknown", "rows[0].status: 'unknown' is not allowed; allowed: audited, cpu"),
+        ("state: cpu", "rows[0].state: unknown key"),
+    ],
+)
+def test_a_wrong_row_is_told_with_file_row_and_key(tmp_path, row, message):
+    file = tmp_path / FOLDER / "post.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"title: x\nrows:\n  - {ROW}    {row}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_documents(tmp_path)
+    assert f"{FOLDER}/post.yaml: {message}" in str(caught.value)

@@ -1,0 +1,157 @@
+"""`python -m feedrate check-claims`: the sources' numbers, recomputed without any training."""
+
+import argparse
+import csv
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from rich.text import Text
+
+from feedrate.cli.display import counted, output, table
+from feedrate.config.plan import published_settings
+from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.study import Published
+from feedrate.config.values import read_yaml
+from feedrate.core.files import write_text
+from feedrate.report import text
+from feedrate.results import audit
+from feedrate.results.claims import claim_rows
+from feedrate.results.settings import ClaimSettings, claim_settings
+
+AGREES, DIFFERS, CANNOT, DERIVED = "agrees", "differs", "cannot be recomputed", "not printed"
+VERDICTS = {"consistent": AGREES, "not": DIFFERS}
+STYLES = {DIFFERS: "bold red", CANNOT: "dim", DERIVED: "dim"}
+COUNTED = {"parameters": 1, "model_size_gib": 2**30 / 4}
+"""Metrics of models to the parameters in a unit; a size is that of fp32."""
+
+
+class Check(NamedTuple):
+    """A printed number beside the one that follows from other numbers, or from a model."""
+
+    study: str
+    statement: str
+    printed: float | None
+    recomputed: float | None
+    outcome: str
+
+    @property
+    def difference(self) -> float | None:
+        """Share of the printed number."""
+        return self.recomputed / self.printed - 1 if self.recomputed and self.printed else None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the rows to this file too")
+
+
+def check_claims(options: argparse.Namespace) -> int:
+    """Print what was recomputed. A difference is a finding and not an error."""
+    config = read_yaml(Path("config/config.yaml"))
+    found = checks(load_project(Path(), config | {"studies": study_names(Path())}))
+    if options.csv:
+        stream = io.StringIO()
+        rows = [(*one, one.difference) for one in found]
+        csv.writer(stream, lineterminator="\n").writerows([(*Check._fields, "difference"), *rows])
+        write_text(options.csv, stream.getvalue())
+    console, heads = output(), ("statement", "printed", "recomputed", "difference", "outcome")
+    for study, group in text.grouped(found, lambda one: one.study).items():
+        lines = (
+            (
+                Text(one.statement),
+                text.DASH if one.printed is None else text.exact(one.printed),
+                text.number(one.recomputed),
+                text.signed_share(one.difference),
+                Text(one.outcome, STYLES.get(one.outcome, "")),
+            )
+            for one in group
+        )
+        console.print(table(study, heads, lines, left=("outcome",), wrapped=heads[:1]), "")
+    counts = Counter(one.outcome for one in found)
+    told = ", ".join(f"{outcome} {number}" for outcome, number in counts.items())
+    console.print(f"{counted(len(found), 'statement')}: {told}.")
+    return 0
+
+
+def checks(project: Project) -> list[Check]:
+    """All checks of a project, by study."""
+    found = (*_ratios(project), *_rates(project), *_editions(project), *_models(project))
+    return sorted(found, key=lambda one: one.study)
+
+
+def _ratios(project: Project) -> Iterator[Check]:
+    """What a source says about a ratio, from the published numbers of both cells."""
+    settings = msgspec.convert(claim_settings(project), ClaimSettings)
+    for name, study in settings.studies.items():
+        devices = list(dict.fromkeys(row.device for row in study.published))
+        alone = ClaimSettings(studies={name: msgspec.structs.replace(study, measured=devices)})
+        for row in (row for row in claim_rows([], alone) if row["of"] != "ours"):
+            values = row.get("published_value"), row.get("recomputed_from_published")
+            outcome = VERDICTS.get(row.get("published_verdict", ""), CANNOT)
+            yield Check(name, f"{row['statement']}: {row['expression']}", *values, outcome)
+
+
+def _rates(project: Project) -> Iterator[Check]:
+    """Each printed rate: the seconds that it was timed for, and its share of the peak."""
+    for name, row in _rows(project, audit.RATE):
+        peaks = {one.precision: one.datasheet_tflops for one in project.devices[row.device].peaks}
+        precision = published_settings(project, name, row).train.precision.removesuffix("_full")
+        found, cell = audit.rate(row, precision, peaks), _cell(project, row)
+        if found.timed_s:
+            about = f"{cell} ({row.edition}): seconds timed"
+            yield Check(name, about, None, found.timed_s, DERIVED)
+        if found.mfu:
+            about = f"{cell} ({row.edition}): share of the peak in {precision}, at most 1"
+            yield Check(name, about, None, found.mfu, AGREES if found.mfu <= 1 else DIFFERS)
+
+
+def _editions(project: Project) -> Iterator[Check]:
+    """Each printed rate beside that of its cell in the edition before."""
+    for name, study in project.studies.items():
+        rates = [row for own, row in _rows(project, audit.RATE) if own == name and row.levels]
+        rates.sort(key=lambda row: study.source.editions.index(row.edition))
+        for cell, rows in text.grouped(rates, lambda row: _cell(project, row)).items():
+            for old, new in pairwise(rows):
+                about = f"{cell}: the same in {new.edition} as in {old.edition}"
+                outcome = AGREES if old.value == new.value else DIFFERS
+                yield Check(name, about, old.value, new.value, outcome)
+
+
+def _models(project: Project) -> Iterator[Check]:
+    """Parameters and sizes of models, counted on the meta device, where no weight takes memory."""
+    from feedrate.data.manifest import TOKENIZER
+    from feedrate.data.prepare import train_tokenizer
+    from feedrate.models.build import build_bare
+
+    @cache
+    def parameters(model: ModelSettings) -> int:
+        return build_bare(model, LoaderSettings(max_tokens=1), Path(folder)).parameters
+
+    with tempfile.TemporaryDirectory() as folder:
+        train_tokenizer(["any"], Path(folder) / TOKENIZER)
+        for name, row in _rows(project, *COUNTED):
+            model = published_settings(project, name, row).model
+            model = msgspec.structs.replace(model, checkpoint=None, revision=None)
+            value = parameters(model) / COUNTED[row.metric]
+            outcome = AGREES if audit.as_printed(value, row.value) else DIFFERS
+            about = f"{model.name} {model.size}: {row.metric.replace('_', ' ')} ({row.edition})"
+            yield Check(name, about, row.value, value, outcome)
+
+
+def _rows(project: Project, *metrics: str) -> Iterator[tuple[str, Published]]:
+    """The published numbers of these metrics, with their study."""
+    for name, rows in project.published.items():
+        yield from ((name, row) for row in rows if row.metric in metrics)
+
+
+def _cell(project: Project, row: Published) -> str:
+    levels = text.values_text(row.levels) or "settings not stated"
+    return f"{project.devices[row.device].label}, {text.count(row.count, 'device')}: {levels}"
