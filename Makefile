@@ -35,7 +35,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest compare test check bench lab ledger lock format clean
+.PHONY: help setup run plan doctor tune selftest fits compare test check bench lab ledger lock format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,6 +56,10 @@ tune: $(READY) ## Recommend loader settings for this machine, with the expected 
 
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
+
+fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
+	@$(BIN)/python -m feedrate fits $(foreach study,$(STUDY),--study $(study)) \
+		$(foreach device,$(DEVICE),--device $(device)) $(ARGS)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
 	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \

@@ -4,6 +4,7 @@ Each run is a process of its own. It trains for two steps, because the states of
 appear in the first. Its resident set is compared before the model is made and at its peak.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -110,33 +111,41 @@ def settings(model: str, size: str, batch: int, extra: str) -> Settings:
 
 
 def train(model: str, size: str, batch: int, extra: str) -> float:
-    """Two steps; the growth of this process's resident set, GiB."""
-    import torch
+    """Two steps; the growth of this process's resident set, GiB.
 
+    Before, one step of the smallest model loads the code of all libraries.
+    """
     from feedrate.devices.base import adapter
-    from feedrate.models.build import build
-    from feedrate.models.memory import _stand_in
-    from feedrate.models.meta import empty_batch
 
-    device, asked = adapter("cpu", 0, 1), settings(model, size, batch, extra)
-    warm = torch.nn.Linear(64, 64)  # libraries load their code with the first operations
-    torch.optim.AdamW(warm.parameters()).step()
-    warm(torch.zeros(64, 64)).sum().backward()
+    device = adapter("cpu", 0, 1)
+    steps(settings(model, "tiny", 2, extra), 1)
+    gc.collect()
     device.reset_peak()
     before = device.memory().now_gib or 0.0
+    steps(settings(model, size, batch, extra), 2)
+    return (device.memory().peak_gib or 0.0) - before
+
+
+def steps(asked: Settings, count: int) -> None:
+    """Train for some steps with AdamW, parameter by parameter."""
+    import torch
+
+    from feedrate.models.build import build
+    from feedrate.models.memory import stand_in
+    from feedrate.models.meta import empty_batch
+
     with tempfile.TemporaryDirectory() as folder:
-        built = build(asked.model, asked.loader, _stand_in(Path(folder), asked.loader.label))
+        built = build(asked.model, asked.loader, stand_in(Path(folder), asked.loader.label))
     optimizer = torch.optim.AdamW(built.model.train().parameters(), foreach=False)
-    for _ in range(2):
-        inputs = empty_batch(built, TOKENS, batch)
+    for _ in range(count):
+        inputs = empty_batch(built, TOKENS, asked.train.batch_size)
         inputs["pixel_values"].uniform_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=extra == "bf16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=asked.train.precision == "bf16"):
             loss = built.model(**inputs, return_loss=True)["loss"]
         del inputs
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    return (device.memory().peak_gib or 0.0) - before
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The memory of a training step, counted without a device and without weights.
 
 A forward and a backward pass run on torch's meta device, and every storage is followed from the
-operation that makes it to its release. Between two operations the live bytes are linear in the
-batch size, so two traces give every batch. To these come, from the sources of torch 2.13:
+operation that makes it to its release. Its size is fixed or belongs to the samples, so one trace
+gives every batch size. To these come, from the sources of torch 2.13:
 
 - DistributedDataParallel: buckets as large as the gradients, unless these are views of them.
 - FSDP: weights, gradients and states are shared out. Each device also holds the parts outside the
@@ -18,7 +18,6 @@ left out; docs/memory.md has the error.
 
 import tempfile
 import weakref
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -48,8 +47,8 @@ ERROR = 0.1
 """Largest error of a predicted peak against the resident memory of a CPU (docs/memory.md)."""
 CONTEXT_GIB = 1.0
 """What an accelerator's context and libraries take beside tensors, GiB: an estimate."""
-FEW, MORE = 4, 8
-"""The batch sizes of the two traces."""
+ROWS = 1009
+"""The batch of a trace. It is prime: a storage whose bytes are a multiple of it is of the samples."""
 LARGEST = 2**16
 """No larger batch is looked for."""
 
@@ -194,42 +193,38 @@ def trace_of(settings: Settings, kind: str) -> Trace:
 def _trace(model: ModelSettings, tokens: int, precision: str, sharded: bool, cpu: bool) -> Trace:
     loader = LoaderSettings(max_tokens=tokens)
     with tempfile.TemporaryDirectory(prefix="feedrate-memory-") as folder:
-        built = build_bare(model, loader, _stand_in(Path(folder), loader.label))
+        built = build_bare(model, loader, stand_in(Path(folder), loader.label))
     train = msgspec.convert({"precision": precision}, TrainSettings)
     cast(built.model.to("meta"), train).train()
     half = getattr(torch, AUTOCAST[precision]) if precision in AUTOCAST else None
     if sharded:  # layers are gathered in half precision
         built.model.to(half)
-    few, more = (
-        follow(built, tokens, rows, lambda: AsOnDevice(half, cpu=cpu)) for rows in (FEW, MORE)
-    )
-    live, further = (np.array([moment[0] for moment in one.moments]) for one in (few, more))
-    each = (further - live) / (MORE - FEW)
+    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
+    fixed, of_samples, done = np.array(live.moments, dtype=float).T
     trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
-    done = np.array([moment[1] for moment in few.moments]) / trained
-    return Trace(built, live - FEW * each, each, done, few.forward)
+    return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
 
 
-def _stand_in(folder: Path, label: str) -> Path:
+def stand_in(folder: Path, label: str) -> Path:
     """A folder with what builders read of prepared data: a tokenizer, and a row with a class."""
     train_tokenizer(["a caption"], folder / TOKENIZER)
     pq.write_table(pa.table({"split": ["train"], label: ["a class"]}), folder / SAMPLES)
     return folder
 
 
-def follow(built: Built, tokens: int, rows: int, arithmetic: Callable[[], AsOnDevice]) -> "Live":
-    """Follow the storages of a forward and a backward pass of `rows` full samples."""
+def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+    """Follow the storages of a forward and a backward pass of full samples."""
     live = Live(built.model)
     trained = [p for p in built.model.parameters() if p.requires_grad]
     hooks = [p.register_post_accumulate_grad_hook(live.take) for p in trained]
     with torch.device("meta"), NoValues(), Chosen(built.model), fused_attention(), live:
-        batch = empty_batch(built, tokens, rows)
-        with arithmetic() as device:
-            device.casts = {}
+        batch = empty_batch(built, tokens, ROWS)
+        with arithmetic:
+            arithmetic.casts = {}
             loss = built.model(**batch, return_loss=True)["loss"]
-            device.casts = None
+            arithmetic.casts = None
             live.forward = len(live.moments)
-            loss.backward()
+            torch.autograd.backward(loss)  # loss.backward() would run outside of these modes
     for hook in hooks:
         hook.remove()
     return live
@@ -240,10 +235,11 @@ class Live(TorchDispatchMode):
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
-        self.moments: list[tuple[int, int]] = []
-        """After each operation: live bytes, and elements of finished gradients."""
+        self.moments: list[tuple[int, int, int]] = []
+        """After each operation: fixed bytes, those of samples, elements of finished gradients."""
         self.forward = 0
-        self._bytes = self._finished = 0
+        self._bytes = [0, 0]
+        self._finished = 0
         own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
         self._known: dict[int, Any] = dict.fromkeys(own)
 
@@ -254,7 +250,7 @@ class Live(TorchDispatchMode):
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 self._add(tensor.untyped_storage())
-        self.moments.append((self._bytes, self._finished))
+        self.moments.append((*self._bytes, self._finished))
         return result
 
     def take(self, parameter: Tensor) -> None:
@@ -266,10 +262,11 @@ class Live(TorchDispatchMode):
         key, size = storage._cdata, storage.nbytes()
         if key in self._known:
             return
+        of_samples = size % ROWS == 0
 
         def forget(_: Any) -> None:
-            self._bytes -= size
+            self._bytes[of_samples] -= size
             del self._known[key]
 
         self._known[key] = weakref.ref(storage, forget)
-        self._bytes += size
+        self._bytes[of_samples] += size

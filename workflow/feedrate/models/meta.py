@@ -61,7 +61,7 @@ class AsOnDevice(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if function is functional.dropout and kwargs["training"] and self._fused:
+        if function is functional.dropout and self._fused and kwargs["training"] and kwargs["p"]:
             return torch.native_dropout(args[0], kwargs["p"], True)[0]
         if function is self.ATTENTION:
             return attend(*args)
