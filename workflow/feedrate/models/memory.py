@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -224,7 +225,8 @@ def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
             loss = built.model(**batch, return_loss=True)["loss"]
             arithmetic.casts = None
             live.forward = len(live.moments)
-            torch.autograd.backward(loss)  # loss.backward() would run outside of these modes
+            # loss.backward() would leave these modes, and recomputed layers need them.
+            _engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
     for hook in hooks:
         hook.remove()
     return live
