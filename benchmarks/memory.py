@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.figure import Figure
 from feedrate.config.devices import Device
@@ -57,7 +58,7 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"memory: {model}, error of the peak", abs(worst), LIMIT, "share", note)
 
 
-def table(rows: list[dict]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """A row for each run, as Markdown."""
     lines = ["| model | batch | | predicted, GiB | resident, GiB | error | with glibc's heap, GiB | error |"]
     lines.append("|---|---:|---|---:|---:|---:|---:|---:|")
@@ -71,11 +72,11 @@ def table(rows: list[dict]) -> str:
     return "\n".join([*lines, ""])
 
 
-def one_run(model: str, size: str, batch: int, extra: str) -> dict:
+def one_run(model: str, size: str, batch: int, extra: str) -> dict[str, Any]:
     """The predicted peak and the measured ones, GiB."""
     from feedrate.models.memory import peak_gib
 
-    found = {"model": model, "size": size, "batch": batch, "extra": extra}
+    found: dict[str, Any] = {"model": model, "size": size, "batch": batch, "extra": extra}
     found["predicted"] = peak_gib(settings(model, size, batch, extra), cpu(), batch)
     for heap, environment in HEAPS.items():
         command = [sys.executable, "-m", "benchmarks.memory", model, size, str(batch), extra]

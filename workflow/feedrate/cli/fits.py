@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def fits(options: argparse.Namespace) -> int:
     """Print what each cell takes; return the exit code."""
-    asked = {"studies": options.study or study_names(Path()), "checkpoint": None}
+    asked: dict[str, Any] = {"studies": options.study or study_names(Path()), "checkpoint": None}
     if options.device:
         asked["devices"] = options.device
     project = load_project(Path(), read_yaml(Path(CONFIG), CONFIG) | asked)

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -53,6 +54,7 @@ ROWS = 1009
 LARGEST = 2**16
 """No larger batch is looked for."""
 
+Numbers = npt.NDArray[np.float64]
 Verdict = Literal["fits", "close", "does not fit", "unknown"]
 
 
@@ -80,18 +82,19 @@ class Trace(NamedTuple):
     """A model's tensors after each operation of a forward and a backward pass."""
 
     built: Built
-    fixed: np.ndarray
+    fixed: Numbers
     """Live bytes that do not depend on the batch."""
-    each: np.ndarray
+    each: Numbers
     """Live bytes of each sample."""
-    done: np.ndarray
+    done: Numbers
     """Share of the gradients that are complete."""
     forward: int
     """Operations of the forward pass."""
 
-    def live_gib(self, batch: int) -> np.ndarray:
+    def live_gib(self, batch: int) -> Numbers:
         """Live tensors after each operation, GiB, without weights, gradients and states."""
-        return (self.fixed + batch * self.each) / GIB
+        found: Numbers = (self.fixed + batch * self.each) / GIB
+        return found
 
 
 def needs(settings: Settings, device: Device) -> Needs:
