@@ -83,7 +83,7 @@ class DoesNotFitError(MemoryError):
 
 
 class StateGib(NamedTuple):
-    """What a device keeps between two steps, GiB."""
+    """What a device keeps through a step, GiB."""
 
     weights: float
     gradients: float
@@ -107,14 +107,9 @@ def states_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> Stat
     return StateGib(*(part / ranks / GIB for part in parts))
 
 
-def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
-    """The sum of `states_gib`, GiB."""
-    return sum(states_gib(model, train, count))
-
-
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
     """Raise DoesNotFitError if weights and states by themselves exceed `has_gib` on a device."""
-    needed = state_gib(model, train, count)
+    needed = sum(states_gib(model, train, count))
     if needed > has_gib:
         has = "for which the host has" if train.cpu_offload else "which has"
         raise DoesNotFitError(
