@@ -186,7 +186,11 @@ def test_the_largest_batch_fits_and_the_next_does_not(model):
         ("flava", {}, {"train_gradient_accumulation": 2}),
         ("vit", {"model_image_px": 64}, {}),
         ("vit", {"model_attention": "flash", "train_precision": "bf16"}, {}),
-        ("flava", {"train_strategy": "fsdp", "train_cpu_offload": True}, {"train_strategy": "fsdp"}),
+        (
+            "flava",
+            {"train_strategy": "fsdp", "train_cpu_offload": True},
+            {"train_strategy": "fsdp"},
+        ),
     ],
 )
 def test_what_takes_less_memory(model, less, more):

@@ -1,4 +1,4 @@
-"""`python -m feedrate fits`: what each cell's training takes on its device, before anyone rents it."""
+"""`python -m feedrate fits`: what training takes of its device's memory, before anyone rents one."""
 
 import argparse
 from collections.abc import Iterable, Iterator

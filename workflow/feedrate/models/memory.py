@@ -42,7 +42,7 @@ ERROR = 0.1
 CONTEXT_GIB = 1.0
 """What an accelerator's context and libraries take beside tensors, GiB: an estimate."""
 ROWS = 1009
-"""The batch of a trace. It is prime: a storage whose bytes are a multiple of it is of the samples."""
+"""The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
 LARGEST = 2**16
 """No larger batch is looked for."""
 Numbers = npt.NDArray[np.float64]

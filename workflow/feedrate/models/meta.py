@@ -34,7 +34,7 @@ def fused_attention() -> AbstractContextManager[Any]:
 
 
 class AsOnDevice(TorchFunctionMode):
-    """Autocast to `half`, and fused attention and dropout, as on a GPU; the meta device has neither.
+    """Autocast to `half`, fused attention and dropout, as on a GPU; the meta device has none.
     On a CPU (`cpu`) dropout is not fused, and autocast leaves the functions of `IN_FP32` alone.
 
     While `casts` is a dict, it keeps the cast weights, as autocast does in a forward pass.
