@@ -1,4 +1,4 @@
-"""`python -m feedrate fits`: what training takes of its device's memory, before anyone rents one."""
+"""`python -m feedrate fits`: what training takes of a device's memory, before anyone rents it."""
 
 import argparse
 from collections.abc import Iterable, Iterator
