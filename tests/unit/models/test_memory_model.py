@@ -202,28 +202,30 @@ def test_sharding_takes_less_where_states_are_more_than_layers():
     assert peak("flava", train_strategy="fsdp", **large) < peak("flava", **large)
 
 
-class Layer(torch.nn.TransformerEncoderLayer):
-    """torch's own layer, on the values of an image."""
+class Layers(torch.nn.Sequential):
+    """Some of torch's layers, on the values of an image."""
 
     def __init__(self, device):
-        super().__init__(12, 2, 48, 0.0, batch_first=True, device=device)
+        wide, narrow = (torch.nn.Linear(a, b, device=device) for a, b in ((192, 96), (96, 192)))
+        kept = torch.nn.GELU(), torch.nn.Softmax(dim=-1)
+        super().__init__(torch.nn.LayerNorm(192, device=device), wide, *kept, narrow)
 
     def forward(self, pixel_values, **_):
-        return {"loss": super().forward(pixel_values.view(-1, 16, 12)).sum()}
+        return {"loss": super().forward(pixel_values.flatten(1)).sum()}
 
 
 def test_the_peak_is_that_of_torchs_own_tracker():
     """In fp32 on a CPU, where it can follow a step with fake tensors."""
     rows = memory.ROWS
     with FakeTensorMode():
-        model, tracker = Layer("cpu"), MemTracker()
+        model, tracker = Layers("cpu"), MemTracker()
         tracker.track_external(model)
         with tracker:
             images = torch.empty(rows, 3, 8, 8)
             tracker.track_external(images)
             model(images)["loss"].backward()
         expected = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
-    model = Layer("meta")
+    model = Layers("meta")
     built = SimpleNamespace(model=model, image_px=8, scores="retrieval")
     found = memory.follow(built, 0, AsOnDevice(None, cpu=True))
     weights = sum(p.numel() * p.itemsize for p in model.parameters())
