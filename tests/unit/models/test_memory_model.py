@@ -137,7 +137,7 @@ def test_storages_are_followed_from_their_operation_to_their_release():
     batch, output, loss = 12 * 4 + 2 * 5 * 8, 64 * 4, 4
     assert (fixed, of_samples / memory.ROWS, finished) == (loss, batch + output, 0)
     assert max(m[1] for m in found.moments) / memory.ROWS == batch + 2 * output, "before tanh"
-    assert found.moments[-1][2] == 12 * 64
+    assert max(m[0] for m in found.moments) >= 12 * 64 * 4, "the gradient of the weights"
 
 
 def settings_of(model, batch=8, **values):
