@@ -13,6 +13,9 @@ from torch.utils._pytree import tree_map_only
 from feedrate.models.build import Built
 from feedrate.models.flops import one_pair
 
+ATTENTION: Any = functional.scaled_dot_product_attention
+"""torch's own, also while `fused_attention` replaces it."""
+
 
 def empty_batch(built: Built, max_tokens: int, rows: int) -> dict[str, Tensor]:
     """A batch of `rows` full texts (or classes) and images, on the current default device."""
@@ -40,7 +43,6 @@ class AsOnDevice(TorchFunctionMode):
     While `casts` is a dict, it keeps the cast weights, as autocast does in a forward pass.
     """
 
-    ATTENTION = functional.scaled_dot_product_attention
     IN_HALF = (
         *(functional.linear, functional.conv2d, functional.multi_head_attention_forward),
         *(torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__),
@@ -63,7 +65,7 @@ class AsOnDevice(TorchFunctionMode):
         kwargs = kwargs or {}
         if function is functional.dropout and self._fused and kwargs["training"] and kwargs["p"]:
             return torch.native_dropout(args[0], kwargs["p"], True)[0]
-        if function is self.ATTENTION:
+        if function is ATTENTION:
             return attend(*args)
         if to := self._to.get(function):
             args, kwargs = tree_map_only(Tensor, lambda v: self._cast(v, to), (args, kwargs))
