@@ -38,7 +38,7 @@ from feedrate.models.layers import cast
 from feedrate.models.meta import AsOnDevice, Chosen, empty_batch, fused_attention
 
 ERROR = 0.1
-"""Largest error of a predicted peak (docs/memory.md)."""
+"""Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""
 CONTEXT_GIB = 1.0
 """What an accelerator's context and libraries take beside tensors, GiB: an estimate."""
 ROWS = 1009
