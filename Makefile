@@ -18,8 +18,8 @@ DEVICE ?=
 DATASET ?=
 CONFIG ?=
 ARGS ?=
-CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(foreach study,$(STUDY),--study $(study)) \
-	$(foreach device,$(DEVICE),--device $(device)) $(if $(DATASET),--dataset $(DATASET)) \
+CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
+CHOICES = $(if $(PROFILE),--profile $(PROFILE)) $(CELLS) $(if $(DATASET),--dataset $(DATASET)) \
 	$(if $(CONFIG),--configfile $(CONFIG)) $(ARGS)
 # The index from which pip installs torch; empty: the one that the driver of this machine's NVIDIA GPUs
 # needs, without GPUs the default index. PyTorch's CPU index (https://download.pytorch.org/whl/cpu)
@@ -35,7 +35,8 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest compare check-claims test check bench lab ledger lock format clean
+.PHONY: help setup run plan doctor tune selftest fits check-claims compare test check bench lab ledger lock \
+	format clean
 
 help: ## List these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +57,9 @@ tune: $(READY) ## Recommend loader settings for this machine, with the expected 
 
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
+
+fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
+	@$(BIN)/python -m feedrate fits $(CELLS) $(ARGS)
 
 compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slower or faster: make compare OLD=../before NEW=results
 	@test -n "$(strip $(OLD)$(NEW)$(ARGS))" || { echo "usage: make compare OLD=FOLDER NEW=FOLDER \

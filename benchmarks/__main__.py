@@ -8,6 +8,7 @@ from benchmarks import (
     coverage,
     full_run,
     loading,
+    memory,
     meter,
     overhead,
     planning,
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "loading": loading.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
+    "memory": memory.measure,
     "stopping": stopping.measure,
 }
 

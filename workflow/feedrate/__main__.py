@@ -1,5 +1,5 @@
-"""`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, compare
-results, cancel jobs.
+"""`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
+memory, compare results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -18,6 +18,7 @@ COMMANDS = {
     "doctor": "Say what this machine has, what each study would lack, and what to do about it.",
     "tune": "Measure the loaders and the model on this machine and recommend a loader.",
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
+    "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
@@ -30,6 +31,7 @@ FUNCTIONS = {
     "doctor": ("cli.run:add_choices", "cli.doctor:doctor"),
     "tune": ("cli.run:add_choices", "cli.run:tune"),
     "selftest": ("cli.run:add_choices", "cli.selftest:selftest"),
+    "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),

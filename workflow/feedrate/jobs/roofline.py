@@ -15,14 +15,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.module_tracker import ModuleTracker
 
@@ -36,6 +33,7 @@ from feedrate.devices.base import BF16_AUTOCAST, adapter_class
 from feedrate.models.build import Built, build_bare
 from feedrate.models.flops import NoValues, forward_by_part, one_pair
 from feedrate.models.layers import cast, float8_parts
+from feedrate.models.meta import AsOnDevice, empty_batch, fused_attention
 
 MEMORY_SHARE = 0.85
 """Share of the data sheet's memory bandwidth that kernels reach: about 0.9 in stream benchmarks of
@@ -236,17 +234,10 @@ def trace(built: Built, settings: Settings) -> Step:
     half = {**dict.fromkeys(BF16_AUTOCAST, torch.bfloat16), "fp16": torch.float16}
     parts = float8_parts(model, built.layers) if train.precision == "fp8" else {}
     recorder = _Recorder({f"{type(model).__name__}.{name}" for name in parts.values()})
-    # One kernel, as on a GPU; the meta device would choose the steps of the eager form. Mask and
-    # dropout move next to nothing.
-    fused = torch.ops.aten._scaled_dot_product_efficient_attention
-    attend: Any = lambda q, k, v, *_, **__: fused(q, k, v, None, True)[0]  # noqa: E731
-    attention = patch.object(functional, "scaled_dot_product_attention", attend)
     with torch.device("meta"), NoValues():
-        tokens = 1 if built.scores == "accuracy" else settings.loader.max_tokens
-        pair = one_pair(built.image_px, tokens)
-        batch = {n: v.expand(train.batch_size, *v.shape[1:]).clone() for n, v in pair.items()}
-        with attention, recorder.modules, recorder:
-            with _AsOnGpu(half.get(train.precision)):
+        batch = empty_batch(built, settings.loader.max_tokens, train.batch_size)
+        with fused_attention(), recorder.modules, recorder:
+            with AsOnDevice(half.get(train.precision)):
                 loss = model(**batch, return_loss=True)["loss"]
             loss.backward()
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -299,33 +290,3 @@ class _Recorder(TorchDispatchMode):
                 self._storages[storage._cdata] = storage
                 found[storage._cdata] = min(tensor.numel() * tensor.itemsize, storage.nbytes())
         return found
-
-
-class _AsOnGpu(TorchFunctionMode):
-    """Autocast to `half` and fused dropout, as on a GPU; the meta device has neither."""
-
-    IN_HALF = (
-        *(functional.linear, functional.conv2d, functional.multi_head_attention_forward),
-        *(torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__),
-    )
-    IN_FP32 = (
-        *(functional.layer_norm, functional.softmax, functional.log_softmax, torch.softmax),
-        *(functional.cross_entropy, functional.normalize, Tensor.softmax, Tensor.norm),
-    )
-
-    def __init__(self, half: torch.dtype | None) -> None:
-        super().__init__()
-        wholes = dict.fromkeys(self.IN_FP32, torch.float32)
-        self._to = dict.fromkeys(self.IN_HALF, half) | wholes if half else {}
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if function is functional.dropout and kwargs["training"]:
-            return torch.native_dropout(args[0], kwargs["p"], True)[0]
-        if to := self._to.get(function):
-            args, kwargs = tree_map_only(
-                Tensor, lambda v: v.to(to) if v.is_floating_point() else v, (args, kwargs)
-            )
-        return function(*args, **kwargs)

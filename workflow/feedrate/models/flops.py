@@ -1,7 +1,7 @@
 """The FLOPs of one sample, counted without computing, and the memory of weights and states."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -105,8 +105,16 @@ class DoesNotFitError(MemoryError):
     """Weights, gradients and states need more memory than the device has, at any batch size."""
 
 
-def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float:
-    """Weights, gradients and optimizer states of one of `count` devices, GiB, without activations.
+class StateGib(NamedTuple):
+    """What a device keeps through a step, GiB."""
+
+    weights: float
+    gradients: float
+    states: float
+
+
+def states_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> StateGib:
+    """Weights, gradients and optimizer states of one of `count` devices, without activations.
 
     With `cpu_offload` they are in the host's memory. The model may be on the meta device. This is a
     lower bound: it leaves out exchange buffers, cached half-precision weights, fragmentation, the
@@ -115,15 +123,16 @@ def state_gib(model: torch.nn.Module, train: TrainSettings, count: int) -> float
     weight = 2 if train.precision.endswith("_full") else 4
     known = weight if train.optimizer in OF_THE_WEIGHTS else 0
     state = STATES * STATE_BYTES.get(train.optimizer, known)
-    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    total = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    total = weight * frozen + (2 * weight + state) * trained
-    return total / (count if train.strategy == "fsdp" else 1) / GIB
+    parts = weight * total, weight * trained, state * trained
+    ranks = count if train.strategy == "fsdp" else 1
+    return StateGib(*(part / ranks / GIB for part in parts))
 
 
 def check_fits(model: torch.nn.Module, train: TrainSettings, count: int, has_gib: float) -> None:
     """Raise DoesNotFitError if weights and states by themselves exceed `has_gib` on a device."""
-    needed = state_gib(model, train, count)
+    needed = sum(states_gib(model, train, count))
     if needed > has_gib:
         has = "for which the host has" if train.cpu_offload else "which has"
         raise DoesNotFitError(

@@ -214,6 +214,11 @@ class Flava(FlavaForPreTraining):
         for part in unused if self.unimodal else (*unused, self.mim_head, self.mlm_head):
             part.requires_grad_(False)
 
+    def hidden(self, places: int) -> int:
+        """How many of a row's `places`, which are patches or words, are hidden."""
+        of = Masking.patch_count if places == self.patches else Masking.token_count
+        return of(places)
+
     def get_input_embeddings(self) -> torch.nn.Module:
         """The embeddings of words, for sharding; the library does not define this for FLAVA."""
         words: torch.nn.Module = self.flava.text_model.embeddings.word_embeddings

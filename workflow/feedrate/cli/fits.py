@@ -1,0 +1,85 @@
+"""`python -m feedrate fits`: what training takes of a device's memory, before anyone rents it."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from feedrate.cli.display import output, table
+from feedrate.config.plan import make_plan, published_settings
+from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.values import cell_name, read_yaml
+from feedrate.core.errors import UsageError
+from feedrate.results.columns import Column
+from feedrate.results.tables import Row, write_csv
+
+CONFIG = "config/config.yaml"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("--study", action="append", help="repeatable; default: all studies")
+    told = "count all cells on this device, not only those with a published number; repeatable"
+    parser.add_argument("--device", action="append", help=told)
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the rows to this file")
+
+
+def fits(options: argparse.Namespace) -> int:
+    """Print what each cell takes; return the exit code."""
+    asked: dict[str, Any] = {"studies": options.study or study_names(Path()), "checkpoint": None}
+    asked |= {"devices": options.device} if options.device else {}
+    project = load_project(Path(), read_yaml(Path(CONFIG), CONFIG) | asked)
+    rows = counted(project, planned(project) if options.device else published(project))
+    if not rows:
+        raise UsageError("no training cell with a published number; name a --device to count all")
+    study, *names = rows[0]
+    for name, group in groupby(rows, key=itemgetter(study)):
+        shown = (map(_text, list(row.values())[1:]) for row in group)
+        output().print(table(f"{name}: GiB a device", names, shown, left=("device", "cell")))
+    if options.csv:
+        write_csv(options.csv, [Column(key, "text", "", "") for key in rows[0]], rows)
+    return 0
+
+
+def published(project: Project) -> Iterator[Row]:
+    """Each training cell that has a published number, with its settings."""
+    for name, study in project.studies.items():
+        for row in project.published[name] if study.task == "training" else ():
+            settings = published_settings(project, name, row)
+            batch = row.batch_size or settings.train.batch_size
+            train = msgspec.structs.replace(settings.train, batch_size=batch)
+            cell = cell_name(study.baseline | row.levels)
+            where = {"study": name, "device": row.device, "count": row.count, "cell": cell}
+            yield {**where, "settings": msgspec.structs.replace(settings, train=train)}
+
+
+def planned(project: Project) -> Iterator[Row]:
+    """Each training cell of the plan, with its settings."""
+    for spec in make_plan(project).runs.values():
+        if spec.repeat == 1 and spec.task == "training":
+            names = ("study", "device", "count", "cell", "settings")
+            yield {name: getattr(spec, name) for name in names}
+
+
+def counted(project: Project, cells: Iterable[Row]) -> list[Row]:
+    """A row for each distinct need of the cells of a study on a device."""
+    from feedrate.models.memory import needs  # imports torch and transformers
+
+    rows: dict[str, Row] = {}
+    for cell in cells:
+        settings, device = cell.pop("settings"), project.devices[cell["device"]]
+        work = cell | {"cell": (settings.model, settings.train, settings.loader.max_tokens)}
+        if (key := repr(work)) not in rows:
+            found = needs(settings, msgspec.structs.replace(device, count=cell["count"]))
+            batch = {"batch": settings.train.batch_size}
+            rows[key] = cell | batch | msgspec.structs.asdict(found)
+    return list(rows.values())
+
+
+def _text(value: Any) -> str:
+    shown = f"{value:.2f}" if isinstance(value, float) else str(value)
+    return "" if value is None else shown

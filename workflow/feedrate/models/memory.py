@@ -1,0 +1,244 @@
+"""The memory of a training step, counted without a device and without weights.
+
+A forward and a backward pass run on torch's meta device, and every storage is followed until its
+release. Its size is fixed or belongs to the samples, so one trace gives every batch. To these come,
+from the sources of torch 2.13: DDP's buckets; what FSDP gathers; what AdamW computes aside.
+torch's own MemTracker needs the real device for the autocast, dropout and attention of GPUs.
+Compiled steps and fp8 count as eager steps in bf16. docs/memory.md has the errors.
+"""
+
+import tempfile
+import weakref
+from bisect import bisect_right
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from feedrate.config.devices import Device
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
+from feedrate.config.values import Strict
+from feedrate.data.manifest import SAMPLES, TOKENIZER
+from feedrate.data.prepare import train_tokenizer
+from feedrate.devices.base import AUTOCAST, adapter_class
+from feedrate.devices.host import GIB
+from feedrate.models.build import Built, build_bare
+from feedrate.models.flops import NoValues, states_gib
+from feedrate.models.layers import cast
+from feedrate.models.meta import AsOnDevice, Chosen, empty_batch, fused_attention
+
+ERROR = 0.1
+"""Allowance for the error of a peak; the largest found is 5.6%, on one Gaudi2 (docs/memory.md)."""
+CONTEXT_GIB = 1.0
+"""What an accelerator's context and libraries take beside tensors, GiB: an estimate."""
+ROWS = 1009
+"""The batch of a trace, a prime: storages whose bytes are a multiple of it are of the samples."""
+LARGEST = 2**16
+"""No larger batch is looked for."""
+Numbers = npt.NDArray[np.float64]
+
+
+class Needs(Strict, kw_only=True):
+    """What a training step needs on each device, GiB.
+
+    `activations_gib` is live at the end of the forward pass, with cast weights. `peak_gib` counts
+    tensors, as `peak_memory_gib` of a run does. The verdict adds CONTEXT_GIB on accelerators;
+    `close` is within ERROR of the device's memory.
+    """
+
+    parameters: int
+    weights_gib: float
+    gradients_gib: float
+    states_gib: float
+    activations_gib: float
+    peak_gib: float
+    memory_gib: float | None
+    verdict: Literal["fits", "close", "does not fit", "unknown"]
+    largest_batch: int | None
+
+
+class Trace(NamedTuple):
+    """A model's live tensors after each operation of a step: fixed bytes, and those of a sample;
+    the finished share of the gradients; and the number of operations of the forward pass."""
+
+    built: Built
+    fixed: Numbers
+    each: Numbers
+    done: Numbers
+    forward: int
+
+    def live_gib(self, batch: int) -> Numbers:
+        """Live tensors after each operation, GiB, without weights, gradients and states."""
+        found: Numbers = (self.fixed + batch * self.each) / GIB
+        return found
+
+
+def needs(settings: Settings, device: Device) -> Needs:
+    """What a training step takes on each of a device's `count`."""
+    train, found, room = settings.train, trace_of(settings, device), room_gib(settings, device)
+    parts = states_gib(found.built.model, train, device.count)
+    peak = peak_gib(settings, device, train.batch_size)
+    verdict: Any = "unknown"
+    if room is not None:
+        verdict = "fits" if peak * (1 + ERROR) <= room else "close"
+        verdict = "does not fit" if peak * (1 - ERROR) > room else verdict
+    return Needs(
+        parameters=found.built.parameters,
+        weights_gib=parts.weights,
+        gradients_gib=parts.gradients,
+        states_gib=parts.states,
+        activations_gib=float(found.live_gib(train.batch_size)[found.forward - 1]),
+        peak_gib=peak,
+        memory_gib=train.memory_gib or device.memory_gib,
+        verdict=verdict,
+        largest_batch=largest_batch(settings, device),
+    )
+
+
+def largest_batch(settings: Settings, device: Device) -> int | None:
+    """The largest batch whose predicted peak fits, found by bisection; 0 if none fits, None if the
+    device's memory is not known."""
+    room = room_gib(settings, device)
+    if room is None:
+        return None
+    return bisect_right(range(1, LARGEST), room, key=lambda b: peak_gib(settings, device, b))
+
+
+def room_gib(settings: Settings, device: Device) -> float | None:
+    """Memory for tensors on each device, GiB."""
+    memory_gib = settings.train.memory_gib or device.memory_gib
+    return memory_gib and memory_gib - CONTEXT_GIB * (device.kind != "cpu")
+
+
+def peak_gib(settings: Settings, device: Device, batch: int) -> float:
+    """Peak of the tensors on each device, GiB.
+
+    DDP's buckets are as large as the gradients, unless these are views of them. AdamW with
+    `foreach` computes the square roots of all second moments at once (torch/optim/adam.py).
+    """
+    train, found = settings.train, trace_of(settings, device)
+    parts = states_gib(found.built.model, train, device.count)
+    weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts
+    buckets = device.count > 1 and train.strategy == "ddp" and not train.ddp_bucket_view
+    done = np.ones_like(found.done) if train.gradient_accumulation > 1 else found.done
+    step = float((found.live_gib(batch) + done * gradients).max())
+    layers, root = gathered_gib(found.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
+    optimizer = adapter_class(device.kind).executed(settings)[1]
+    foreach = ("adamw_torch_foreach", "adamw_torch")[: 1 if device.kind == "cpu" else 2]
+    aside = gradients * (optimizer in foreach)
+    held = weights + states + buckets * gradients
+    return held + max(step + layers, gradients + max(root, aside))
+
+
+def gathered_gib(built: Built, train: TrainSettings) -> tuple[float, float]:
+    """What FSDP holds besides shards, GiB: while layers run, the parts outside the layers, this and
+    the next layer, a gathered copy, and a layer's gradients before and after their cast; and at
+    the end, weights and gradients of the parts outside the layers."""
+    parts = [part for part in built.model.modules() if isinstance(part, built.layers)]
+    sizes = [sum(p.numel() for p in part.parameters()) for part in parts]
+    layer, root = max(sizes, default=0), built.parameters - sum(sizes)
+    full = train.precision.endswith("_full")
+    weight = 2 if full or train.precision in AUTOCAST else 4
+    reduced = weight if full else 4
+    running = weight * (root + 3 * layer) + (weight + reduced) * layer
+    return running / GIB, (2 * weight + reduced) * root / GIB
+
+
+def trace_of(settings: Settings, device: Device) -> Trace:
+    """The trace of a model's step on a kind of device; equal work is traced once."""
+    model = msgspec.structs.replace(settings.model, checkpoint=None, revision=None)
+    sharded, precision = settings.train.strategy == "fsdp", settings.train.precision
+    halved = sharded and precision in AUTOCAST
+    return _trace(model, settings.loader.max_tokens, precision, halved, device.kind == "cpu")
+
+
+@cache
+def _trace(model: ModelSettings, tokens: int, precision: Any, halved: bool, cpu: bool) -> Trace:
+    """`halved`: layers are gathered in half precision."""
+    loader = LoaderSettings(max_tokens=tokens)
+    with tempfile.TemporaryDirectory(prefix="feedrate-memory-") as folder:
+        built = build_bare(model, loader, stand_in(Path(folder), loader.label))
+    half = getattr(torch, AUTOCAST[precision]) if precision in AUTOCAST else None
+    cast(built.model.to("meta"), TrainSettings(precision=precision)).train()
+    if halved:
+        built.model.to(half)
+    live = follow(built, tokens, AsOnDevice(half, cpu=cpu))
+    fixed, of_samples, done = np.array(live.moments, dtype=float).T
+    trained = sum(p.numel() for p in built.model.parameters() if p.requires_grad)
+    return Trace(built, fixed, of_samples / ROWS, done / trained, live.forward)
+
+
+def stand_in(folder: Path, label: str) -> Path:
+    """A folder with what builders read of prepared data: a tokenizer, and a row with a class."""
+    train_tokenizer(["a caption"], folder / TOKENIZER)
+    pq.write_table(pa.table({"split": ["train"], label: ["a class"]}), folder / SAMPLES)
+    return folder
+
+
+def follow(built: Built, tokens: int, arithmetic: AsOnDevice) -> "Live":
+    """Follow the storages of a forward and a backward pass of full samples."""
+    live = Live(built.model)
+    for parameter in built.model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(live.take)
+    with torch.device("meta"), NoValues(), Chosen(built.model), fused_attention(), live:
+        batch = empty_batch(built, tokens, ROWS)
+        with arithmetic:
+            arithmetic.casts = {}
+            loss = built.model(**batch, return_loss=True)["loss"]
+            arithmetic.casts = None
+            live.forward = len(live.moments)
+            # loss.backward() would leave these modes, and recomputed layers need them.
+            _engine_run_backward((loss,), (torch.ones_like(loss),), False, False, (), True, True)
+    return live
+
+
+class Live(TorchDispatchMode):
+    """Sums the bytes of live storages after every operation, without those of a model."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.moments: list[tuple[int, int, int]] = []
+        """After each operation: fixed bytes, those of samples, elements of finished gradients."""
+        self.forward = self._finished = 0
+        self._bytes = [0, 0]
+        own = (t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers()))
+        self._known: dict[int, Any] = dict.fromkeys(own)
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._add(tensor.untyped_storage())
+        self.moments.append((self._bytes[0], self._bytes[1], self._finished))
+        return result
+
+    def take(self, parameter: Tensor) -> None:
+        """Count the gradient of a parameter as finished, and release it."""
+        self._finished += parameter.numel()
+        parameter.grad = None
+
+    def _add(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._known:
+            return
+        of_samples = size % ROWS == 0
+
+        def forget(_: Any) -> None:
+            self._bytes[of_samples] -= size
+            del self._known[key]
+
+        self._known[key] = weakref.ref(storage, forget)
+        self._bytes[of_samples] += size
