@@ -13,8 +13,12 @@ from feedrate.core.files import digest_file, write_json
 PARTS = Path(__file__).resolve().parents[1] / "config/selftest.yaml"
 
 
+QUICK = {"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05}
+"""A protocol for tests of what a part finds, and not of how long it takes."""
+
+
 def some_parts(folder: Path, *levels: str, **protocol: object) -> Path:
-    """The file of parts with these only, and with this protocol."""
+    """The file of parts with these only; `protocol` changes keys of the protocol."""
     whole = yaml.safe_load(PARTS.read_text())
     whole["protocol"] |= protocol
     factor = whole["factors"]["part"]

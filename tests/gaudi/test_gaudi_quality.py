@@ -1,7 +1,7 @@
 """A kept model is scored on the stand-in, in the Gaudi software that trained it."""
 
 import msgspec
-from gaudi_software import make_spec, run_inside
+from gaudi_software import in_warm_processes, make_spec, run_inside
 
 from feedrate.cli import jobs
 from feedrate.config.workflow import GeneratedExamples
@@ -11,7 +11,7 @@ from feedrate.results.record import read_quality
 
 
 def test_untrained_weights_score_the_same_before_and_after(prepared, tmp_path):
-    spec = make_spec(train={"precision": "bf16"}, save_checkpoints=True)
+    spec = in_warm_processes(make_spec(save_checkpoints=True))
     built, run = msgspec.to_builtins(spec), tmp_path / "rep1"
     run_inside("keep_model.py", str(prepared), str(run / "trainer/model"), lines=[built])
     write_json(run / "outcome.json", {"status": "ok", "cause": ""})

@@ -7,7 +7,7 @@ from gaudi_software import ROOT, WITH_MEDIA, in_warm_processes, make_spec
 from feedrate.config.devices import Peak
 from feedrate.config.project import Devices
 from feedrate.config.values import load
-from selftest_parts import run_selftest, some_parts
+from selftest_parts import QUICK, run_selftest, some_parts
 
 ENTRY = load(ROOT / "config/devices.yaml", Devices, "devices")["gaudi2"]
 PARTS = ("baseline", "decode-device", "bf16", "compiled", "fused-adam", "flash")
@@ -26,7 +26,9 @@ def found(prepared, tmp_path, monkeypatch):
         software=spec.software,
         peaks=[Peak(precision="bf16", datasheet_tflops=432, source="of a real one")],
     )
-    return run_selftest("gaudi2-x1", entry, some_parts(tmp_path, *PARTS), prepared, tmp_path)
+    return run_selftest(
+        "gaudi2-x1", entry, some_parts(tmp_path, *PARTS, **QUICK), prepared, tmp_path
+    )
 
 
 def test_parts_run_and_what_is_no_gaudi_is_found(found):

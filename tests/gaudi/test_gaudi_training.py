@@ -71,7 +71,7 @@ def test_the_gaudi_config_of_the_run_is_kept(full_job):
     assert config == {
         "use_fused_adam": True,
         "use_fused_clip_norm": True,
-        "use_torch_autocast": True,
+        "use_torch_autocast": False,
         "use_dynamic_shapes": False,
     }
 
@@ -109,7 +109,7 @@ def copied(full_job, tmp_path):
 def test_a_stopped_job_resumes_from_its_checkpoint(full_job, copied, prepared):
     shutil.rmtree(copied / "trainer/checkpoint-4")
     spec = make_spec(
-        train={"precision": "bf16", "gradient_accumulation": 2},
+        train={"gradient_accumulation": 2},
         loader={"workers": 1},
         save_checkpoints=True,
     )

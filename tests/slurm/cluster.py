@@ -6,7 +6,7 @@
     tests/slurm/cluster.py status           show nodes and jobs
     tests/slurm/cluster.py down|crash|up NODE
                                             end a node's daemon (its jobs continue), end it with its
-                                            jobs, start it again
+                                            jobs, start it again; Slurm is told of each
     tests/slurm/cluster.py install          only install the packages
 
 Run as root. All files are under $FEEDRATE_SLURM_DIR, by default feedrate-slurm in the folder for
@@ -145,16 +145,18 @@ class Cluster:
         self._wait(lambda: not any(map(_alive, found)), 20, "a daemon does not end")
 
     def down(self, node: str) -> None:
-        """End a node's daemon; its jobs continue."""
+        """End a node's daemon; its jobs continue, and Slurm gives them up."""
         pid = self._needed(node)
         os.kill(pid, signal.SIGTERM)
         self._wait(lambda: not _alive(pid), 10, f"slurmd of {node} does not end")
+        self._give_up(node)
 
     def crash(self, node: str) -> None:
         """End a node's daemon and all processes of its jobs at once."""
         for pid in [self._needed(node), *_processes_on(node)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._give_up(node)
 
     def up(self, node: str) -> None:
         """Start a node's daemon unless it is running."""
@@ -246,6 +248,11 @@ class Cluster:
         except (OSError, ValueError):
             return None
         return pid if comm == program else None
+
+    @staticmethod
+    def _give_up(node: str) -> None:
+        """Let Slurm call a node down now, as it does by itself after SlurmdTimeout."""
+        _run("scontrol", "update", f"nodename={node}", "state=down", "reason=no answer")
 
     def _needed(self, node: str) -> int:
         pid = self._pid(node)

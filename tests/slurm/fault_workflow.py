@@ -9,11 +9,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from mini_project import Project
+from mini_project import ROOT, Project
 
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
+SHORT = {"steps": 4, "ceiling_s": 0.05}
+PROFILE = {
+    "executor": "slurm",
+    "jobs": 16,
+    "local-cores": 2,
+    "retries": 2,
+    "default-resources": {"slurm_partition": "cpu", "mem_mb": 4000, "runtime": 20},
+    "slurm-status-command": "squeue",
+    "slurm-status-attempts": 100,
+    "slurm-no-requeue": True,
+    "slurm-jobname-prefix": slurm.PREFIX,
+    "slurm-init-seconds-before-status-checks": 1,
+    "keep-going": True,
+    "rerun-incomplete": True,
+    "latency-wait": 20,
+    "scheduler": "greedy",
+    "logger": "feedrate",
+}
+ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
+PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
+HELD = ROOT / "tests/slurm/held_worker.py"
+
+# How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
+TRAIN = 'exec {python} "$@"'
+HOLD = f'shift 3; exec {{python}} {HELD} "$@"'
+HANG = "exec sleep 3600"
+NOTHING = "(?!)"
+"""The regular expression that matches no text."""
+FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "
+"""Command lines of Snakemake in the first tries of a device's training jobs."""
 RUN = "results/mini/{device}/{cell}~decode=host/rep1"
 
 
@@ -22,6 +52,9 @@ class Workflow:
     """A project that submits its jobs to the cluster, and its driver."""
 
     project: Project
+    cold: str = NOTHING
+    """A regular expression: programs whose command lines match are new interpreters, with all below
+    them. Slurm limits and kills only what is below its own steps, which warm programs are not."""
     driver: subprocess.Popen | None = None
 
     @property
@@ -43,7 +76,7 @@ class Workflow:
             self.driver = subprocess.Popen(
                 [self.project.python, "-m", "feedrate", "run", "--profile", "profiles/faults"],
                 cwd=self.root,
-                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
+                env=self.project.env() | {"TMPDIR": str(self.root.parent), "COLD": self.cold},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -76,10 +109,18 @@ class Workflow:
         lines = log.read_text().splitlines() if log.exists() else []
         return sum(RUN.format(device=device, cell=cell) in line for line in lines)
 
-    def trains(self, device: str, cell: str = "workers=0") -> bool:
-        """Whether an attempt has made a step."""
-        found = self.run(device, cell).glob("attempt-*/events.jsonl")
-        return any('"step"' in events.read_text() for events in found)
+    def holds(self, device: str, cell: str = "workers=0") -> bool:
+        """Whether its training, a `held_worker`, has made a step and now waits for `release`."""
+        return (self.run(device, cell) / "held").is_fifo()
+
+    def release(self, device: str, cell: str = "workers=0") -> None:
+        """Let a training that holds go on."""
+        (self.run(device, cell) / "held").write_text("")
+
+    def waits(self, device: str) -> bool:
+        """Whether a job of the device waits for the result of another job of the same run."""
+        logs = self.root.glob(f".snakemake/slurm_logs/rule_train_{device}/**/*.log")
+        return any("waiting for the result of another job" in log.read_text() for log in logs)
 
     def job(self, device: str, cell: str = "workers=0") -> str:
         """The Slurm job ID of the job that holds the lock."""
@@ -107,7 +148,7 @@ class Workflow:
         return found
 
 
-def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: float = 120) -> None:
+def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: float = 300) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, f"{workflow.output}\n{workflow.processes()}"

@@ -1,5 +1,7 @@
 """`snakemake --profile gaudi`, exactly as typed, from a clone to the report, on a real Slurm.
 
+Every process of this workflow is a new interpreter, as for a user.
+
 Configuration replaces the devices: Gaudi by its stand-in, if the environment for it exists, and
 GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the registry
 and of profiles/gaudi, unchanged.
@@ -45,6 +47,8 @@ def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     project.device("a100-80gb", **ONE, **CPU, job={"gres": "gpu:4"})
     workers = {"sets": "loader.workers", "levels": [0]}
     project.study(factors=MINI["factors"] | {"workers": workers})
+    with (project.root / "profiles/gaudi/config.yaml").open("a") as profile:
+        profile.write("slurm-init-seconds-before-status-checks: 2\n")  # instead of 40
     choices = project.root / "profiles/gaudi/choices.yaml"
     choices.write_text(f"devices: [{', '.join(DEVICES)}]\n")
     made = project.call("snakemake", "--profile", "gaudi", timeout=500)
@@ -126,7 +130,7 @@ def test_every_run_has_its_record_and_the_tables_hold_it(done):
 
 
 def test_then_the_report_is_there(done):
-    made = done.call("snakemake", "--profile", "gaudi", "--report", "report.html")
+    made = done.warmed().call("snakemake", "--profile", "gaudi", "--report", "report.html")
     assert made.returncode == 0, made.stdout
     report = (done.root / "report.html").read_text()
     for words in ("A small study", "Gaudi2", "H100", "A100 80GB"):
@@ -134,6 +138,6 @@ def test_then_the_report_is_there(done):
 
 
 def test_again_there_is_nothing_to_do_and_nothing_is_sent(cluster, done, jobs):
-    again = done.call("snakemake", "--profile", "gaudi")
+    again = done.warmed().call("snakemake", "--profile", "gaudi")
     assert again.returncode == 0, again.stdout
     assert len(cluster.jobs(done.root)) == len(jobs)

@@ -2,15 +2,18 @@
 
 import json
 
+import yaml
+from mini_project import DATA
 from test_end_to_end_slurm import CPU, ONE, logs
 
-from selftest_parts import some_parts
+from selftest_parts import QUICK, some_parts
 
 
 def test_it_is_one_job_of_slurm(cluster, project):
     project.device("a100-80gb", **ONE, **CPU, job={"gres": "gpu:4"})
-    config = project.root / "config"
-    some_parts(config, "baseline", "compiled")
+    config = yaml.safe_load((project.root / "config/config.yaml").read_text())
+    project.config(datasets=config["datasets"] | {"generated": DATA})
+    some_parts(project.root / "config", "baseline", "compiled", **QUICK)
     done = project.call(
         "feedrate", "selftest", "--profile", "profiles/gaudi", "--device", "a100-80gb"
     )

@@ -2,148 +2,59 @@
 
 Each workflow has its own driver. The interpreter that starts the processes of a cell counts how
 often the cell was really trained. All nodes are this one host, so the training jobs of a workflow
-take turns, as the suite requires.
+take turns, as the suite requires. What Slurm limits and kills is cold: the first tries of a cell.
 """
 
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from cluster import Cluster
-from fault_workflow import Workflow, interpreter, node_of, wait_for
-from mini_project import MINI, ROOT, Project, make_project
+from fault_workflow import (
+    FIRST_TRIES,
+    HANG,
+    HOLD,
+    ONE_NODE,
+    PART_OF_A_NODE,
+    Workflow,
+    node_of,
+    wait_for,
+)
+from mini_project import ROOT
 
-import warm
 from feedrate.core import slurm
 from feedrate.jobs.run_lock import newest
 
-PROFILE = {
-    "executor": "slurm",
-    "jobs": 16,
-    "local-cores": 2,
-    "retries": 2,
-    "default-resources": {"slurm_partition": "cpu", "mem_mb": 4000, "runtime": 20},
-    "slurm-status-command": "squeue",
-    "slurm-status-attempts": 100,
-    "slurm-no-requeue": True,
-    "slurm-jobname-prefix": slurm.PREFIX,
-    "slurm-init-seconds-before-status-checks": 1,
-    "keep-going": True,
-    "rerun-incomplete": True,
-    "latency-wait": 20,
-    "scheduler": "greedy",
-    "logger": "feedrate",
-}
-ONE_NODE = {"cpus_per_task": 4, "mem_mb": 4000, "slurm_extra": "'--exclusive'"}
-PART_OF_A_NODE = {"slurm_partition": "network", "cpus_per_task": 1, "mem_mb": 4000}
 BOUNDED = ROOT / "tests/unit/jobs/out_of_memory.py"
-
-# How the shell starts training processes, instead of an interpreter's `-m MODULE …`.
-TRAIN = f'exec {sys.executable} "$@"'
-HANG = "exec sleep 3600"
 HUNGRY = (
     f'shift 2; exec {sys.executable} -c "import sys; from feedrate.__main__ import main; '
     'held = bytearray(b\'x\') * (600 << 20); sys.exit(main())" "$@"'
 )
 """Training that takes 600 MiB of its own. Slurm counts shared pages proportionally (PSS), so the
 libraries may stay below any limit while other tests have loaded them too."""
-LITTLE_MEMORY = f'shift 3; exec {sys.executable} {BOUNDED} "$@"'
+LITTLE_MEMORY = f'shift 3; exec {{python}} {BOUNDED} "$@"'
 MORE_THAN_THERE_IS = {"train": {"batch_size": 24}, "loader": {"max_tokens": 500}}
 MORE_THAN_THE_DATA = {"train": {"batch_size": 4000}}
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with its dataset, prepared without the cluster."""
-    project = make_project(tmp_path_factory.mktemp("prepared"))
-    made = project.call("snakemake", "--profile", "profiles/local", "--until", "preprocess_dataset")
-    assert made.returncode == 0, made.stdout
-    return project
-
-
-@pytest.fixture(scope="module")
-def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
-    """Make a project: devices by name, each with what its rule requests from Slurm and how its
-    processes are started. `two` gives it a second cell; `adapt` goes to the study. Processes are
-    warm only on request, because Slurm limits and kills only those below its own steps."""
-    made: list[Workflow] = []
-
-    def _make(name: str, devices: dict[str, dict], python: str = sys.executable) -> Workflow:
-        root = tmp_path_factory.mktemp(name) / "project"
-        subprocess.run(["cp", "-a", prepared.root, root], check=True)
-        project = Project(root, python)
-        rules = {}
-        for device, entry in devices.items():
-            project.device(
-                device,
-                label=device,
-                kind="cpu",
-                count=1,
-                capabilities=["fp32", "large_models"] if entry.get("two") else ["fp32"],
-                software={
-                    "python": str(interpreter(root, device, entry.get("start", TRAIN), python))
-                },
-                peaks=[],
-                **dict.fromkeys(("job", "model_pattern", "launcher", "memory_gib")),
-            )
-            rules[f"train_{device}"] = entry["rule"]
-        project.config(devices=list(devices))
-        workers = {"sets": "loader.workers", "levels": [0]}
-        if any(entry.get("two") for entry in devices.values()):
-            workers |= {"levels": [0, 1], "requires": {"1": "large_models"}}
-        project.study(
-            factors=MINI["factors"] | {"workers": workers},
-            adapt={name: entry["adapt"] for name, entry in devices.items() if "adapt" in entry},
-        )
-        profile = root / "profiles/faults/config.yaml"
-        profile.parent.mkdir()
-        profile.write_text(yaml.safe_dump(PROFILE | {"set-resources": rules}))
-        made.append(Workflow(project))
-        return made[-1]
-
-    yield _make
-    for workflow in made:
-        if workflow.driver and workflow.driver.poll() is None:
-            workflow.kill()
-        cluster.cancel(workflow.root)
-    cluster.start()  # nodes that are down come up again
-
-
-def steps(count: int, **settings: dict) -> dict:
-    return {"protocol": {"steps": count}, "settings": settings}
-
-
-@pytest.fixture(scope="module")
-def hanging(make_workflow) -> Workflow:
-    """A job that never ends by itself; its limit is 1 min, then 2. It runs during all others."""
-    rule = ONE_NODE | {"slurm_partition": "a100", "runtime": "min(attempt, 2)"}
-    workflow = make_workflow("hanging", {"a100": {"rule": rule, "start": HANG}})
-    workflow.start()
-    return workflow
-
-
-@pytest.fixture(scope="module")
-def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
+def struck(cluster: Cluster, make_workflow) -> Workflow:
     """A workflow that has run to its end. Each cell meets a different fault while it trains."""
     on_cpu = ONE_NODE | {"slurm_partition": "cpu"}
     workflow = make_workflow(
         "struck",
         {
-            "gaudi2": {"adapt": steps(250), "rule": ONE_NODE | {"slurm_partition": "gaudi2"}},
-            "h100": {
-                **{"adapt": steps(30), "rule": ONE_NODE | {"slurm_partition": "h100"}},
-                **{"two": True},
-            },
-            "cpu": {"adapt": steps(30), "rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
-            "full": {"adapt": steps(6, **MORE_THAN_THERE_IS), "rule": on_cpu}
+            "gaudi2": {"rule": ONE_NODE | {"slurm_partition": "gaudi2"}, "start": HOLD},
+            "h100": {"rule": ONE_NODE | {"slurm_partition": "h100"}, "start": HOLD, "two": True},
+            "cpu": {"rule": on_cpu | {"mem_mb": 400}, "start": HUNGRY},
+            "full": {"adapt": {"settings": MORE_THAN_THERE_IS}, "rule": on_cpu}
             | {"start": LITTLE_MEMORY},
-            "wrong": {"adapt": steps(6, **MORE_THAN_THE_DATA), "rule": on_cpu},
+            "wrong": {"adapt": {"settings": MORE_THAN_THE_DATA}, "rule": on_cpu},
         },
+        FIRST_TRIES.format("h100|cpu"),
     )
     workflow.start()
     faults = {
@@ -151,11 +62,13 @@ def struck(cluster: Cluster, make_workflow, hanging: Workflow) -> Workflow:
         ("h100", "workers=0"): lambda job: slurm.cancel([slurm.find(job)]),
         ("h100", "workers=1"): lambda job: cluster.crash(node_of(job)),
     }
-    while faults and workflow.driver.poll() is None:
-        for cell in [cell for cell in faults if workflow.trains(*cell)]:
-            faults.pop(cell)(workflow.job(*cell))
-        time.sleep(0.05)
-    assert not faults, workflow.output
+    while faults:
+        wait_for(lambda: any(workflow.holds(*cell) for cell in faults), workflow)
+        cell = next(cell for cell in faults if workflow.holds(*cell))
+        faults.pop(cell)(workflow.job(*cell))
+        if cell[0] == "gaudi2":
+            wait_for(lambda: workflow.waits("gaudi2"), workflow)
+            workflow.release("gaudi2")
     workflow.wait()
     return workflow
 
@@ -211,22 +124,24 @@ def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def orphaned(make_workflow, hanging: Workflow) -> Workflow:
+def orphaned(make_workflow) -> Workflow:
     """A workflow whose driver is killed while its two cells are on Slurm. One cell ends while there
     is no driver, and a new driver is started while the other one runs."""
-    device = {"adapt": steps(100), "two": True, "rule": PART_OF_A_NODE}
-    device["start"] = f'exec {warm.python()} "$@"'
-    workflow = make_workflow("orphaned", {"h100": device}, warm.python())
+    device = {"two": True, "rule": PART_OF_A_NODE, "start": HOLD}
+    workflow = make_workflow("orphaned", {"h100": device})
     cells = ["workers=0", "workers=1"]
     workflow.start()
-    wait_for(lambda: any(workflow.trains("h100", cell) for cell in cells), workflow)
-    first = next(cell for cell in cells if workflow.trains("h100", cell))
+    wait_for(lambda: any(workflow.holds("h100", cell) for cell in cells), workflow)
+    first = next(cell for cell in cells if workflow.holds("h100", cell))
     (second,) = set(cells) - {first}
     wait_for(lambda: newest(workflow.run("h100", second)), workflow)
     workflow.kill()
+    workflow.release("h100", first)
     wait_for((workflow.run("h100", first) / "outcome.json").exists, workflow)
-    wait_for(lambda: workflow.trains("h100", second), workflow)
+    wait_for(lambda: workflow.holds("h100", second), workflow)
     workflow.start()
+    wait_for(lambda: workflow.waits("h100"), workflow)
+    workflow.release("h100", second)
     workflow.wait()
     return workflow
 
@@ -296,9 +211,7 @@ def test_one_command_ends_what_a_killed_driver_left(make_workflow, neighbour):
     assert not list(workflow.root.glob("results/**/*.part"))
 
 
-def test_what_slurm_would_not_run_is_told_within_a_minute_and_nothing_is_sent(
-    cluster, make_workflow, hanging
-):
+def test_what_slurm_would_not_run_is_told_and_nothing_is_sent(cluster, make_workflow):
     workflow = make_workflow(
         "refused",
         {
@@ -309,7 +222,7 @@ def test_what_slurm_would_not_run_is_told_within_a_minute_and_nothing_is_sent(
         },
     )
     workflow.start()
-    assert workflow.wait(60) != 0
+    assert workflow.wait() != 0
     told = workflow.output
     assert "Slurm would not run what the profile asks for. Nothing was started" in told
     for rule, reason in (

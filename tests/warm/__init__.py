@@ -3,7 +3,9 @@
 `python()` returns the path of an executable that behaves like this environment's Python for `-m`,
 `-c` and scripts: arguments, variables, folder, open files, signals, exit code. Each process saves
 the seconds that importing torch, transformers and Snakemake takes. Programs import the package
-itself. Other options, and variables that libraries read at import, lead to a new interpreter.
+itself. Other options, and variables that libraries read at import, lead to a new interpreter. So
+does a command line in which COLD, a regular expression in the environment, is found; every program
+below is then new too.
 
 One thing differs: the program is not a descendant of the process that started it, although it never
 outlives it. Tests of process trees, memory or imports must use `sys.executable`.
@@ -21,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 MODULES = (
     *("snakemake.cli", "snakemake.api", "snakemake.report.html_reporter", "snakemake.executors"),
+    "prompt_polls",
     *("snakemake_executor_plugin_slurm", "snakemake_executor_plugin_slurm_jobstep", "jsonschema"),
     *("matplotlib.figure", "matplotlib.backends.backend_svg", "pyarrow.parquet", "simplejpeg"),
     *("msgspec", "rich.table", "requests", "PIL.JpegImagePlugin", "PIL.ImageDraw", "psutil"),
