@@ -12,10 +12,11 @@ from feedrate.config.project import load_project
 from feedrate.config.study import Claim
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
+from feedrate.results import search as searching
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CELLS, with_factors
-from feedrate.results.search import next_cells, search
+from feedrate.results.search import next_cells, next_level, predicted, search
 from feedrate.results.settings import ClaimSettings
 from feedrate.results.tables import rows_of, write_csv
 
@@ -30,6 +31,7 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "config").symlink_to(ROOT / "config")
     (tmp_path / "results" / STUDY).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(searching, "predicted", lambda *_: None)
     return tmp_path
 
 
@@ -167,3 +169,30 @@ def test_a_claim_names_the_largest_level_that_fits(tmp_path):
 )
 def test_no_level_is_the_largest_before_a_larger_one_ran_out_of_memory(tmp_path, statuses):
     assert verdict(tmp_path, statuses)["verdict"] == "no data here"
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "following"),
+    [
+        ({8: "ok", 16: "ok"}, 100, 100),
+        ({8: "ok", 16: "ok"}, 20, 20),
+        ({8: "ok", 16: "ok"}, None, 32),
+        ({8: "ok", 16: "ok"}, 5000, 32),
+        ({8: "ok", 100: "ok"}, 100, 200),
+        ({8: "ok", 16: "ok", 100: "out_of_memory"}, 90, 58),
+        ({8: "ok", 200: "ok"}, 900, None),
+    ],
+)
+def test_a_search_starts_at_the_predicted_batch(known, expected, following):
+    assert next_level(known, 320, lambda: expected) == following
+
+
+def test_the_prediction_is_that_of_the_cell_and_its_device(root):
+    project = load(root)
+    cells = {
+        s.levels["strategy"]: s.cell
+        for s in make_plan(project).runs.values()
+        if s.levels["size"] == "350M"
+    }
+    plain, saved = (predicted(project, STUDY, "h100", cells[name]) for name in ("ddp", "ddp-ac"))
+    assert 128 < plain < saved

@@ -1,13 +1,15 @@
 """`search` of a study: after each pass of the workflow, the level that each line tries next.
 
-A line is the cells of a device that differ only in the searched factor. Its largest level that fits
-is doubled until one runs out of memory; then the gap between the two is halved.
+A line is the cells of a device that differ only in the searched factor. If all listed levels fit,
+the batch that is predicted to be the largest comes next (docs/memory.md). The largest level that
+fits is doubled until one runs out of memory; then the gap between the two is halved.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from feedrate.config.plan import protocols
+from feedrate.config.plan import make_plan, protocols
 from feedrate.config.project import Project
 from feedrate.config.search import Searched
 from feedrate.config.spec import FULL_EPOCH_STEPS
@@ -17,6 +19,7 @@ from feedrate.core.files import write_json
 from feedrate.results.columns import CELLS
 from feedrate.results.tables import Row, read_csv
 
+BATCH = "train.batch_size"
 FINE = 0.05
 """A search ends if the gap is this share of the level that fits, or 1."""
 
@@ -59,19 +62,38 @@ def next_cells(project: Project, name: str, rows: Sequence[Row]) -> Iterator[tup
             continue
         listed = [level for level in known if level_text(level) not in added]
         steps = protocols(project)[name][device].steps
-        level = next_level(known, max(listed) * min(FULL_EPOCH_STEPS, steps))
+        expected = partial(predicted, project, name, device, line[0]["cell"])
+        level = next_level(known, max(listed) * min(FULL_EPOCH_STEPS, steps), expected)
         if level is not None:
             levels = {factor: line[0][factor] for factor in study.factors} | {searched: level}
             yield level_text(level), f"{device}/{cell_name(levels)}"
 
 
-def next_level(known: dict[int, str], most: int) -> int | None:
+def next_level(
+    known: dict[int, str], most: int, expected: Callable[[], int | None] = lambda: None
+) -> int | None:
     """The level to try after those with a known status; None where the search ends, which it also
-    does if not even the smallest fits. No level is above `most`."""
+    does if not even the smallest fits. No level is above `most`. `expected` gives the largest level
+    that should fit, and is asked only where none has failed."""
     fits = max((level for level, status in known.items() if status == "ok"), default=None)
     if fits is None:
         return None
     too_large = min((level for level in known if level > fits), default=None)
     if too_large is None:
-        return 2 * fits if 2 * fits <= most else None
+        likely = expected() or 0
+        level = likely if fits < likely <= most else 2 * fits
+        return level if level <= most else None
     return (fits + too_large) // 2 if too_large - fits > max(1, FINE * fits) else None
+
+
+def predicted(project: Project, study: str, device: str, cell: str) -> int | None:
+    """The largest batch that should fit, for the settings of a cell; None if not the batch is
+    searched, or the device's memory is not known."""
+    factors, searched = project.studies[study].factors, project.studies[study].search
+    if not searched or factors[searched].sets != BATCH:
+        return None
+    from feedrate.models.memory import largest_batch  # imports torch and transformers
+
+    runs = make_plan(project).runs.values()
+    of = next(s for s in runs if (s.study, s.device, s.cell) == (study, device, cell))
+    return largest_batch(of.settings, project.devices[device])
