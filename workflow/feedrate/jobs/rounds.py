@@ -7,14 +7,12 @@ before, between and after the parts, so a drift of the machine cancels. All this
 of weights and their evaluation.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from functools import partial
 from itertools import count, product
 from pathlib import Path
-from statistics import stdev
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +23,7 @@ from feedrate.config.spec import RunSpec, Stage
 from feedrate.core.processes import cpu_time_s
 from feedrate.devices.base import Adapter
 from feedrate.jobs import events
-from feedrate.jobs.ceilings import EndlessBatches, Part, Pipeline
+from feedrate.jobs.ceilings import EndlessBatches, Part, Pipeline, in_turn, needs_more
 from feedrate.jobs.events import EventLog
 from feedrate.jobs.trace import marked, write_trace
 from feedrate.jobs.worker import classify
@@ -34,12 +32,8 @@ from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
-FEWEST_ROUNDS, BLOCKS = 3, 12
-"""Rounds, however long they take, and blocks of a kind for which `ceiling_s` is planned."""
-PRECISE = 0.03
-"""Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
-T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
+BLOCKS = 12
+"""Blocks of a kind for which `ceiling_s` is planned."""
 SHARES = (0.5, 1.0)
 """By which a stage is made virtually faster."""
 APART = ("loader", "model")
@@ -326,30 +320,3 @@ class Session:
             self._stage("exchange", reduce, model)
         self._stage("optimizer", adapter.update, trainer)
         adapter.end_of_step()
-
-
-def in_turn(kinds: list[str], number: int) -> list[str]:
-    """The kinds in the order of this round: each begins with another kind."""
-    turn = number % len(kinds)
-    return kinds[turn:] + kinds[:turn]
-
-
-def needs_more(walls_s: Mapping[str, Sequence[float]], budget_s: float) -> bool:
-    """Whether another round is needed, from the seconds of each kind's blocks so far.
-
-    A part is precise if the half-width of the 95% interval of its rate, relative to the live block
-    of the same round, is at most `PRECISE`. After `FEWEST_ROUNDS`, no kind spends over `budget_s`.
-    """
-    rounds = min(map(len, walls_s.values()), default=FEWEST_ROUNDS)
-    if rounds < FEWEST_ROUNDS:
-        return True
-    spent_s = max(map(sum, walls_s.values()), default=budget_s)
-    if "live" not in walls_s or spent_s * (1 + 1 / rounds) > budget_s:
-        return False
-    t = T95[min(rounds - FEWEST_ROUNDS, len(T95) - 1)]
-    return any(
-        t * stdev(map(math.log, walls)) / math.sqrt(rounds) > PRECISE
-        for kind, part in walls_s.items()
-        if kind != "live"
-        for walls in [[one / other for one, other in zip(part, walls_s["live"], strict=True)]]
-    )

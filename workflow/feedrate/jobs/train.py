@@ -42,12 +42,7 @@ WEIGHTS_SAMPLED = 1024
 
 
 def run_job(
-    spec: RunSpec,
-    prepared: Path,
-    run: Path,
-    log: EventLog,
-    placement: Placement,
-    options: Options,
+    spec: RunSpec, prepared: Path, run: Path, log: EventLog, placement: Placement, options: Options
 ) -> None:
     """Train, evaluate and measure as `spec` says; events go to `log`, files under `run`.
 
@@ -64,16 +59,15 @@ def run_job(
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
     write_model(log, spec, built, dataset)
-    meter = Meter(device, log, spec.protocol.steps, spec.protocol.warmup_steps)
-    folder, measured = run / TRAINER_NAME, meter if options.measured else None
+    counted = spec.protocol.steps, spec.protocol.warmup_steps
+    folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
     units = built.layers, built.encoders
-    trainer = make_trainer(spec, device, folder, measured, built.model, dataset, *units)
+    trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
     # The Trainer wraps the model in `train`, so the strategy is known only now.
     ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
-    single = device.fp32()
-    log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
+    log.write(events.Strategy(rank=log.rank, fp32=(single := device.fp32()), **ran))
     computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
     log.write(events.Computation(rank=log.rank, **computed))
     if spec.protocol.save_checkpoints or options.keep_weights:

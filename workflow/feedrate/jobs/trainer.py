@@ -12,11 +12,7 @@ from transformers import TrainerCallback
 
 from feedrate.config.settings import TrainSettings
 from feedrate.config.spec import RunSpec
-from feedrate.devices.base import (
-    COMPILE_MODES,
-    Adapter,
-    DeviceError,
-)
+from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
@@ -51,8 +47,9 @@ def make_trainer(
     `layers` and `encoders` are those of `Built`, for sharding. Raises DeviceError if the Trainer
     sees more or fewer ranks than the job has: each would train by itself.
     """
-    train, shared = spec.settings.train, shared_arguments(spec, folder)
-    arguments = adapter.training_arguments(shared, spec.settings, spec.protocol.warmup_steps)
+    train, loader = spec.settings.train, spec.settings.loader
+    shared, after = shared_arguments(spec, folder), spec.protocol.warmup_steps
+    arguments = adapter.training_arguments(shared, spec.settings, after)
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -60,10 +57,9 @@ def make_trainer(
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
-    held = HELD_BATCHES + train.gradient_accumulation
-    kind.path = open_path(adapter, spec.settings.loader, held_batches=held)
-    kind.finish, kind.numbered = staticmethod(dataset.finish), bool(dataset.augmentation)
-    kind.fills = spec.settings.loader.last_batch == "fill"
+    kind.fills, kind.numbered = loader.last_batch == "fill", bool(dataset.augmentation)
+    kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
+    kind.finish = staticmethod(dataset.finish)
     kind.scalars = give_shapes(model) if kind.plugin else []
     trainer = kind(
         model=model,

@@ -29,7 +29,6 @@ def measure(
     inside, combined = [_steps_in(e.steps, first) for e in ranks.values()], _over_ranks(windows)
     samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
-    waits = [step.data_wait_s for steps in inside for step in steps]
     return Measurement(
         **combined,
         samples_per_s=samples / wall_s,
@@ -37,17 +36,8 @@ def measure(
         warmup_steps=first.first_step - first_step(ranks),
         steps_per_epoch=_steps_per_epoch(ranks, spec),
         first_step_s=_first_step_s(ranks),
-        step_time_median_s=quantile(times, 0.5),
-        step_time_p95_s=quantile(times, 0.95),
-        step_time_p99_s=quantile(times, 0.99),
-        block_noise=block_noise(times),
-        step_time_min_s=min(times),
-        step_time_max_s=max(times),
-        data_wait_share=_mean([w.data_wait_s / w.wall_s for w in windows]),
-        copy_wait_share=_mean_of_known(
-            [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
-        ),
-        data_wait_p95_s=quantile(waits, 0.95) if waits else None,
+        **_step_times(times),
+        **_waits(windows, [step.data_wait_s for steps in inside for step in steps]),
         forward_memory_gib=_largest(
             [e.stages.forward_memory_gib for e in ranks.values() if e.stages]
         ),
@@ -140,6 +130,26 @@ def _times(ranks: Iterable[list[Step]], spec: RunSpec) -> list[float]:
     for step in (step for steps in ranks for step in steps):
         times[step.step] = max(step.step_s, times.get(step.step, 0.0))
     return [times[number] for number in sorted(times)]
+
+
+def _step_times(times: Sequence[float]) -> dict[str, Any]:
+    return {
+        "step_time_median_s": quantile(times, 0.5),
+        "step_time_p95_s": quantile(times, 0.95),
+        "step_time_p99_s": quantile(times, 0.99),
+        "block_noise": block_noise(times),
+        "step_time_min_s": min(times),
+        "step_time_max_s": max(times),
+    }
+
+
+def _waits(windows: Sequence[Window], waits: Sequence[float]) -> dict[str, Any]:
+    copies = [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
+    return {
+        "data_wait_share": _mean([w.data_wait_s / w.wall_s for w in windows]),
+        "copy_wait_share": _mean_of_known(copies),
+        "data_wait_p95_s": quantile(waits, 0.95) if waits else None,
+    }
 
 
 def _first_step_s(ranks: Ranks) -> float | None:

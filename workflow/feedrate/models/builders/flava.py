@@ -82,8 +82,7 @@ class Masking:
 
     def mismatch(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Texts and masks (batch, tokens), some replaced by the next row's; and 1 for a match."""
-        rows = len(input_ids)
-        device = input_ids.device
+        rows, device = len(input_ids), input_ids.device
         strangers = torch.rand(rows, device=device) < self.mismatch_share
         strangers[0] = False  # the losses of pairs need one
         take = (torch.arange(rows, device=device) + strangers) % rows
@@ -123,8 +122,7 @@ class ContrastiveHead(FlavaGlobalContrastiveHead):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits by image and by text, and the column of each row's own pair."""
         if self.exchanges:
-            found: tuple[Tensor, Tensor, Tensor]
-            found = super().forward(image, text, logit_scale)
+            found: tuple[Tensor, Tensor, Tensor] = super().forward(image, text, logit_scale)
             return found
         logits = image @ text.T * logit_scale.exp()
         return logits, logits.T, torch.arange(len(image), device=image.device)
