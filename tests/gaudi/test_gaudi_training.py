@@ -160,11 +160,12 @@ def test_transformers_own_trainer_runs_compiled_and_on_two_ranks(prepared, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("last_batch", "samples"), [("keep", [4, 4, 3, 4]), ("fill", [4, 4, 4, 4])]
+    ("last_batch", "samples"), [("keep", [7, 7, 7, 3]), ("fill", [7, 7, 7, 7])]
 )
 def test_the_last_batch_is_smaller_or_filled(prepared, tmp_path, last_batch, samples):
-    """GaudiTrainer's own order of rows would fill it in both cases: the order is ours."""
-    spec = make_spec(loader={"last_batch": last_batch}, profile_steps=1)
+    """GaudiTrainer's own order of 24 rows would fill it in both cases: the order is ours."""
+    train = {"batch_size": 7}
+    spec = make_spec(loader={"last_batch": last_batch}, train=train, profile_steps=1)
     job = Job(spec, prepared, tmp_path / "rep1")
     assert job.exit_code == 0, job.stderr
     record = job.record()

@@ -24,7 +24,8 @@ def root(tmp_path, monkeypatch):
     first on PATH."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feedrate.cli.run.check_configuration", lambda *_: None)
-    monkeypatch.setattr("feedrate.cli.run.extend", lambda _: 0)
+    for more in ("extend", "search"):
+        monkeypatch.setattr(f"feedrate.cli.run.{more}", lambda _: 0)
     (tmp_path / "Snakefile").write_text("")
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")

@@ -67,7 +67,8 @@ def test_every_row_says_where_it_is_from_and_how_it_was_measured(project):
         assert row.software
         assert row.protocol
         assert row.unit
-        assert row.batch_size or row.metric == "parameters"
+        unknown = row.metric == "parameters" or row.id.startswith("draft")
+        assert row.batch_size or unknown, "the draft does not give it"
         assert row.count == (1 if "one-card" in row.id else 8)
         rate = row.metric == "samples_per_s"
         assert row.headline == (row.edition == "2023-08" and rate)

@@ -76,7 +76,7 @@ def asking(kind: str, **parts):
         ("cpu", "train", "precision", "fp8"),
         ("cpu", "train", "execution", "cuda_graphs"),
         ("cpu", "train", "strategy", "fast_ddp"),
-        ("cpu", "train", "limit_all_gathers", True),
+        ("hpu", "train", "limit_all_gathers", True),
         ("cuda", "train", "strategy", "fast_ddp"),
         ("cuda", "train", "memory_gib", 1.5),
         ("hpu", "train", "memory_gib", 1.5),

@@ -36,7 +36,7 @@ def test_names_of_a_runs_files_are_typed_in_one_module():
         for name in names
         if f'"{name}"' in file.read_text(encoding="utf-8") and file.name != "paths.py"
     ]
-    assert len(names) == 5
+    assert len(names) == 6
     assert typed == []
 
 

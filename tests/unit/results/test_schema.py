@@ -21,7 +21,7 @@ FIELD = """\
         Number, value("s", "The slowest step minus the fastest.", extra="Range of steps (s)")
     ] = None
 """
-MEASURED = "        step_time_range_s=max(times) - min(times),\n"
+MEASURED = '        "step_time_range_s": max(times) - min(times),\n'
 SHOW = """
 import json, sys
 from pathlib import Path
@@ -69,12 +69,13 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
     package = tmp_path / "workflow/feedrate"
     shutil.copytree(ROOT / "workflow/feedrate", package)
     (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / "docs/results.md", tmp_path / "docs/results.md")
+    for page in ("results.md", "sources.md"):
+        shutil.copy(ROOT / "docs" / page, tmp_path / "docs" / page)
     for part in ("config", RUN):
         shutil.copytree(GOLDEN / part, tmp_path / part)
     shutil.copytree(ROOT / "report/captions", tmp_path / "report/captions")
     insert_before(package / "results/schema.py", "    first_step_s: Annotated[\n", FIELD)
-    line = "        step_time_min_s=min(times),\n"
+    line = '        "step_time_min_s": min(times),\n'
     insert_before(package / "results/measurement.py", line, MEASURED)
     write_text(tmp_path / "show.py", SHOW)
     shown = subprocess.run(

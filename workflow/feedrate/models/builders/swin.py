@@ -34,7 +34,8 @@ class Swin(SwinForImageClassification):
         return_loss: bool = True,
     ) -> ImageClassifierOutput:
         """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
-        logits = self.classifier(self.swin(pixel_values).pooler_output)
+        pixels = pixel_values.to(self.classifier.weight.dtype)
+        logits = self.classifier(self.swin(pixels).pooler_output)
         if not return_loss or input_ids is None:
             return ImageClassifierOutput(logits=logits)
         known = (input_ids != UNKNOWN).sum().clamp(min=1)
