@@ -55,7 +55,7 @@ def answer(
         why, between = list(undecided.items())[-1]
         names = _settings([notable(study, cell.levels) for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
-        hint = "`repeats: auto` in config.yaml makes as many as are needed."
+        hint = "With repeats: auto in config.yaml, as many are made as are needed."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}")
     if not good:
         return Answer(f"{label}: no answer yet.", _no_answer(mine, len(tried)), found=False)

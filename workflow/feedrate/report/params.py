@@ -244,7 +244,8 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     rows = project.published[study]
     names = dict.fromkeys([*project.config.devices, *(row.device for row in rows)])
     return {
-        **_fields(entry, "factors", "baseline", "within", "ladder", "exclude"),
+        **_fields(entry, "baseline", "within", "ladder", "exclude"),
+        "factors": _shown(project, study),
         "study": study,
         "origin": entry.source,
         "measured": project.config.devices,
@@ -260,6 +261,22 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         },
         "published": rows if published else [],
         "sources": sources_of(project, study) if published else Sources(),
+    }
+
+
+def _shown(project: Project, study: str) -> dict[str, Factor]:
+    """The factors without levels that the study leaves out on all devices and nobody published."""
+    entry, rows = project.studies[study], project.published[study]
+    able = [project.devices[name].able for name in project.config.devices]
+
+    def has(name: str, level: Level) -> bool:
+        one = {name: level}
+        left_out = all(any(part.covers(one, each) for part in entry.exclude) for each in able)
+        return not left_out or any(row.levels.get(name) == level for row in rows)
+
+    return {
+        name: msgspec.structs.replace(factor, levels=[x for x in factor.levels if has(name, x)])
+        for name, factor in entry.factors.items()
     }
 
 
