@@ -140,7 +140,7 @@ def test_an_undecided_device_says_between_which_settings_and_what_would_decide(p
     assert found.found
     assert found.headline == "CPU: undecided between workers = 1 and 2."
     assert found.detail.startswith(why)
-    assert "`repeats: auto`" in found.detail
+    assert "repeats: auto" in found.detail
 
 
 def test_many_undecided_settings_are_counted(project, cells):
