@@ -85,6 +85,18 @@ def test_the_rank_that_failed_is_told_not_the_one_that_lost_its_peer(tmp_path):
     assert result.cause == "IndexError: index out of range"
 
 
+def test_a_killed_rank_is_told_even_if_its_peer_is_seen_to_fail_first(tmp_path):
+    """torchrun calls the rank that lost its peer the root cause."""
+    text = TORCHRUN_KILLED.replace("exitcode  : -9 ", "exitcode  : 1 ")
+    text = text.replace("exitcode  : -15 ", "exitcode  : -9 ")
+    write(tmp_path, [error("Connection closed by peer [127.0.0.1]:123", "RuntimeError")])
+    end = ProcessExit(exit_code=1, tail=text.splitlines())
+    cause = classify_exit(make_spec(count=2), tmp_path, end).cause
+    assert cause.startswith("rank 0 was killed by signal 9")
+    stopped = ProcessExit(exit_code=1, tail=text.replace(": -9 ", ": -15 ").splitlines())
+    assert classify_exit(make_spec(count=2), tmp_path, stopped).cause.startswith("RuntimeError")
+
+
 def test_a_killed_rank_is_told_with_its_signal(tmp_path):
     end = ProcessExit(exit_code=-9)
     result = classify_exit(make_spec(), tmp_path, end)

@@ -159,9 +159,14 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
     text = "\n".join(end.tail)
     if found := _MPIRUN.search(text):
         return int(found[1]), int(found[2])
-    # torchrun first lists the ranks that it stopped, then the one that failed on its own.
-    found = _TORCHRUN.search(text.rpartition("Root Cause")[2])
-    return (int(found[1]), -int(found[2])) if found and int(found[2]) < 0 else None
+    # torchrun lists what it saw first last. A rank that lost its peer may end before that peer is
+    # seen to be dead; the ranks that torchrun itself stops get SIGTERM.
+    others, _, first = text.rpartition("Root Cause")
+    root, rest = (
+        [(int(rank), -int(code)) for rank, code in _TORCHRUN.findall(part) if int(code) < 0]
+        for part in (first, others)
+    )
+    return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
