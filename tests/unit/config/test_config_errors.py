@@ -1,4 +1,4 @@
-"""What is wrong in the configuration is told in one message: file, key, value, what is allowed."""
+"""Configuration errors are one message that names file, key, value and what is allowed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of a configuration as a whole, and of values from elsewhere."""
+"""Errors of a configuration as a whole, and of values from other places."""
 
 import datetime
 

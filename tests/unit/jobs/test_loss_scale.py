@@ -1,4 +1,4 @@
-"""Training in fp16: the loss is scaled, and a step whose gradients overflow is told.
+"""Training in fp16: the loss is scaled, and a step whose gradients overflow is recorded.
 
 accelerate refuses fp16 on a CPU, so the accelerator is changed here; autocast, scaler and optimizer
 are torch's own.

@@ -1,4 +1,4 @@
-"""Columns of cells.csv that tell what limits a cell, from records."""
+"""The columns of cells.csv that show what limits a cell, from records."""
 
 from msgspec.structs import replace
 from record_builder import collect_settings, make_ceilings, runs_of, write_records
