@@ -99,7 +99,7 @@ def losses(folder):
     ]
 
 
-@pytest.mark.parametrize("way", ["ddp-tuned", "fsdp", "fsdp-ac", "fsdp-offload"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "ddp"])
 def test_losses_are_those_of_ddp(flava, way):
     expected, found = losses(flava["ddp"]), losses(flava[way])
     assert len(expected[0]) == 4
@@ -134,24 +134,6 @@ def test_what_ran_is_told_from_the_model_itself(flava, way, name, sharded, check
         assert told["ddp"] == (DDP | WAYS[way] if name == "ddp" else None)
 
 
-def test_losses_of_the_first_fsdp_are_near_those_of_ddp(flava):
-    """On rank 0 the fourth differs by 0.12%, the second by less than 2e-5. Why is not known."""
-    for rank, expected in enumerate(losses(flava["ddp"])):
-        found = [losses(flava[way])[rank] for way in FIRST]
-        for way, one in zip(FIRST, found, strict=True):
-            assert one == pytest.approx(found[0], abs=2e-5), f"{way}: only memory and time differ"
-            assert one[0] == pytest.approx(expected[0], abs=2e-5)
-            assert one == pytest.approx(expected, rel=5e-3)
-
-
-def test_the_first_fsdp_saves_whole_weights(flava):
-    whole, *others = (load_file(flava[way] / "model/model.safetensors") for way in ("ddp", *FIRST))
-    for weights in others:
-        for name, tensor in whole.items():
-            assert weights[name].shape == tensor.shape, name
-            assert torch.allclose(weights[name], others[0][name], atol=2e-4), name
-
-
 def test_the_first_fsdp_shards_the_encoders_as_the_source_does(flava):
     found = {way: int((flava[way] / "sharded_encoders").read_text()) for way in WAYS}
     assert found == {way: 3 * (way in FIRST) for way in WAYS}
@@ -170,7 +152,7 @@ def test_one_process_offloads_too(labelled, tmp_path):
 
 def test_a_saved_model_is_the_same_and_loads_whatever_the_strategy(flava, labelled):
     weights = {way: load_file(folder / "model/model.safetensors") for way, folder in flava.items()}
-    for way in ("fsdp", "fsdp-ac", "fsdp-offload"):
+    for way in WAYS:
         assert weights[way].keys() >= weights["ddp"].keys()
         for name, tensor in weights["ddp"].items():
             assert weights[way][name].shape == tensor.shape, name

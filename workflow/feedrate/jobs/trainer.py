@@ -53,7 +53,7 @@ def make_trainer(
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
-            "launcher must tell each its rank"
+            "launcher must give each its rank"
         )
     kind: Any = type("MeteredTrainer", (MeteredTrainer, adapter.trainer_class()), {})
     kind.meter, kind.plugin = meter, sharding(spec, layers, encoders)
@@ -222,13 +222,17 @@ class MeteredTrainer(_TRAINER):
         super().create_accelerator_and_postprocess()
         if self.plugin is None:
             return
+        from accelerate.state import PartialState
         from accelerate.utils import DistributedType
 
         state = self.accelerator.state
         state.distributed_type = DistributedType.FSDP
         state.fsdp_plugin = self.plugin
-        if state.device.type == "cpu":  # PyTorch's first FSDP refuses accelerate's "cpu:0"
-            state.device = torch.device("cpu")
+        if state.device.type == "cpu":
+            # On CPUs every later view of the state would name MULTI_CPU again, and ranks of the
+            # first FSDP would clip gradients by the norms of their own shards.
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+            state.device = torch.device("cpu")  # PyTorch's first FSDP refuses accelerate's "cpu:0"
         self.is_fsdp_enabled = True
 
     def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> Any:
@@ -257,7 +261,7 @@ class MeteredTrainer(_TRAINER):
 
 
 class MeterCallback(TrainerCallback):
-    """Tells the meter where steps end."""
+    """Reports the end of every step to the meter."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

@@ -4,14 +4,12 @@ from copy import deepcopy
 from pathlib import Path
 
 from torch import Tensor
-from torch.nn.functional import cross_entropy
-from transformers.modeling_outputs import ImageClassifierOutput
 from transformers.models.swin.configuration_swin import SwinConfig
 from transformers.models.swin.modeling_swin import SwinForImageClassification, SwinLayer
 
 from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.models.build import Built, load_config, load_model
-from feedrate.models.builders.vit import CLASSES, UNKNOWN, ClassTokenizer
+from feedrate.models.builders.vit import CLASSES, Classifier, ClassTokenizer
 from feedrate.models.flops import pair_flops
 from feedrate.models.layers import IMAGENET
 
@@ -23,24 +21,12 @@ SIZES = {
 }
 
 
-class Swin(SwinForImageClassification):
-    """A classifier of images; the only token of a row is its class."""
+class Swin(Classifier, SwinForImageClassification):
+    """A hierarchical vision transformer with shifted windows."""
 
-    def forward(
-        self,
-        pixel_values: Tensor,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,  # noqa: ARG002
-        return_loss: bool = True,
-    ) -> ImageClassifierOutput:
-        """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
-        pixels = pixel_values.to(self.classifier.weight.dtype)
-        logits = self.classifier(self.swin(pixels).pooler_output)
-        if not return_loss or input_ids is None:
-            return ImageClassifierOutput(logits=logits)
-        known = (input_ids != UNKNOWN).sum().clamp(min=1)
-        loss = cross_entropy(logits.float(), input_ids[:, 0], reduction="sum") / known
-        return ImageClassifierOutput(loss=loss, logits=logits)
+    def logits(self, pixels: Tensor) -> Tensor:
+        """See `Classifier`."""
+        return self.classifier(self.swin(pixels.to(self.classifier.weight.dtype)).pooler_output)
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:

@@ -1,5 +1,6 @@
 """Vision transformers for classification at 16 px patches, from the library's own layers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -102,8 +103,33 @@ class PatchTokens(nn.Module):
         return embedded + self.position_embeddings
 
 
-class Vit(ViTForImageClassification):
-    """A classifier of images; the only token of a row is its class."""
+class Classifier(ABC):
+    """A classifier of images as a model of pairs; the only token of a row is its class."""
+
+    @abstractmethod
+    def logits(self, pixels: Tensor) -> Tensor:
+        """Logits (batch, classes) of images (batch, 3, px, px)."""
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,  # noqa: ARG002
+        return_loss: bool = True,
+    ) -> ImageClassifierOutput:
+        """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
+        logits = self.logits(pixel_values)
+        if not return_loss or input_ids is None:
+            return ImageClassifierOutput(logits=logits)
+        classes = input_ids[:, 0]
+        # The library's mean would be NaN for a batch without a known class.
+        known = (classes != UNKNOWN).sum().clamp(min=1)
+        loss = cross_entropy(logits.float(), classes, reduction="sum") / known
+        return ImageClassifierOutput(loss=loss, logits=logits)
+
+
+class Vit(Classifier, ViTForImageClassification):
+    """A vision transformer whose blocks may see the batch as the second dimension."""
 
     def __init__(self, config: ViTConfig, head: str = "token", layout: str = "batch_first") -> None:
         """`head` and `layout`: see ModelSettings."""
@@ -117,23 +143,10 @@ class Vit(ViTForImageClassification):
             first.register_forward_pre_hook(_swap_first_input)
             self.vit.layernorm.register_forward_pre_hook(_swap_first_input)
 
-    def forward(
-        self,
-        pixel_values: Tensor,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,  # noqa: ARG002
-        return_loss: bool = True,
-    ) -> ImageClassifierOutput:
-        """Logits (batch, classes) of images (batch, 3, px, px); `input_ids` (batch, 1): classes."""
-        tokens = self.vit(pixel_values).last_hidden_state
-        logits = self.classifier(tokens.mean(dim=1) if self.pooled else tokens[:, 0])
-        loss = None
-        if return_loss and input_ids is not None:
-            classes = input_ids[:, 0]
-            # The library's mean would be NaN for a batch without a known class.
-            known = (classes != UNKNOWN).sum().clamp(min=1)
-            loss = cross_entropy(logits.float(), classes, reduction="sum") / known
-        return ImageClassifierOutput(loss=loss, logits=logits)
+    def logits(self, pixels: Tensor) -> Tensor:
+        """See `Classifier`."""
+        tokens = self.vit(pixels).last_hidden_state
+        return self.classifier(tokens.mean(dim=1) if self.pooled else tokens[:, 0])
 
 
 def build(settings: ModelSettings, loader: LoaderSettings, prepared: Path) -> Built:
