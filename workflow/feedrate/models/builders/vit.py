@@ -1,6 +1,6 @@
 """Vision transformers for classification at 16 px patches, from the library's own layers."""
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -103,8 +103,12 @@ class PatchTokens(nn.Module):
         return embedded + self.position_embeddings
 
 
-class Classifier(ABC):
-    """A classifier of images as a model of pairs; the only token of a row is its class."""
+class Classifier(metaclass=ABCMeta):
+    """A classifier of images as a model of pairs; the only token of a row is its class.
+
+    Its only base is `object`, as a module's is. Sharding replaces the class of a model, and Python
+    permits that only between equal layouts.
+    """
 
     @abstractmethod
     def logits(self, pixels: Tensor) -> Tensor:
