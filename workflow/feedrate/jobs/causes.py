@@ -6,6 +6,7 @@ training outweigh every error after them, and progress after an error shows that
 
 import math
 import re
+import signal
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -39,10 +40,13 @@ _TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
 _MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
 _KILLED_WORD = "Killed|Getötet|Tué|Matado|Terminado \\(killed\\)|Убито|已杀死|強制終了"
 
+_LINE = "(?:line|Zeile|ligne|línea|linha|строка|行) ?\\d+"
+"""How shells name a line of a script."""
+
 _PREFIX = re.compile(
     r"^(?:\[?(?:default|rank)?\d+\]?:\s?|\[\d+,\d+\]<std(?:err|out)>:\s?|\([^()]{1,60}pid=\d+[^()]{0,60}\)\s?"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s+|\[\d{4}-\d\d-\d\d[^\]]{1,40}\]\s*"
-    r"|(?:\S+ )?\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]+|E \d{4}[^\]]{1,60}\]\s?|std(?:err|out): )+"
+    r"|\[?(?:ERROR|CRITICAL)\]?[ :|-]+|E \d{4}[^\]]{1,60}\]\s?|std(?:err|out): )+"
 )
 """What launchers, loggers and schedulers put before a line."""
 _EXCEPTION = re.compile(
@@ -50,7 +54,7 @@ _EXCEPTION = re.compile(
     r"|terminate called after throwing"
 )
 _ERRORS: tuple[tuple[CauseName, re.Pattern[str]], ...] = (
-    ("time limit", re.compile(r"DUE TO TIME LIMIT|^PBS: job killed: walltime|TERM_RUNLIMIT")),
+    ("time limit", re.compile(r"DUE TO TIME LIMIT|PBS: job killed: walltime|TERM_RUNLIMIT")),
     ("preempted", re.compile(r"DUE TO PREEMPTION|TERM_PREEMPT|^Job was preempted")),
     ("node failure", NODE_FAILURE),
     (
@@ -69,7 +73,7 @@ _ERRORS: tuple[tuple[CauseName, re.Pattern[str]], ...] = (
             r"oom[-_]kill|[Oo]ut of memory: Kill|Memory cgroup out of memory|cgroup out-of-memory"
             r"|^srun: error: .*(?:Out Of Memory|oom)|OUT_OF_MEMORY \(|TERM_MEMLIMIT"
             r"|[Cc]an(?:no|')t allocate memory|std::bad_alloc|^MemoryError"
-            rf"|^(?:{_KILLED_WORD})$|line \d+:\s+\d+ (?:{_KILLED_WORD})\b|^\S+: Killed$"
+            rf"|^(?:{_KILLED_WORD})$|{_LINE}:\s+\d+ (?:{_KILLED_WORD})\b"
             r"|DataLoader worker.*killed by signal: Killed|exitcode\s*: -9\b|received signal 9\b"
             r"|Signal 9 \(SIGKILL\) received|exited on signal 9\b|^(?:Exit code|exit code):? 137\b"
             r"|^srun: error: .*: (?:Killed|Exited with exit code 137)|ArrayMemoryError"
@@ -126,14 +130,14 @@ _ERRORS: tuple[tuple[CauseName, re.Pattern[str]], ...] = (
     ),
 )
 _SCHEDULER = re.compile(
-    r"^(?:slurmstepd|srun|sbatch|PBS|LSF|TERM_\w+|Job was|=+ )|^\*\*\* (?:JOB|STEP)"
+    r"^(?:slurmstepd|srun|sbatch|PBS|LSF|TERM_\w+|Job was|=>> )|^\*\*\* (?:JOB|STEP)"
     r"|^\[?[ \d.]*\]?\s?(?:\S+ kernel: .*)?(?:Out of memory|Memory cgroup|oom-kill|oom_reaper)"
     r"|^\w{3} +\d+ [\d:]{8} \S+ kernel:"
 )
 """Lines of schedulers and of the kernel, which begin with no exception."""
 _BARE = re.compile(
-    rf"^(?:{_KILLED_WORD})$|^\S+: line \d+:|^\S+: Zeile \d+:|^\S+: ligne \d+|^\S+: línea \d+"
-    r"|^(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|^\S+: Killed$|^\^C$"
+    rf"^(?:{_KILLED_WORD})$|^\S+: {_LINE} ?:"
+    r"|^(?:CUDA|HIP) (?:out of memory\.|error: out of memory)|^\^C$"
     r"|^FATAL ERROR :: |^\s+exitcode\s*: -9\b|^(?:Exit|exit) code:? 137\b|^mpirun noticed"
     r"|^\[(?:rank|Rank )\s?\d+\].{0,60}(?:[Ww]atchdog|NCCL)|^\[?E\d{0,4}.{0,80}ProcessGroupNCCL"
     r"|^\S*(?:cp|mv|tar|cat|ls|python3?|rsync|wget|curl): |^wandb: ERROR |^\S+: error while loading"
@@ -149,12 +153,7 @@ _COMPLETED = re.compile(
 _LOSS = re.compile(r"\{'(?:train_)?loss': '?([-+.\w]+)")
 _TRAIN_LOSS = re.compile(r"['\"]train_loss['\"]: ['\"]?([-+.\w]+)|^\s*train_loss\s*=\s*(\S+)")
 _GRADIENT = re.compile(r"'grad_norm': '?([-+.\w]+)")
-_BAR = re.compile(r"(\d+)/(\d+) \[\d+:\d\d")
-_ANY = re.compile(
-    r"rror|xcept|illed|KILL|kill|rupt|[Mm]emory|[Ll]oss|train_runtime|rain|imed? ?out|TIME|DUE"
-    r"|\[\d+:\d\d|CANCEL|NCCL|[Ww]atchdog|[Ff]ail|[Nn]o such|COMPLETED|[Cc]ode|TERM_|Tué|Getötet"
-    r"|Matado|Убито|已杀死|強制終了|\^C|exitcode|ERROR|preempt|Exit|Exceeded|Zeile|ligne|línea"
-)
+_BAR = re.compile(r"(\d+)/\d+ \[\d+:\d\d[^\]]{0,80}\]?")
 _HANDLED_AFTER = 2
 """Steps that the progress bar moves on after an error that did not end the job."""
 
@@ -177,10 +176,13 @@ class CauseReader:
 
     def feed(self, line: str) -> None:
         """Take the next line, without its end."""
-        if not _ANY.search(line):
+        if bar := _BAR.search(line):
+            self._follow_progress(int(bar[1]))
+            line = line[bar.end() :]  # what follows a bar begins no line of its own
+        if not line:
             return
-        self._follow_progress(line)
-        self._follow_loss(line)
+        if "loss'" in line or "train_loss" in line:
+            self._follow_loss(line)
         if self._finished:
             return
         if _FINAL.search(line) or _COMPLETED.match(line):
@@ -203,14 +205,12 @@ class CauseReader:
                 return Cause(name, found[name])
         return Cause("unknown")
 
-    def _follow_progress(self, line: str) -> None:
+    def _follow_progress(self, step: int) -> None:
         """Forget errors after which the bar went on."""
-        if bar := _BAR.search(line):
-            step = int(bar[1])
-            self._moved += step > self._step > 0
-            self._step = step
-            if self._moved >= _HANDLED_AFTER:
-                self._found.clear()
+        self._moved += step > self._step > 0
+        self._step = step
+        if self._moved >= _HANDLED_AFTER:
+            self._found.clear()
 
     def _follow_loss(self, line: str) -> None:
         if found := _TRAIN_LOSS.search(line):
@@ -237,7 +237,7 @@ def killed_rank(text: str) -> tuple[int, int] | None:
     """Rank and signal, if the end of a launcher's output says that a signal ended the job.
 
     torchrun lists what it saw first last. A rank that lost its peer may end before that peer is
-    seen to be dead; the ranks that torchrun itself stops get SIGTERM (15).
+    seen to be dead; the ranks that torchrun itself stops get SIGTERM.
     """
     if found := _MPIRUN.search(text):
         return int(found[1]), int(found[2])
@@ -246,7 +246,7 @@ def killed_rank(text: str) -> tuple[int, int] | None:
         [(int(rank), -int(code)) for rank, code in _TORCHRUN.findall(part) if int(code) < 0]
         for part in (first, others)
     )
-    return next(iter(root + [one for one in rest if one[1] != 15]), None)
+    return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
 
 
 def _error_of(line: str) -> CauseName | None:
