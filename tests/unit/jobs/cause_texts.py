@@ -57,7 +57,7 @@ HOST = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=77.0. Some of the step tasks have been "
     "OOM Killed.",
     "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=77.batch cgroup.",
-    "[ 4411.2] Out of memory: Killed process 4711 (python) total-vm:98811904kB, anon-rss:63011004kB",
+    "[ 4411.2] Out of memory: Killed process 4711 (python) total-vm:98811904kB",
     "Nov 23 09:00:00 node7 kernel: Memory cgroup out of memory: Killed process 99 (python3)",
     "Killed",
     "run.sh: line 12: 47110 Killed                  python run.py --workers 8",
@@ -93,8 +93,8 @@ SCHEDULED: dict[CauseName, tuple[str, ...]] = {
         "TERM_OWNER: job killed by owner.",
     ),
     "preempted": (
-        "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-11-23T09:00:00 DUE TO PREEMPTION ***",
-        "slurmstepd: error: *** STEP 7.0 ON n CANCELLED AT 2026-11-23T09:00:00 DUE TO PREEMPTION***",
+        "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-11-23T09:00 DUE TO PREEMPTION ***",
+        "slurmstepd: error: *** STEP 7.0 ON n CANCELLED AT 2026-11-23T09:00 DUE TO PREEMPTION ***",
         "TERM_PREEMPT: job killed after preemption.",
     ),
     "node failure": (
@@ -108,9 +108,9 @@ RAISED: dict[CauseName, tuple[str, ...]] = {
         "[rank1]:[E1123 09:00:00 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective "
         "operation timeout: WorkNCCL(SeqNum=77, OpType=ALLREDUCE, Timeout(ms)=600000)",
         "torch.distributed.DistBackendError: [Rank 0] Watchdog caught collective operation timeout",
-        "RuntimeError: Some NCCL operations have failed or timed out. Due to the asynchronous nature",
-        "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for "
-        "recv operation to complete",
+        "RuntimeError: Some NCCL operations have failed or timed out. Due to the asynch",
+        "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for"
+        " recv operation to complete",
         "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 7/8",
         "RuntimeError: Socket Timeout",
     ),

@@ -19,7 +19,8 @@ def test_no_success_is_called_a_failure_and_the_rest_is_told_apart():
 
 def test_the_page_has_the_table_of_these_texts():
     found = MARKED.search(PAGE.read_text(encoding="utf-8"))
-    assert found and table(confusion()) in found[0], "python tests/unit/jobs/cause_texts.py"
+    assert found is not None
+    assert table(confusion()) in found[0], "run python tests/unit/jobs/cause_texts.py"
 
 
 @pytest.mark.parametrize(

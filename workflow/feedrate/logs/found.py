@@ -82,10 +82,13 @@ def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
     files: list[ReadFile] = []
     for path in paths:
         name = str(path.relative_to(base))
-        formats = [f for f, known in patterns.items() if any(fnmatch(path.name, p) for p in known)]
-        if not formats:
+        fitting = [
+            (-len(p), f) for f, known in patterns.items() for p in known if fnmatch(path.name, p)
+        ]
+        if not fitting:
             files.append(ReadFile(file=name, note="no format of results or logs has this name"))
             continue
+        formats = dict.fromkeys(one for _, one in sorted(fitting))  # the closest name first
         found, read = _read(path, name, formats)
         files.append(read)
         groups.setdefault(_run_folder(path, base), []).extend(found)
@@ -100,6 +103,9 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
             found = list(plugins.load(FORMATS, name_of_format).read(path))
         except (LogError, OSError) as error:
             notes.append(str(error))
+            continue
+        except Exception as error:  # one bad file must not cost the others their runs
+            notes.append(f"{type(error).__name__}: {error}")
             continue
         if found:
             told = "; ".join(dict.fromkeys(one.note for one in found if one.note))

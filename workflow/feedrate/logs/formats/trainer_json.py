@@ -19,7 +19,7 @@ FILES = (
     "test_results.json",
     "predict_results.json",
 )
-IMPORTS = FILES
+IMPORTS = ("*_results.json", "trainer_state.json")
 SHARED = ("epoch", "memory_allocated (GB)", "max_memory_allocated (GB)")
 """Keys of all_results.json that every split writes, so the last one's are left."""
 
