@@ -30,8 +30,11 @@ def test_the_page_has_the_table_of_these_texts():
         ("    RuntimeError: CUDA out of memory", "unknown"),
         ("Downloading data from Killed-in-Action/train.zip", "unknown"),
         ("dataset: Killed", "unknown"),
-        (f"{TRACE}RuntimeError: CUDA out of memory\n 2/9 [00:01<1]\n 3/9 [00:02<1]", "device out"),
-        (f"2/9 [00:01<1]\n{TRACE}MemoryError\n3/9 [00:02<1]\n4/9 [00:03<1]", "unknown"),
+        (
+            f"{TRACE}RuntimeError: CUDA out of memory\n 2%| 2/9 [00:01<1]\n 3%| 3/9 [00:02<1]",
+            "device",
+        ),
+        (f"2%| 2/9 [00:01]\n{TRACE}MemoryError\n3%| 3/9 [00:02]\n4%| 4/9 [00:03]", "unknown"),
     ],
 )
 def test_quotes_names_and_handled_errors(text, name):

@@ -176,7 +176,7 @@ class CauseReader:
 
     def feed(self, line: str) -> None:
         """Take the next line, without its end."""
-        if bar := _BAR.search(line):
+        if "%|" in line and (bar := _BAR.search(line)):
             self._follow_progress(int(bar[1]))
             line = line[bar.end() :]  # what follows a bar begins no line of its own
         if not line:
@@ -209,7 +209,7 @@ class CauseReader:
         """Forget errors after which the bar went on."""
         self._moved += step > self._step > 0
         self._step = step
-        if self._moved >= _HANDLED_AFTER:
+        if self._found and self._moved >= _HANDLED_AFTER:
             self._found.clear()
 
     def _follow_loss(self, line: str) -> None:

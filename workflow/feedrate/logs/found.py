@@ -28,7 +28,7 @@ SAME_RUNTIME = 1e-3
 """Share by which the runtimes of one run may differ among its files, which round them."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 _CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f\ufeff]"
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufeff]+|\x1b"
 )
 _ENDS = re.compile(r"[\r\n]+")
 
@@ -187,13 +187,18 @@ def lines(path: Path) -> Iterator[str]:
         rest, chunk = "", head
         while chunk:
             *whole, rest = _ENDS.split(rest + decode(chunk))
-            yield from (_CONTROL.sub("", line) for line in whole)
+            yield from (line if line.isprintable() else _plain(line) for line in whole)
             if len(rest) > LONGEST_LINE:
-                yield _CONTROL.sub("", rest)
+                yield _plain(rest)
                 rest = ""
             chunk = stream.read(CHUNK_BYTES)
-        if rest := _CONTROL.sub("", rest + decode(b"", True)):
+        if rest := _plain(rest + decode(b"", True)):
             yield rest
+
+
+def _plain(line: str) -> str:
+    """A line without control characters."""
+    return _CONTROL.sub("", line)
 
 
 def _encoding(path: Path, head: bytes) -> str:

@@ -38,7 +38,7 @@ def read(path: Path) -> Iterator[Found]:
     """The jobs in a log, one after the other."""
     jobs = [Job()]
     for line in lines(path):
-        if _START.search(line) and jobs[-1].began:
+        if "*****" in line and jobs[-1].began and _START.search(line):
             jobs.append(Job())
         jobs[-1].feed(line)
     found = [job.found() for job in jobs if job.says_anything]
@@ -74,7 +74,7 @@ class Printed:
         if "_runtime" in line:
             for printed in _DICT.finditer(line):
                 self._take(_PAIR.findall(printed[0]))
-        if heading := _HEADING.search(line):
+        if "*****" in line and (heading := _HEADING.search(line)):
             self._inside = heading[1]
         elif self._inside and (row := _ROW.match(line)):
             unit = row[2][-2:]
@@ -82,7 +82,7 @@ class Printed:
             if value is not None:
                 table = self._tables.setdefault(self._inside, {})
                 table[row[1]] = value * _UNITS.get(unit, 1)
-        elif line.strip():
+        elif self._inside and line.strip():
             self._inside = ""
 
     def _take(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -107,17 +107,17 @@ class Job:
         self._printed = Printed()
         self._resumed: int | None = None
         self._total: int | None = None
-        self._bars: dict[int, list[tuple[int, float]]] = {}
+        self._bars: dict[str, list[re.Match[str]]] = {}
+        """The first and the last step of each bar, by its number of steps."""
 
     def feed(self, line: str) -> None:
         """Take the next line."""
         self._causes.feed(line)
         self._printed.feed(line)
         self.began = self.began or (self._started and ("'loss'" in line or "/s]" in line))
-        if bar := _BAR.match(line):
-            point = int(bar[1]), number(bar[3] if bar[3].count(":") == 2 else f"0:{bar[3]}") or 0.0
-            ends = self._bars.setdefault(int(bar[2]), [point, point])
-            ends[1] = point
+        if "%|" in line:
+            if bar := _BAR.match(line):
+                self._bars.setdefault(bar[2], [bar, bar])[1] = bar
         elif "*****" in line and _START.search(line):
             self._started = True
         elif found := _RESUMED.search(line):
@@ -157,8 +157,15 @@ class Job:
         Evaluations have bars too: the training's is the one with its number of steps, if the log
         says that, or else the longest.
         """
-        bars = {total: (b[1][0] - b[0][0], b[1][1] - b[0][1]) for total, b in self._bars.items()}
-        if self._total is not None:
-            bars = {total: bar for total, bar in bars.items() if total == self._total}
-        steps, seconds = max(bars.values(), key=lambda bar: bar[1], default=(0, 0.0))
+        bars = [
+            (int(last[1]) - int(first[1]), _seconds(last[3]) - _seconds(first[3]))
+            for total, (first, last) in self._bars.items()
+            if self._total in (None, int(total))
+        ]
+        steps, seconds = max(bars, key=lambda bar: bar[1], default=(0, 0.0))
         return steps / seconds if steps > 1 and seconds > 1 else None
+
+
+def _seconds(elapsed: str) -> float:
+    """The time that a bar shows, as 01:02 or 1:01:02, in seconds."""
+    return number(elapsed if elapsed.count(":") == 2 else f"0:{elapsed}") or 0.0

@@ -37,7 +37,7 @@ def trainer_folder(folder, **changes):
     (folder / "all_results.json").write_text(json.dumps(summary | evaluation))
     (folder / "train_results.json").write_text(json.dumps(summary))
     (folder / "eval_results.json").write_text(json.dumps(evaluation))
-    history = [{"loss": 1.0, "step": 10}, summary | {"step": 650}]
+    history = [{"loss": 1.0, "step": 10}, SUMMARY | {"step": 650}]
     (folder / "trainer_state.json").write_text(json.dumps({"log_history": history}))
     (folder / "checkpoint-500").mkdir()
     early = {"log_history": [{"loss": 1.0, "step": 500}]}
