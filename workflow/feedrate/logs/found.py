@@ -28,7 +28,8 @@ SAME_RUNTIME = 1e-3
 """Share by which the runtimes of one run may differ among its files, which round them."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 _CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufeff]+|\x1b"
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufeff]+|\x1b"
 )
 _ENDS = re.compile(r"[\r\n]+")
 

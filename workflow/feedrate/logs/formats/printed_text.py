@@ -127,9 +127,9 @@ class Job:
 
     @property
     def says_anything(self) -> bool:
-        """Whether there are figures, or a reason for an end."""
+        """Whether there are figures, a resumption or a reason for an end."""
         known = self._printed.metrics("train") or self._by_bar()
-        return bool(known) or self._causes.cause().name != "unknown"
+        return bool(known) or self._resumed is not None or self._causes.cause().name != "unknown"
 
     def found(self) -> Found:
         """The job."""
