@@ -5,6 +5,7 @@ import msgspec
 import pytest
 from report_samples import STUDY, figure, make_project, table, write_results
 
+from feedrate.config.devices import Peak
 from feedrate.config.imports import KIND, PAGE, Import, with_page
 from feedrate.core import paths
 from feedrate.report.rows import Inputs
@@ -27,7 +28,10 @@ def five_kinds(tmp_path, monkeypatch):
     levels = {"workers": 2, "decode": "host"}
     entry = Import(folder=str(logs), study=STUDY, device="gaudi2", levels=levels, source="Ann")
     config = msgspec.structs.replace(project.config, imports=[entry])
-    project = msgspec.structs.replace(project, config=config)
+    peak = Peak(precision="bf16", datasheet_tflops=432.0, source="data sheet")
+    gaudi2 = msgspec.structs.replace(project.devices["gaudi2"], peaks=[peak])
+    devices = project.devices | {"gaudi2": gaudi2}
+    project = msgspec.structs.replace(project, config=config, devices=devices)
     files = write_results(tmp_path, project)
     settings = msgspec.convert(import_settings(project, STUDY), ImportSettings)
     out = tmp_path / paths.IMPORTED.format(study=STUDY)
