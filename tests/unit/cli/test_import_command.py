@@ -25,7 +25,17 @@ def root(root, tmp_path, monkeypatch):
 
 def test_runs_are_shown_and_remembered_once(root, capsys):
     logs = foreign.trainer_folder(root / "logs", total_flos=1e15)
-    words = ["import", str(logs), *WHERE, "--level", "workers=2", "--batch-size", "48"]
+    words = [
+        "import",
+        str(logs),
+        *WHERE,
+        "--level",
+        "workers=2",
+        "--batch-size",
+        "48",
+        "--source",
+        "2023",
+    ]
     assert __main__.main(words) == 0
     shown = capsys.readouterr().out
     assert "847.7" in shown

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.json import schema
 from rich.text import Text
 
 from feedrate.cli.display import output, table
+from feedrate.config.imports import Import
 from feedrate.config.project import load_project
 from feedrate.config.values import convert, parse_level, read_yaml
 from feedrate.core import paths
@@ -19,24 +21,22 @@ from feedrate.results.imported import Imported, imported
 from feedrate.results.settings import ImportSettings, import_settings
 
 CONFIG = "config/config.yaml"
+OPTIONS = ("study", "device", "batch_size", "precision", "flops_per_sample", "only", "source")
+"""Keys of an entry that are options of the command."""
+NUMBERS = ("batch_size", "flops_per_sample")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command: the keys of an entry of `imports` in config.yaml."""
     parser.add_argument("folder", metavar="DIR", help="a folder, or one file, of results and logs")
-    parser.add_argument("--study", required=True, help="the study that the runs belong to")
-    parser.add_argument("--device", required=True, help="an entry of config/devices.yaml")
     told = "a level of the study, as workers=2; repeatable; runs with all levels stand beside ours"
     parser.add_argument("--level", metavar="FACTOR=LEVEL", action="append", default=[], help=told)
-    told = "samples of a device in one optimizer step"
-    parser.add_argument("--batch-size", metavar="N", type=int, help=told)
-    told = "bf16, fp16, …; default: the precision with the highest peak"
-    parser.add_argument("--precision", metavar="NAME", help=told)
-    told = "forward and backward; default: by the Trainer's total_flos"
-    parser.add_argument("--flops-per-sample", metavar="FLOPS", type=float, help=told)
-    told = "take only runs whose file or name fits this pattern, as '*bridgetower*'"
-    parser.add_argument("--only", metavar="PATTERN", help=told)
-    parser.add_argument("--source", metavar="TEXT", help="who made them, for the report")
+    about = schema(Import)["$defs"]["Import"]["properties"]
+    for name in OPTIONS:
+        option, told = f"--{name.replace('_', '-')}", about[name]["description"]
+        kind = parse_level if name in NUMBERS else str
+        needed = name in ("study", "device")
+        parser.add_argument(option, metavar="VALUE", help=told, required=needed, type=kind)
     told = "show what would be imported, and add nothing to the report"
     parser.add_argument("--dry-run", action="store_true", help=told)
 
@@ -66,8 +66,7 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     if wrong := [name for name, level in levels.items() if not name or not level]:
         raise UsageError(f"--level {wrong[0]}: not allowed; expected FACTOR=LEVEL, as workers=2")
     entry = {name: parse_level(level) for name, level in levels.items()}
-    names = ("folder", "study", "device", "batch_size", "precision", "flops_per_sample", "only")
-    told = {name: getattr(options, name) for name in (*names, "source")} | {"levels": entry}
+    told = {name: getattr(options, name) for name in ("folder", *OPTIONS)} | {"levels": entry}
     return {name: value for name, value in told.items() if value}
 
 

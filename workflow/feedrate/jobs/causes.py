@@ -53,82 +53,39 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exceeded|Exit|Failure)(?::|$)"
     r"|terminate called after throwing"
 )
-_ERRORS: tuple[tuple[CauseName, re.Pattern[str]], ...] = (
-    ("time limit", re.compile(r"DUE TO TIME LIMIT|PBS: job killed: walltime|TERM_RUNLIMIT")),
-    ("preempted", re.compile(r"DUE TO PREEMPTION|TERM_PREEMPT|^Job was preempted")),
-    ("node failure", NODE_FAILURE),
-    (
-        "device out of memory",
-        re.compile(
-            r"(?:CUDA|HIP|XPU|MPS|HPU)\b.{0,40}out of memory|cudaMalloc\w* failed"
-            r"|Cuda failure.*out of memory|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED"
-            r"|PT_DEVMEM\s+Allocation failed|workspace Allocation of size ::\d+ failed"
-            r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: Out of memory"
-            r"|[Dd]evice memory.*(?:exhausted|allocation failed)"
-        ),
-    ),
-    (
-        "host out of memory",
-        re.compile(
-            r"oom[-_]kill|[Oo]ut of memory: Kill|Memory cgroup out of memory|cgroup out-of-memory"
-            r"|^srun: error: .*(?:Out Of Memory|oom)|OUT_OF_MEMORY \(|TERM_MEMLIMIT"
-            r"|[Cc]an(?:no|')t allocate memory|std::bad_alloc|^MemoryError"
-            rf"|^(?:{_KILLED_WORD})$|{_LINE}:\s+\d+ (?:{_KILLED_WORD})\b"
-            r"|DataLoader worker.*killed by signal: Killed|exitcode\s*: -9\b|received signal 9\b"
-            r"|Signal 9 \(SIGKILL\) received|exited on signal 9\b|^(?:Exit code|exit code):? 137\b"
-            r"|^srun: error: .*: (?:Killed|Exited with exit code 137)|ArrayMemoryError"
-        ),
-    ),
-    (
-        "disk full",
-        re.compile(
-            DISK_FULL.pattern + r"|kein Speicherplatz mehr|[Aa]ucun espace disponible"
-            r"|No queda espacio en el dispositivo|设备上没有空间|Errno 28\b|Errno 122\b",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "bad token",
-        re.compile(
-            r"40[13] Client Error|GatedRepoError|Invalid (?:user )?token|Invalid username or pass"
-            r"|gated repo|LocalTokenNotFoundError|Token is required|AuthenticationError"
-            r"|api[_ ]key not configured|Invalid credentials|Unauthorized for url",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "import error",
-        re.compile(
-            r"(?:Import|ModuleNotFound)Error|No module named|undefined symbol"
-            r"|error while loading shared libraries|cannot import name"
-        ),
-    ),
-    (
-        "missing file",
-        re.compile(
-            r"FileNotFoundError|No such file or directory|NotADirectoryError|does not appear to hav"
-            r"|(?:Dataset|Entry|LocalEntry|Repository|Revision)NotFoundError|Datei oder Verzeichnis"
-            r"|Aucun fichier ou dossier|No existe el (?:archivo|fichero)|没有那个文件或目录"
-            r"|Can't load (?:tokenizer|the (?:model|configuration|weights))"
-        ),
-    ),
-    (
-        "NaN or zero loss",
-        re.compile(r"loss is (?:nan|inf|zero|0\b)|returned nan values|NaN.{0,20}loss", re.I),
-    ),
-    (
-        "collective timeout",
-        re.compile(
-            r"collective operation timeout|NCCL watchdog|watchdog got stuck|Socket Timeout"
-            r"|NCCL operations have failed or timed out|DistStoreError|Timed out waiting \d+ms"
-            r"|(?:HCL|HCCL|hcl|hccl|Gloo|gloo|rendezvous|c10d).{0,80}[Tt]ime(?:d ?)?out|WorkNCCL\("
-        ),
-    ),
-    (
-        "cancelled",
-        re.compile(r"KeyboardInterrupt|CANCELLED AT|TERM_OWNER|JOB \d+ .*CANCELLED|^\^C"),
-    ),
-)
+_ERRORS: dict[CauseName, str] = {
+    "time limit": r"DUE TO TIME LIMIT|PBS: job killed: walltime|TERM_RUNLIMIT",
+    "preempted": r"DUE TO PREEMPTION|TERM_PREEMPT|^Job was preempted",
+    "node failure": NODE_FAILURE.pattern,
+    "device out of memory": r"(?:CUDA|HIP|XPU|MPS|HPU)\b.{0,40}out of memory|cudaMalloc\w* failed"
+    r"|Cuda failure.*out of memory|CU(?:BLAS|DNN|SPARSE|SOLVER)_STATUS_ALLOC_FAILED"
+    r"|PT_DEVMEM\s+Allocation failed|workspace Allocation of size ::\d+ failed"
+    r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: Out of memory"
+    r"|[Dd]evice memory.*(?:exhausted|allocation failed)",
+    "host out of memory": r"oom[-_]kill|[Oo]ut of memory: Kill|Memory cgroup out of memory"
+    r"|cgroup out-of-memory|^srun: error: .*(?:Out Of Memory|oom)|OUT_OF_MEMORY \(|TERM_MEMLIMIT"
+    r"|[Cc]an(?:no|')t allocate memory|std::bad_alloc|^MemoryError|ArrayMemoryError"
+    rf"|^(?:{_KILLED_WORD})$|{_LINE}:\s+\d+ (?:{_KILLED_WORD})\b|{KILLED_LOADER.pattern}"
+    r"|exitcode\s*: -9\b|received signal 9\b|Signal 9 \(SIGKILL\) received|exited on signal 9\b"
+    r"|^[Ee]xit code:? 137\b|^srun: error: .*: (?:Killed|Exited with exit code 137)",
+    "disk full": rf"(?i:{DISK_FULL.pattern}|kein Speicherplatz mehr|aucun espace disponible)"
+    r"|No queda espacio en el dispositivo|设备上没有空间|Errno (?:28|122)\b",
+    "bad token": r"(?i:40[13] Client Error|GatedRepoError|Invalid (?:user )?token|gated repo"
+    r"|Invalid username or pass|LocalTokenNotFoundError|Token is required|AuthenticationError"
+    r"|api[_ ]key not configured|Invalid credentials|Unauthorized for url)",
+    "import error": r"(?:Import|ModuleNotFound)Error|No module named|undefined symbol"
+    r"|error while loading shared libraries|cannot import name",
+    "missing file": r"FileNotFoundError|No such file or directory|NotADirectoryError"
+    r"|does not appear to have a file|Can't load (?:tokenizer|the (?:model|configuration|weights))"
+    r"|(?:Dataset|Entry|LocalEntry|Repository|Revision)NotFoundError|Datei oder Verzeichnis"
+    r"|Aucun fichier ou dossier|No existe el (?:archivo|fichero)|没有那个文件或目录",
+    "NaN or zero loss": r"(?i:loss (?:is|became) (?:nan|inf|zero|0\b)|returned nan values)",
+    "collective timeout": r"collective operation timeout|NCCL watchdog|watchdog got stuck"
+    r"|NCCL operations have failed or timed out|DistStoreError|Timed out waiting \d+ms|WorkNCCL\("
+    r"|Socket Timeout|(?i:hcc?l|gloo|rendezvous|c10d).{0,80}[Tt]ime(?:d ?)?out",
+    "cancelled": r"KeyboardInterrupt|CANCELLED AT|TERM_OWNER|JOB \d+ .*CANCELLED|^\^C",
+}
+_PATTERNS = {name: re.compile(pattern) for name, pattern in _ERRORS.items()}
 _SCHEDULER = re.compile(
     r"^(?:slurmstepd|srun|sbatch|PBS|LSF|TERM_\w+|Job was|=>> )|^\*\*\* (?:JOB|STEP)"
     r"|^\[?[ \d.]*\]?\s?(?:\S+ kernel: .*)?(?:Out of memory|Memory cgroup|oom-kill|oom_reaper)"
@@ -255,7 +212,7 @@ def _error_of(line: str) -> CauseName | None:
     named = _EXCEPTION.match(bare)
     if not (named or any(p.search(one) for p in (_SCHEDULER, _BARE) for one in (bare, line))):
         return None
-    for name, pattern in _ERRORS:
+    for name, pattern in _PATTERNS.items():
         if pattern.search(bare) or (bare != line and pattern.search(line)):
             return name
     if OUT_OF_MEMORY.search(bare):

@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from feedrate.config.values import Strict
 from feedrate.core import plugins
 from feedrate.core.errors import LogError
 from feedrate.jobs.causes import Cause
@@ -62,9 +63,8 @@ class Found:
         return number(self.metrics.get("train_runtime"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadFile:
-    """A file, the format that it was read in, and what could not be read in it."""
+class ReadFile(Strict, kw_only=True):
+    """What became of a file: its format, and what could not be read, or how it was read."""
 
     file: str
     format: str = ""

@@ -13,7 +13,7 @@ from feedrate.config.imports import Import
 from feedrate.config.values import Strict, cell_name
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
-from feedrate.logs.found import Found, find_runs
+from feedrate.logs.found import Found, ReadFile, find_runs
 from feedrate.logs.trainer import TrainerFigures, number, one_line
 from feedrate.results.audit import Rate, excess
 from feedrate.results.conformity import Judgement
@@ -26,21 +26,14 @@ FULLEST, EMPTIEST = 1.02, 0.5
 short epoch is small, and rates are rounded."""
 
 
-class ImportedFile(Strict, kw_only=True):
-    """What became of one file of an import."""
-
-    folder: str
-    file: str
-    format: str = ""
-    note: str = ""
-    """What could not be read and why, or how it was read."""
+LEFT_OUT = "none of its runs is on this device and fits `only`"
 
 
 class Imported(Strict, kw_only=True):
     """imported.json of a study."""
 
     records: list[Record] = []
-    files: list[ImportedFile] = []
+    files: list[ReadFile] = []
 
 
 class Evidence(NamedTuple):
@@ -71,7 +64,7 @@ def read_imported(path: Path) -> Imported:
 def imported(settings: ImportSettings) -> Imported:
     """The records of all imports of a study. Raises LogError for a folder that is missing."""
     records: list[Record] = []
-    files: list[ImportedFile] = []
+    files: list[ReadFile] = []
     for entry in settings.imports:
         device = settings.devices[entry.device]
         runs, read = find_runs(Path(entry.folder))
@@ -79,12 +72,9 @@ def imported(settings: ImportSettings) -> Imported:
         others = {name for run in runs if run not in own for name in run.files}
         used = {name for run in own for name in run.files}
         for one in read:
-            left = "none of its runs is on this device and fits `only`"
-            notes = [one.note, left if one.file in others - used else ""]
+            notes = [one.note, LEFT_OUT if one.file in others - used else ""]
             note = "; ".join(filter(None, notes))
-            files.append(
-                ImportedFile(folder=entry.folder, file=one.file, format=one.format, note=note)
-            )
+            files.append(msgspec.structs.replace(one, note=note))
         for run in own:
             repeat = 1 + sum(record.device == entry.device for record in records)
             records.append(record_of(run, entry, settings, repeat))
