@@ -1,5 +1,5 @@
 """`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
-memory, compare results, cancel jobs.
+memory, compare results, import runs of others, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -21,6 +21,7 @@ COMMANDS = {
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
+    "import": "Show other people's runs, from their logs, next to ours in the report.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -34,6 +35,7 @@ FUNCTIONS = {
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
+    "import": ("cli.import_runs:add_options", "cli.import_runs:import_runs"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

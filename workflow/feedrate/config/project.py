@@ -9,6 +9,7 @@ import msgspec
 
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
+from feedrate.config.imports import check_imports, with_page
 from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
 from feedrate.config.sheets import Sheet, read_scores, read_sheets
@@ -36,13 +37,12 @@ from feedrate.config.values import (
     Name,
     Strict,
     cell_name,
-    convert,
     level_text,
     load,
     parse_level,
     read_rows,
 )
-from feedrate.config.workflow import WorkflowConfig, check_config, read_further
+from feedrate.config.workflow import WorkflowConfig, check_config, read_config, read_further
 from feedrate.core import plugins
 
 Devices = dict[Name, Device]
@@ -86,19 +86,19 @@ def load_project(
     file a key of `config` comes from. Raises ConfigError with all errors of the first file that
     has any.
     """
-    workflow = convert(config, WorkflowConfig, origin)
+    workflow = read_config(root, config, origin)
     devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
     if DETECTED in workflow.devices:
         names, devices = with_detected(workflow.devices, devices, look(), origin)
         workflow = msgspec.structs.replace(workflow, devices=names)
-    files = [path.name for path in sorted((root / "config/published").glob("*.csv"))]
+    files = sorted(path.name for path in (root / "config/published").glob("*.csv"))
     studies: dict[str, Study] = {}
     for name in workflow.studies:
         file = f"config/studies/{name}.yaml"
-        studies[name] = load(root / file, Study, file)
+        studies[name] = with_page(load(root / file, Study, file), name, workflow.imports)
         raise_all(check_study(file, studies[name], devices, files))
-    raise_all(check_captions(studies))
+    raise_all(check_captions(studies) + check_imports(origin, workflow.imports, studies, devices))
     published: dict[str, list[Published]] = {name: [] for name in studies}
     for name, study in studies.items():
         for file in map("config/published/{}".format, study.published):

@@ -9,9 +9,20 @@ from msgspec import Meta
 
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
+from feedrate.config.imports import Import, read_imports
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict, about, load
+from feedrate.config.values import (
+    Count,
+    Name,
+    Natural,
+    Positive,
+    Share,
+    Strict,
+    about,
+    convert,
+    load,
+)
 from feedrate.core import paths, plugins
 
 Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
@@ -161,11 +172,18 @@ class WorkflowConfig(Strict, kw_only=True):
         ),
     ] = None
     auto_repeats: AutoRepeats = AutoRepeats()
+    imports: Annotated[list[Import], about("Runs of others, shown next to ours.")] = []
     push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
     ] = msgspec.field(default_factory=lambda: ["short"])
+
+
+def read_config(root: Path, config: Mapping[str, Any], origin: Origin) -> WorkflowConfig:
+    """The value of config.yaml, with the imports of `feedrate import`. Raises ConfigError."""
+    found = convert(config, WorkflowConfig, origin)
+    return msgspec.structs.replace(found, imports=read_imports(root, found.imports))
 
 
 def read_further(root: Path, config: WorkflowConfig) -> dict[str, int]:
@@ -215,6 +233,8 @@ def check_config(
             found.known(key, name, devices, "entries of config/devices.yaml")
     found.unique(numbered("studies[{}]", config.studies))
     found.unique(numbered("devices[{}]", config.devices))
+    for key, one in numbered("imports[{}].study", config.imports):
+        found.known(key, one.study, studies, "files in config/studies")
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
         if isinstance(dataset, Folder):

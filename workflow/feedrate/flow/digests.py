@@ -60,6 +60,7 @@ CODE = {
     "predicted": Code(("cli/advice.py",)),
     "qualities": Code(("results/collect.py",)),
     "parsed": Code(("results/assemble.py", "logs/formats/*.py")),
+    "imported": Code(("results/imported.py", "logs/formats/*.py")),
     "collected": Code(("results/collect.py",)),
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),

@@ -31,6 +31,7 @@ from feedrate.core.paths import (
     TRAINER_NAME,
     events_name,
 )
+from feedrate.jobs.causes import KILLED_LOADER, NODE_FAILURE, killed_rank
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import (
     End,
@@ -51,13 +52,6 @@ FINISHED_LOG = ".finished.log"
 LOGS = (SPEC_NAME, LOG_NAME, OUTCOME_NAME, ANY_EVENTS, TRACE_NAME)
 STALE = (FINISHED, FINISHED_LOG, *LOGS, ".*.part")
 
-_TORCHRUN = re.compile(r"rank\s*:\s*(\d+) .*\n.*exitcode\s*:\s*(-?\d+)")
-_MPIRUN = re.compile(r"process rank (\d+) .* exited on signal (\d+)")
-_NODE_LOST = re.compile(
-    r"srun: error: (Node failure|Unable to (create|confirm))"
-    r"|slurmstepd: error: .* DUE TO NODE FAILURE"
-)
-_KILLED_LOADER = re.compile(r"DataLoader worker.*killed by signal: Killed")
 _PEER_GONE = re.compile(
     r"closed by peer|reset by peer|remote process exited|NCCL|Broken pipe|Gloo|hcl|Timed out",
     re.IGNORECASE,
@@ -102,7 +96,7 @@ def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
         if ended and not end.exit_code:
             return Result("ok", "")
         return Result("ok", f"after its results were written: {cause}")
-    if lost := next((line for line in end.tail if _NODE_LOST.search(line)), None):
+    if lost := next((line for line in end.tail if NODE_FAILURE.search(line)), None):
         raise MachineFault(first_sentence(lost))
     return Result("out_of_memory" if _out_of_memory(end, errors) else "failed", cause)
 
@@ -148,7 +142,7 @@ def _out_of_memory(end: ProcessExit, errors: Sequence[Error]) -> bool:
         return True
     killed = _killed(end)
     by_kernel = killed is not None and killed[1] == signal.SIGKILL
-    by_kernel = by_kernel or any(_KILLED_LOADER.search(e.message) for e in errors)
+    by_kernel = by_kernel or any(KILLED_LOADER.search(e.message) for e in errors)
     return by_kernel and end.oom_kills > 0
 
 
@@ -156,17 +150,7 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
     """Rank and signal, if a signal ended the job."""
     if end.exit_code < 0:
         return 0, -end.exit_code
-    text = "\n".join(end.tail)
-    if found := _MPIRUN.search(text):
-        return int(found[1]), int(found[2])
-    # torchrun lists what it saw first last. A rank that lost its peer may end before that peer is
-    # seen to be dead; the ranks that torchrun itself stops get SIGTERM.
-    others, _, first = text.rpartition("Root Cause")
-    root, rest = (
-        [(int(rank), -int(code)) for rank, code in _TORCHRUN.findall(part) if int(code) < 0]
-        for part in (first, others)
-    )
-    return next(iter(root + [one for one in rest if one[1] != signal.SIGTERM]), None)
+    return killed_rank("\n".join(end.tail))
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:

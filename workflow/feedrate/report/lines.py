@@ -6,6 +6,7 @@ Measured and published numbers are treated alike.
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import NamedTuple
 
 from msgspec.structs import asdict
@@ -16,6 +17,7 @@ from feedrate.report.params import StudyContext
 from feedrate.report.rows import CellOf, CellRow, Key, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
+from feedrate.results.record import Record
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,22 @@ def published_lines(study: StudyContext, factor: str) -> list[Line]:
         return Point(levels, "ok", row.value)
 
     lines = _lines(study, factor, dict.fromkeys(device for device, _ in known), True, point)
+    return [line for line in lines if line.valid]
+
+
+def imported_lines(study: StudyContext, records: Iterable[Record], factor: str) -> list[Line]:
+    """Lines of the runs of others along `factor`: medians of those whose levels are all known."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for one in records:
+        rate = one.trainer.samples_per_s
+        if one.status == "ok" and rate and len(one.levels) == len(study.factors):
+            rates.setdefault((one.device, level_key(one.levels)), []).append(rate)
+
+    def point(device: str, levels: dict[str, Level]) -> Point:
+        found = rates.get((device, level_key(levels)))
+        return Point(levels, "ok", median(found)) if found else Point(levels, "absent")
+
+    lines = _lines(study, factor, dict.fromkeys(device for device, _ in rates), True, point)
     return [line for line in lines if line.valid]
 
 

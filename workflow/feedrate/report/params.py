@@ -49,10 +49,11 @@ FILES = {
     "predicted": paths.PREDICTED,
     "would_help": paths.WOULD_HELP,
     "scores": paths.QUALITY_CSV,
+    "imported": paths.IMPORTED,
     "data": paths.DATA_REPORT,
 }
 """The files that a table or figure may name in NEEDS. It may also name `published`, `peaks`
-and `winoground`, which come from the configuration."""
+and `winoground`, which come from the configuration. Studies without imports have no `imported`."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -154,9 +155,11 @@ class OverviewSettings(Strict, kw_only=True):
     studies: list[StudySettings]
 
 
-def inputs_of(part: Part, kind: str, study: str, dataset: str) -> list[str]:
-    """The result files that a table or figure of this kind reads."""
-    needs = _declared(part, "NEEDS")[kind]
+def inputs_of(
+    part: Part, kind: str, study: str, dataset: str, *, imports: bool = False
+) -> list[str]:
+    """The result files that a table or figure of this kind reads; `imports`: the study has some."""
+    needs = [n for n in _declared(part, "NEEDS")[kind] if imports or n != "imported"]
     return [FILES[need].format(study=study, dataset=dataset) for need in needs if need in FILES]
 
 
@@ -242,7 +245,8 @@ def _order(figures: list[Figure], tables: list[Table]) -> list[str]:
 def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
     entry = project.studies[study]
     rows = project.published[study]
-    names = dict.fromkeys([*project.config.devices, *(row.device for row in rows)])
+    others = [one.device for one in project.config.imports if one.study == study]
+    names = dict.fromkeys([*project.config.devices, *(row.device for row in rows), *others])
     return {
         **_fields(entry, "baseline", "within", "ladder", "exclude"),
         "factors": _shown(project, study),

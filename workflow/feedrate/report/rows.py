@@ -18,6 +18,7 @@ from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
 from feedrate.report.params import PageSettings, from_param
 from feedrate.results import columns
+from feedrate.results.imported import Imported, read_imported
 from feedrate.results.tables import read_csv
 
 
@@ -203,6 +204,11 @@ class Inputs:
     def runs(self, study: str) -> list[RunRow]:
         """The runs of a study."""
         return self.rows("results.csv", RunRow, study)
+
+    def imported(self, study: str) -> Imported:
+        """The runs of others, and their files; none where the study has no imports."""
+        found = self.find(f"{study}/{Path(paths.IMPORTED).name}")
+        return read_imported(found) if found else Imported()
 
     def scores(self, study: str) -> list[QualityRow]:
         """The scores of a study's models. The overview has a quality.csv of each study."""

@@ -264,6 +264,12 @@ class Provenance(Strict, kw_only=True):
     )
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
     # The following values are in the record only.
+    provenance: Annotated[
+        Literal["measured", "imported"], Meta(description="imported: others made the run.")
+    ] = "measured"
+    imported_from: Annotated[
+        str, Meta(description="Of an imported run: source, files, and its name in them.")
+    ] = ""
     ended_at: str = ""
     command: str = ""
     driver: str = ""

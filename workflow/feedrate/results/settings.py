@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from feedrate.config.devices import Device, Peak
+from feedrate.config.imports import Import
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
@@ -159,6 +160,28 @@ class FitSettings(Strict, kw_only=True):
     """Devices as sentences call them; without one by their name in the registry."""
 
 
+class ImportDevice(DeviceFacts, frozen=True, kw_only=True):
+    """The part of a device's entry that imported runs are checked with."""
+
+    count: Count
+    variant_of: Name | None = None
+
+
+class ImportSettings(Strict, kw_only=True):
+    """`--settings` of import-runs."""
+
+    study: Name
+    factors: list[Name]
+    imports: list[Import]
+    devices: dict[Name, ImportDevice]
+    pixels_only: bool = False
+    """The study's model reads no text; then `total_flos` takes each pixel for a token."""
+
+
+PIXELS_ONLY = ("vit", "swin")
+"""Models whose main input in transformers (`main_input_name`) is pixel_values."""
+
+
 def parse_settings(device: Device) -> dict[str, Any]:
     """`--device` of parse-logs: a price or label is not part of it."""
     return msgspec.to_builtins(_subset(DeviceFacts, device))
@@ -177,6 +200,19 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
         unsupported=plan.unsupported,
         shared=plan.shared,
         devices={name: _subset(DeviceFacts, device) for name, device in devices.items()},
+    )
+    return msgspec.to_builtins(settings)
+
+
+def import_settings(project: Project, study: str) -> dict[str, Any]:
+    """`--settings` of import-runs."""
+    imports = [one for one in project.config.imports if one.study == study]
+    settings = ImportSettings(
+        study=study,
+        factors=list(project.studies[study].factors),
+        imports=imports,
+        devices={o.device: _subset(ImportDevice, project.devices[o.device]) for o in imports},
+        pixels_only=project.studies[study].settings.model.name in PIXELS_ONLY,
     )
     return msgspec.to_builtins(settings)
 

@@ -1,11 +1,16 @@
 """TensorBoard event files, read with the tensorboard package (slow to import: only when needed)."""
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
-from feedrate.logs.trainer import number
+from feedrate.jobs.causes import cause_of
+from feedrate.logs.found import Found, refuse_pointer
+from feedrate.logs.trainer import evaluation_figures, number
 
 ORDER = 2
 FILES = ("**/events.out.tfevents.*",)
+IMPORTS = ("events.out.tfevents.*",)
 
 
 def metrics(folder: Path) -> dict[str, float]:
@@ -16,9 +21,37 @@ def metrics(folder: Path) -> dict[str, float]:
     """
     values: dict[str, float] = {}
     for path in sorted(folder.glob(FILES[0])):
-        for tag, points in read_scalars(path).items():
-            group, _, key = tag.partition("/")
-            values[key if group == "train" else f"{group}_{key}"] = points[-1][1]
+        values |= _last(read_scalars(path))
+    return values
+
+
+def read(path: Path) -> Iterator[Found]:
+    """The run of an events file.
+
+    A file whose losses begin later than one interval of logging belongs to a resumed job.
+    """
+    with path.open("rb") as stream:
+        refuse_pointer(path, stream.read(64))
+    scalars = read_scalars(path)
+    if not scalars:
+        return
+    values = _last(scalars)
+    steps = [step for step, _ in scalars.get("train/loss", [])]
+    every = min((after - before for before, after in pairwise(steps)), default=0)
+    yield Found(
+        metrics={key: value for key, value in values.items() if not key.startswith("eval_")},
+        evaluation=evaluation_figures("validation", values),
+        cause=cause_of([str(values)] if "train_runtime" in values else ()),
+        resumed_from=steps[0] - every if every and steps[0] > every else None,
+        order=3,
+    )
+
+
+def _last(scalars: dict[str, list[tuple[int, float]]]) -> dict[str, float]:
+    values = {}
+    for tag, points in scalars.items():
+        group, _, key = tag.partition("/")
+        values[key if group == "train" else f"{group}_{key}"] = points[-1][1]
     return values
 
 

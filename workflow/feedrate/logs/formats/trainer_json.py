@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from feedrate.jobs.causes import cause_of
+from feedrate.logs.found import Found, load_json
+from feedrate.logs.trainer import evaluation_figures
+
 ORDER = 1
 FILES = (
     "train_results.json",
@@ -15,6 +19,9 @@ FILES = (
     "test_results.json",
     "predict_results.json",
 )
+IMPORTS = ("*_results.json", "trainer_state.json")
+SHARED = ("epoch", "memory_allocated (GB)", "max_memory_allocated (GB)")
+"""Keys of all_results.json that every split writes, so the last one's are left."""
 
 
 def metrics(folder: Path) -> dict[str, Any]:
@@ -35,6 +42,30 @@ def evaluations(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for split, names in (("validation", ("validation", "eval")), ("test", ("test", "predict"))):
         for name in ("all", *names):
             yield split, read_json(folder / f"{name}_results.json")
+
+
+def read(path: Path) -> Iterator[Found]:
+    """The run of one of these files."""
+    values, name, note = load_json(path), path.name, ""
+    evaluation: dict[str, float] = {}
+    for split in ("validation", "test"):
+        evaluation |= evaluation_figures(split, values)
+    if name == "trainer_state.json":
+        history = values.get("log_history")
+        cause = cause_of(map(str, history if isinstance(history, list) else ()))
+        yield Found(metrics=_from_state(values), cause=cause, order=2)
+        return
+    if name == "all_results.json" and evaluation and any(key in values for key in SHARED[1:]):
+        values = {key: value for key, value in values.items() if key not in SHARED}
+        note = "memory figures left out: an evaluation has overwritten them"
+    trained = name in ("train_results.json", "all_results.json")
+    yield Found(
+        metrics=values if trained else {},
+        evaluation=evaluation,
+        cause=cause_of([json.dumps(values)] if trained else ()),
+        order=0 if name == "train_results.json" else 1,
+        note=note,
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

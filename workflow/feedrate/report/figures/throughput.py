@@ -1,4 +1,5 @@
-"""Throughput along one factor: a panel for each device, and one for the published numbers."""
+"""Throughput along one factor: a panel for each device, one for published and one for imported
+numbers."""
 
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from feedrate.report.lines import (
     Line,
     at_levels,
     differing,
+    imported_lines,
     published_lines,
     tried_lines,
     unsupported_note,
@@ -19,7 +21,7 @@ from feedrate.report.lines import (
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, RunRow
 
-NEEDS = ("cells", "runs", "published")
+NEEDS = ("cells", "runs", "published", "imported")
 ORDER = 110
 
 
@@ -41,6 +43,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
             missing.append(f"No cell has a valid result on {settings.label(device)}.")
     if published:
         panels.append((f"Published: {settings.origin.title}", published))
+    if imported := imported_lines(settings, inputs.imported(settings.study).records, factor):
+        panels.append(("Imported: runs of others, as they report them", imported))
     if not panels:
         return canvas.statement(
             "No cell has a valid result and nothing is published, so there is nothing to draw."

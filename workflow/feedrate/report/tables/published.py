@@ -1,10 +1,11 @@
-"""The published table, device by setting, with the measured numbers in the same columns."""
+"""The published table, device by setting, with measured and imported numbers beside."""
 
 from feedrate.config.values import Level
 from feedrate.report import text
 from feedrate.report.lines import (
     against,
     first_runs,
+    imported_lines,
     level_key,
     missing_capabilities,
     published_rates,
@@ -13,8 +14,9 @@ from feedrate.report.markup import Markup, as_page, group_row, join, row, small,
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
+from feedrate.results.record import Record
 
-NEEDS = ("cells", "runs", "published")
+NEEDS = ("cells", "runs", "published", "imported")
 ORDER = 50
 
 Columns = list[dict[str, Level]]
@@ -30,9 +32,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     labels = {name: settings.factor_label(name) for name in settings.factors}
     heads = ["Device", *(text.levels_text(c, labels) for c in wanted), "Edition, software, batch"]
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
+    imported = _imported(settings, inputs.imported(settings.study).records, columns)
     rows = [
         group_row(f"Published (samples/s): {settings.origin.title}", len(heads)),
         *_published(settings, columns),
+        *([group_row("Imported (samples/s), as reported", len(heads))] if imported else []),
+        *imported,
         group_row("Measured here (samples/s)", len(heads)),
         *(_measured(settings, cells, device, columns) for device in settings.measured),
         *_compared(settings, cells, first_runs(inputs.runs(settings.study)), columns),
@@ -52,6 +57,19 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
         mine = [entry for (name, _), entry in values.items() if name == device]
         about = dict.fromkeys(f"{e.edition}, {e.software}, {_batch(e.batch_size)}" for e in mine)
         rows.append(row(_name(settings, device, mine[0].count), *numbers, "; ".join(about)))
+    return rows
+
+
+def _imported(settings: PageSettings, records: list[Record], columns: Columns) -> list[Markup]:
+    """A row for each device of runs whose levels are all known; the median of several runs."""
+    lines = imported_lines(settings, records, settings.factor)
+    rates = {(n.device, level_key(p.levels)): p.value for n in lines for p in n.valid}
+    rows = []
+    for device in dict.fromkeys(line.device for line in lines):
+        numbers = [text.number(rates.get((device, level_key(levels)))) for levels in columns]
+        mine = [one for one in records if one.device == device and one.status == "ok"]
+        about = "; ".join(dict.fromkeys(one.trainer.library or "a log" for one in mine))
+        rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
     return rows
 
 

@@ -1,0 +1,128 @@
+"""Records of runs that others made."""
+
+import json
+
+import foreign_runs as foreign
+import msgspec
+import pytest
+
+from feedrate.config.devices import Peak
+from feedrate.config.imports import Import
+from feedrate.results.imported import import_runs, imported, read_imported
+from feedrate.results.settings import ImportDevice, ImportSettings
+
+LEVELS = {"workers": 2, "decode": "host"}
+PEAK = Peak(precision="bf16", datasheet_tflops=432.0, source="data sheet")
+GAUDI2 = ImportDevice(count=8, variant_of=None, peaks=[PEAK])
+
+
+def settings(folder, device=GAUDI2, pixels_only=False, **entry):
+    return ImportSettings(
+        study="loading",
+        factors=["workers", "decode"],
+        imports=[Import(folder=str(folder), study="loading", device="gaudi2", **entry)],
+        devices={"gaudi2": device},
+        pixels_only=pixels_only,
+    )
+
+
+def record(folder, **entry):
+    (found,) = imported(settings(folder, **entry)).records
+    return found
+
+
+def failed(found):
+    return [check.name for check in found.checks if not check.passed]
+
+
+def test_a_record_has_what_is_there_and_nothing_guessed(tmp_path):
+    found = record(foreign.trainer_folder(tmp_path / "a", total_flos=1e15), levels=LEVELS)
+    assert found.provenance.provenance == "imported"
+    assert (found.status, found.cell) == ("ok", "workers=2~decode=host")
+    assert found.trainer.samples_per_s == 847.7
+    assert found.trainer.peak_memory_gib == 63.55
+    assert found.evaluation == {"eval_loss": 0.2}
+    assert (found.measurement, found.spec, found.model_parameters) == (None, None, None)
+    assert found.provenance.host == found.provenance.device_model == ""
+    assert set(found.made_from.files) >= {"train_results.json", "eval_results.json"}
+
+
+def test_levels_that_are_not_given_stay_unknown(tmp_path):
+    folder = foreign.milabench_file(tmp_path / "a")
+    assert record(folder).cell == "unknown"
+    assert record(folder, levels={"workers": 2}).levels == {"workers": 2}
+
+
+def test_a_rate_that_its_own_flops_refute_is_invalid(tmp_path):
+    folder = foreign.trainer_folder(tmp_path / "a", total_flos=4e18)
+    found = record(folder, precision="bf16")
+    assert (found.status, failed(found)) == ("invalid", ["mfu_at_most_100_percent"])
+    assert "393% of the peak in bf16" in found.cause
+    good = record(folder, flops_per_sample=1e12)
+    assert (good.status, failed(good)) == ("ok", [])
+    assert failed(record(folder, flops_per_sample=5e12)) == ["mfu_at_most_100_percent"]
+
+
+def test_total_flos_of_models_of_pictures_refute_nothing(tmp_path):
+    folder = foreign.trainer_folder(tmp_path / "a", total_flos=4e18)
+    (found,) = imported(settings(folder, pixels_only=True)).records
+    assert found.status == "ok"
+
+
+def test_the_rate_of_a_resumed_run_is_invalid_and_its_own_rate_is_told(tmp_path):
+    folder = foreign.trainer_folder(tmp_path / "a", total_flos=None)
+    (folder / "a.log").write_text("Continuing training from global step 324\n" + foreign.TRAINING)
+    found = record(folder)
+    assert failed(found) == ["whole_run_timed"]
+    assert "by the 325 steps since it is 424.2 samples/s" in found.cause
+
+
+@pytest.mark.parametrize("loss", [float("nan"), 0.0])
+def test_a_loss_that_is_not_finite_or_zero_is_invalid(tmp_path, loss):
+    folder = foreign.trainer_folder(tmp_path / "a", total_flos=None, train_loss=loss)
+    (folder / "trainer_state.json").unlink()
+    assert failed(record(folder)) == ["loss_finite"]
+
+
+def test_samples_that_do_not_fit_the_batch_are_invalid(tmp_path):
+    folder = foreign.trainer_folder(tmp_path / "a", total_flos=None)
+    assert failed(record(folder, batch_size=48)) == []
+    assert failed(record(folder, batch_size=16)) == ["samples_identity"]
+
+
+def test_a_rate_of_steps_needs_the_batch(tmp_path):
+    (tmp_path / "a.log").write_text(foreign.TRAINING + foreign.bars(1, 9))
+    assert failed(record(tmp_path)) == ["rate_reported"]
+    assert record(tmp_path, batch_size=48).trainer.samples_per_s == 48 * 8
+
+
+def test_failures_are_results_with_their_cause(tmp_path):
+    (tmp_path / "a.log").write_text(foreign.TRAINING + foreign.OUT_OF_MEMORY)
+    found = record(tmp_path)
+    assert found.status == "out_of_memory"
+    assert found.cause.startswith("device out of memory: torch.OutOfMemoryError")
+    (tmp_path / "a.log").write_text("ModuleNotFoundError: No module named 'habana'")
+    assert record(tmp_path).status == "failed"
+
+
+def test_runs_of_other_devices_and_names_are_left_out_with_a_remark(tmp_path):
+    folder = foreign.habana_tests(tmp_path / "a")
+    found = imported(settings(folder, only="*ridge*"))
+    assert [one.trainer.samples_per_s for one in found.records] == [921.069, 904.93]
+    found = imported(settings(folder, only="*absent*"))
+    assert found.records == []
+    assert all("fits `only`" in one.note for one in found.files)
+
+
+def test_access_tokens_reach_no_record(tmp_path):
+    line = "OSError: 401 Client Error: token hf_abcdefghijklmnopqrstuv is invalid"
+    (tmp_path / "a.log").write_text(line)
+    text = json.dumps(msgspec.to_builtins(record(tmp_path)))
+    assert "bad token" in text
+    assert "hf_abc" not in text
+
+
+def test_what_the_job_writes_is_read_back(tmp_path):
+    wanted = settings(foreign.milabench_file(tmp_path / "a"), levels=LEVELS)
+    import_runs(wanted, tmp_path / "imported.json")
+    assert read_imported(tmp_path / "imported.json") == imported(wanted)

@@ -1,0 +1,80 @@
+"""Event files of milabench: one JSON object a line. https://github.com/mila-iqia/milabench"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from feedrate.jobs.causes import Cause, CauseReader
+from feedrate.logs.found import Found, lines
+from feedrate.logs.trainer import number
+
+IMPORTS = ("*.data",)
+
+UNIT = "items/s"
+
+
+class _Bench:
+    """What one file says about its benchmark."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.units: set[str] = set()
+        self.metrics: dict[str, Any] = {}
+        self.name = ""
+        self.causes = CauseReader()
+        self.end = Cause("unknown")
+
+    def take(self, event: str, data: Any) -> None:
+        """Take the next event."""
+        if event == "line":
+            self.causes.feed(str(data).rstrip())
+        elif event == "config":
+            self.name = str(data.get("name", ""))
+        elif event == "error":
+            self.causes.feed(f"{data.get('type')}: {data.get('message')}")
+        elif event == "end":
+            code = data.get("return_code")
+            self.end = Cause("success" if code == 0 else "other error", f"return_code {code}")
+        elif event == "data":
+            rate = number(data.get("rate"))
+            if rate is not None and data.get("task", "train") == "train":
+                self.units.add(str(data.get("units", UNIT)))
+                self.rates.append(rate)
+            if "loss" in data:
+                self.metrics["train_loss"] = data["loss"]
+            for card in data.get("gpudata", {}).values():
+                peak = self.metrics.get("max_memory_allocated (GB)", 0.0)
+                self.metrics["max_memory_allocated (GB)"] = max(peak, card["memory"][0] / 1024)
+
+    def cause(self) -> Cause:
+        """How the benchmark ended: by its return code, and by its text if it failed."""
+        told = self.causes.cause()
+        return self.end if self.end.name == "success" or told.name == "unknown" else told
+
+
+def read(path: Path) -> Iterator[Found]:
+    """The benchmark of a file: the median of the rates that it reported in training."""
+    bench, broken = _Bench(), 0
+    for line in lines(path):
+        try:
+            event = json.loads(line)
+            bench.take(event["event"], event["data"])
+        except (ValueError, LookupError, TypeError, AttributeError):
+            broken += bool(line.strip())
+    notes = [f"{broken} lines are no events"] if broken else []
+    metrics = bench.metrics
+    if bench.units == {UNIT}:
+        metrics |= {"train_samples_per_second": median(bench.rates)}
+        notes.append(f"median of {len(bench.rates)} reported rates")
+    elif bench.units:
+        notes.append(f"rates in {', '.join(sorted(bench.units))} are not samples/s: left out")
+    if bench.name or bench.rates:
+        yield Found(
+            metrics=metrics,
+            cause=bench.cause(),
+            label=bench.name or path.stem,
+            library="milabench",
+            note="; ".join(notes),
+        )

@@ -1,0 +1,239 @@
+"""Runs that other programs left in a folder: its files by format, and the figures in each.
+
+Files are as found in the wild: Git LFS pointers, truncated, in UTF-16, with progress bars and
+control characters, of any size. Text is read line by line in bounded memory.
+"""
+
+import codecs
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from feedrate.config.values import Strict
+from feedrate.core import plugins
+from feedrate.core.errors import LogError
+from feedrate.jobs.causes import Cause
+from feedrate.logs.trainer import FORMATS, number
+
+CHUNK_BYTES = 2**20
+LONGEST_LINE = 2**16
+"""Characters after which a line without an end is cut."""
+LONGEST_JSON_BYTES = 256 * 2**20
+LFS = b"version https://git-lfs.github.com/spec/"
+SAME_RUNTIME = 1e-3
+"""Share by which the runtimes of one run may differ among its files, which round them."""
+CHECKPOINT = re.compile(r"checkpoint-\d+")
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufeff]+|\x1b"
+)
+_ENDS = re.compile(r"[\r\n]+")
+
+
+UNKNOWN = Cause("unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What one file says about one run; `metrics` have the Trainer's own keys."""
+
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Mapping[str, float] = field(default_factory=dict)
+    cause: Cause = UNKNOWN
+    order: int = 9
+    """Of files with one key, that with the smallest number counts."""
+    label: str = ""
+    """The run's name within the file, if the file has several."""
+    device: str = ""
+    """The device as the file calls it."""
+    library: str = ""
+    resumed_from: int | None = None
+    """The step at which the job went on with an earlier one's weights."""
+    note: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def runtime_s(self) -> float | None:
+        """The time of the whole training."""
+        return number(self.metrics.get("train_runtime"))
+
+
+class ReadFile(Strict, kw_only=True):
+    """What became of a file: its format, and what could not be read, or how it was read."""
+
+    file: str
+    format: str = ""
+    note: str = ""
+
+
+def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
+    """The runs in `folder` and below, and what became of each file. Raises LogError for a folder
+    that does not exist."""
+    if not folder.exists():
+        raise LogError(f"{folder}: no such folder or file")
+    base = folder if folder.is_dir() else folder.parent
+    paths = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.is_file())
+    patterns = plugins.declared(FORMATS, "IMPORTS")
+    groups: dict[Path, list[Found]] = {}
+    files: list[ReadFile] = []
+    for path in paths:
+        name = str(path.relative_to(base))
+        fitting = [
+            (-len(p), f) for f, known in patterns.items() for p in known if fnmatch(path.name, p)
+        ]
+        if not fitting:
+            files.append(ReadFile(file=name, note="no format of results or logs has this name"))
+            continue
+        formats = dict.fromkeys(one for _, one in sorted(fitting))  # the closest name first
+        found, read = _read(path, name, formats)
+        files.append(read)
+        groups.setdefault(_run_folder(path, base), []).extend(found)
+    return [run for group in groups.values() for run in merged(group)], files
+
+
+def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:
+    """What a file has in the first of `formats` that finds anything."""
+    notes: list[str] = []
+    for name_of_format in formats:
+        try:
+            found = list(plugins.load(FORMATS, name_of_format).read(path))
+        except (LogError, OSError) as error:
+            notes.append(str(error))
+            continue
+        except Exception as error:  # one bad file must not cost the others their runs
+            notes.append(f"{type(error).__name__}: {error}")
+            continue
+        if found:
+            told = "; ".join(dict.fromkeys(one.note for one in found if one.note))
+            read = ReadFile(file=name, format=name_of_format, note=told)
+            return [replace(one, files=(name,)) for one in found], read
+        notes.append("no figures of a training and no end of one in it")
+    return [], ReadFile(file=name, note="; ".join(dict.fromkeys(notes)))
+
+
+def _run_folder(path: Path, base: Path) -> Path:
+    """The folder of the run that a file belongs to: checkpoints and `runs` are within it."""
+    parts = path.parent.relative_to(base).parts
+    events = "tfevents" in path.name
+    for number_of, part in enumerate(parts):
+        if CHECKPOINT.fullmatch(part) or (events and part == "runs"):
+            return base.joinpath(*parts[:number_of])
+    return path.parent
+
+
+def merged(found: Iterable[Found]) -> Iterator[Found]:
+    """One for each run among the files of a folder.
+
+    Files with the same runtime are of one run. A file without one belongs to the only run, unless
+    it is one of several jobs in a log.
+    """
+    timed: list[list[Found]] = []
+    rest: list[Found] = []
+    for one in sorted(found, key=lambda one: one.order):
+        runtime = one.runtime_s
+        if runtime is None or one.label:
+            rest.append(one)
+            continue
+        same = (
+            g for g in timed if math.isclose(g[0].runtime_s or 0, runtime, rel_tol=SAME_RUNTIME)
+        )
+        if group := next(same, None):
+            group.append(one)
+        else:
+            timed.append([one])
+    loose = [one for one in rest if not one.label]
+    alone = len(timed) <= 1 and sum(one.order > 3 for one in loose) <= 1
+    if alone and loose:
+        timed = [[*(timed[0] if timed else []), *loose]]
+    else:
+        timed += [[one] for one in loose]
+    yield from map(_together, timed)
+    yield from (one for one in rest if one.label)
+
+
+def _together(group: list[Found]) -> Found:
+    metrics: dict[str, Any] = {}
+    evaluation: dict[str, float] = {}
+    for one in sorted(group, key=lambda one: -one.order):
+        metrics |= one.metrics
+        evaluation |= one.evaluation
+    causes = [one.cause for one in group if one.cause.name != "unknown"]
+    bad = [cause for cause in causes if cause.name == "NaN or zero loss"]
+    good = [cause for cause in causes if cause.name == "success"]
+    return replace(
+        group[0],
+        metrics=metrics,
+        evaluation=evaluation,
+        cause=next(iter(bad + good + causes), UNKNOWN),
+        resumed_from=next((o.resumed_from for o in group if o.resumed_from is not None), None),
+        library=next((one.library for one in group if one.library), ""),
+        files=tuple(file for one in group for file in one.files),
+    )
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file without control characters; a progress bar's steps are lines.
+
+    UTF-16 is recognised by its mark or by its zeros; other bytes that are not UTF-8 are replaced.
+    Raises LogError for a file that is no text.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+        decode = codecs.getincrementaldecoder(_encoding(path, head))(errors="replace").decode
+        rest, chunk = "", head
+        while chunk:
+            *whole, rest = _ENDS.split(rest + decode(chunk))
+            yield from (line if line.isprintable() else _plain(line) for line in whole)
+            if len(rest) > LONGEST_LINE:
+                yield _plain(rest)
+                rest = ""
+            chunk = stream.read(CHUNK_BYTES)
+        if rest := _plain(rest + decode(b"", True)):
+            yield rest
+
+
+def _plain(line: str) -> str:
+    """A line without control characters."""
+    return _CONTROL.sub("", line)
+
+
+def _encoding(path: Path, head: bytes) -> str:
+    refuse_pointer(path, head)
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    zeros = [head[start::2].count(0) / max(len(head) / 2, 1) for start in (0, 1)]
+    if max(zeros) > 0.3 and min(zeros) < 0.1:  # Latin letters in UTF-16
+        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    if max(zeros) > 0.1 and not re.search(rb"[\r\n]", head):
+        raise LogError(f"{path.name}: not a text")
+    return "utf-8"
+
+
+def refuse_pointer(path: Path, head: bytes) -> None:
+    """Raise LogError for a file that is empty, or stands for one that Git LFS has not fetched."""
+    if not head:
+        raise LogError(f"{path.name}: empty")
+    if head.startswith(LFS):
+        raise LogError(
+            f"{path.name}: a Git LFS pointer instead of the file; `git lfs pull` gets it"
+        )
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises LogError with the reason why there is none."""
+    if path.stat().st_size > LONGEST_JSON_BYTES:
+        raise LogError(f"{path.name}: larger than {LONGEST_JSON_BYTES >> 20} MiB, so not read")
+    content = path.read_bytes()
+    refuse_pointer(path, content)
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise LogError(f"{path.name}: truncated or not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise LogError(f"{path.name}: no JSON object")
+    return value

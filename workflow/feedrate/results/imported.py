@@ -1,0 +1,239 @@
+"""Records of runs that others made: what their files say and nothing else, checked like ours as far
+as they allow it."""
+
+import math
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from feedrate.config.imports import Import
+from feedrate.config.values import Strict, cell_name
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import digest_file, write_json
+from feedrate.logs.found import Found, ReadFile, find_runs
+from feedrate.logs.trainer import TrainerFigures, number, one_line
+from feedrate.results.audit import Rate, excess
+from feedrate.results.conformity import Judgement
+from feedrate.results.record import Check, MadeFrom, Record
+from feedrate.results.schema import Provenance, Status
+from feedrate.results.settings import ImportDevice, ImportSettings
+
+FULLEST, EMPTIEST = 1.02, 0.5
+"""Between these shares of steps x batch x devices lie the samples of a run: the last batch of a
+short epoch is small, and rates are rounded."""
+
+
+LEFT_OUT = "none of its runs is on this device and fits `only`"
+
+
+class Imported(Strict, kw_only=True):
+    """imported.json of a study."""
+
+    records: list[Record] = []
+    files: list[ReadFile] = []
+
+
+class Evidence(NamedTuple):
+    """What the checks of an imported run may look at."""
+
+    entry: Import
+    device: ImportDevice
+    run: Found
+    figures: TrainerFigures
+    pixels_only: bool
+
+
+def import_runs(settings: ImportSettings, out: Path) -> None:
+    """Write the records of a study's imports, and print what became of their files."""
+    found = imported(settings)
+    write_json(out, msgspec.to_builtins(found))
+    print(f"{len(found.records)} runs in {len(found.files)} files")
+
+
+def read_imported(path: Path) -> Imported:
+    """Read what `import_runs` wrote. Raises ExpectedError for a damaged file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Imported)
+    except ValueError as error:
+        raise ExpectedError(f"{path}: not the records of imported runs: {error}") from None
+
+
+def imported(settings: ImportSettings) -> Imported:
+    """The records of all imports of a study. Raises LogError for a folder that is missing."""
+    records: list[Record] = []
+    files: list[ReadFile] = []
+    for entry in settings.imports:
+        device = settings.devices[entry.device]
+        runs, read = find_runs(Path(entry.folder))
+        own = [run for run in runs if _is_wanted(run, entry, device)]
+        others = {name for run in runs if run not in own for name in run.files}
+        used = {name for run in own for name in run.files}
+        for one in read:
+            notes = [one.note, LEFT_OUT if one.file in others - used else ""]
+            note = "; ".join(filter(None, notes))
+            files.append(msgspec.structs.replace(one, note=note))
+        for run in own:
+            repeat = 1 + sum(record.device == entry.device for record in records)
+            records.append(record_of(run, entry, settings, repeat))
+    return Imported(records=records, files=files)
+
+
+def _is_wanted(run: Found, entry: Import, device: ImportDevice) -> bool:
+    """Whether a run is on the import's device, if it names one, and fits its pattern."""
+    if run.device not in ("", entry.device, device.variant_of):
+        return False
+    return any(fnmatch(name, entry.only) for name in (run.label, *run.files))
+
+
+def record_of(run: Found, entry: Import, settings: ImportSettings, repeat: int) -> Record:
+    """The record of one run; `repeat` counts the imported runs on its device."""
+    device = settings.devices[entry.device]
+    figures = _figures(run, entry, device)
+    evidence = Evidence(entry, device, run, figures, settings.pixels_only)
+    checks = [
+        Check(name=name, passed=passed, detail=detail)
+        for name, check in CHECKS.items()
+        for passed, detail in [check(evidence)]
+    ]
+    status, cause = _status(run, figures, checks)
+    levels = {name: entry.levels[name] for name in settings.factors if name in entry.levels}
+    folder = Path(entry.folder)
+    base = folder if folder.is_dir() else folder.parent
+    place = ", ".join(run.files) + (f": {run.label}" if run.label else "")
+    return Record(
+        study=entry.study,
+        device=entry.device,
+        cell=cell_name(levels) or "unknown",
+        levels=levels,
+        repeat=repeat,
+        status=status,
+        cause=cause,
+        flops_per_sample=entry.flops_per_sample,
+        trainer=figures,
+        evaluation=dict(run.evaluation),
+        checks=checks,
+        provenance=Provenance(
+            provenance="imported",
+            imported_from=f"{entry.source or entry.folder}: {place}",
+        ),
+        made_from=MadeFrom(files={name: digest_file(base / name) for name in run.files}),
+    )
+
+
+def _figures(run: Found, entry: Import, device: ImportDevice) -> TrainerFigures:
+    """The figures as reported. Without a rate in samples, that of the steps times the batch that
+    the import gives."""
+    found = {
+        name: number(run.metrics.get(key))
+        for name, key in {
+            "samples_per_s": "train_samples_per_second",
+            "steps_per_s": "train_steps_per_second",
+            "runtime_s": "train_runtime",
+            "loss": "train_loss",
+            "total_flos": "total_flos",
+            "memory_gib": "memory_allocated (GB)",
+            "peak_memory_gib": "max_memory_allocated (GB)",
+        }.items()
+    }
+    steps_per_s = found["steps_per_s"]
+    if found["samples_per_s"] is None and steps_per_s and entry.batch_size:
+        found["samples_per_s"] = steps_per_s * entry.batch_size * device.count
+    return TrainerFigures(**found, library=run.library)
+
+
+def _status(run: Found, figures: TrainerFigures, checks: list[Check]) -> tuple[Status, str]:
+    """Status and cause. Whoever printed the training's figures has trained; the checks decide."""
+    name, line = run.cause
+    wrong = [check.detail for check in checks if not check.passed]
+    if name in ("success", "unknown") or figures.runtime_s is not None:
+        return ("invalid", wrong[0]) if wrong else ("ok", "")
+    cause = one_line(f"{name}: {line}")
+    return ("out_of_memory" if name.endswith("out of memory") else "failed"), cause
+
+
+def rate_reported(e: Evidence) -> Judgement:
+    """There is a throughput above 0."""
+    rate = e.figures.samples_per_s
+    if rate is None or rate <= 0:
+        return False, "No file gives a rate in samples/s, or the batch size to compute it from."
+    return True, f"{rate:.4g} samples/s, as reported."
+
+
+def whole_run_timed(e: Evidence) -> Judgement:
+    """The job was not resumed: the Trainer divides the samples of all steps by the time since."""
+    first, steps_per_s, runtime = e.run.resumed_from, e.figures.steps_per_s, e.figures.runtime_s
+    if not first:
+        return True, "Nothing shows that the job was resumed."
+    steps = steps_per_s * runtime if steps_per_s and runtime else None
+    text = f"The job was resumed at step {first}, but its rate counts the steps before too"
+    if steps and steps > first and e.figures.samples_per_s:
+        own = e.figures.samples_per_s * (1 - first / steps)
+        return False, f"{text}: by the {steps - first:.0f} steps since it is {own:.4g} samples/s."
+    return False, f"{text}."
+
+
+def loss_finite(e: Evidence) -> Judgement:
+    """The mean loss, if there is one, is finite and not exactly 0."""
+    if e.run.cause.name == "NaN or zero loss":
+        return False, one_line(f"The loss is not finite, or exactly 0: {e.run.cause.line}")
+    text = e.run.metrics.get("train_loss")
+    try:
+        loss = float(text) if text is not None else None
+    except (TypeError, ValueError):
+        return False, one_line(f"The loss is no number: {text}")
+    if loss is None:
+        return True, "No loss was reported."
+    passed = math.isfinite(loss) and loss != 0
+    return passed, f"The mean loss is {loss:.4g}."
+
+
+def samples_identity(e: Evidence) -> Judgement:
+    """Samples per step are the batch x devices, or fewer where a last batch is small."""
+    rate, steps, batch = e.figures.samples_per_s, e.figures.steps_per_s, e.entry.batch_size
+    if not rate or not steps or not batch:
+        return True, "Rates of samples and steps, or the batch, are not known."
+    expected, seen = batch * e.device.count, rate / steps
+    text = f"{seen:.4g} samples in a step, {batch} x {e.device.count} devices are {expected}."
+    return EMPTIEST <= seen / expected <= FULLEST, text
+
+
+def mfu_at_most_100_percent(e: Evidence) -> Judgement:
+    """MFU is at most 1, by the FLOPs of a sample or else by the Trainer's own count."""
+    peaks = {p.precision: p.datasheet_tflops or p.achievable_tflops for p in e.device.peaks}
+    known = {precision: peak for precision, peak in peaks.items() if peak}
+    tflops, origin = _tflops(e)
+    if tflops is None or not known:
+        return True, origin or "No peak is known for this device."
+    fastest = max(known, key=lambda precision: known[precision])
+    precision = e.entry.precision if e.entry.precision in known else fastest
+    share = tflops / known[precision]
+    rate = Rate(None, tflops, share, precision)
+    if wrong := excess(f"By {origin}", rate, {precision: known[precision]}):
+        return False, wrong
+    return True, f"MFU is {share:.1%} of the peak in {precision}, by {origin}."
+
+
+CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
+    check.__name__: check
+    for check in (
+        *(rate_reported, whole_run_timed, loss_finite, samples_identity),
+        mfu_at_most_100_percent,
+    )
+}
+"""By name, in the order of the report."""
+
+
+def _tflops(e: Evidence) -> tuple[float | None, str]:
+    """TFLOP/s of one device and where the FLOPs come from, or why they are unknown."""
+    rate, flops = e.figures.samples_per_s, e.entry.flops_per_sample
+    if rate and flops:
+        return flops * rate / e.device.count / 1e12, "flops_per_sample"
+    total, runtime = e.figures.total_flos, e.figures.runtime_s
+    if not total or not runtime or e.run.resumed_from:
+        return None, "FLOPs are not known."
+    if e.pixels_only:
+        return None, "total_flos takes pixels for tokens; give flops_per_sample."
+    return total / runtime / e.device.count / 1e12, "the Trainer's total_flos"
