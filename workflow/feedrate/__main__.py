@@ -21,6 +21,8 @@ COMMANDS = {
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
+    "archive": "Pack results, logs and configuration into one file that others can check.",
+    "verify": "Check an archive, and make its records, tables and pages again from raw events.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -34,6 +36,8 @@ FUNCTIONS = {
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
+    "archive": ("cli.archive:add_options", "cli.archive:archive"),
+    "verify": ("cli.verify:add_options", "cli.verify:verify"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""
