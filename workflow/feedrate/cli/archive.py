@@ -3,9 +3,9 @@
 import argparse
 import getpass
 import gzip
+import io
 import json
 import platform
-import tempfile
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import distributions
@@ -25,10 +25,8 @@ from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.scrub import Scrubber, names_in
 from feedrate.jobs.supervisor import read_commit
-from feedrate.results.columns import RUNS
 from feedrate.results.crate import ENVIRONMENT, PROJECT, Writer
 from feedrate.results.record import Record
-from feedrate.results.tables import frame_of, merge, write_parquet
 
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
 """Weights, unfinished attempts and hidden files: they are in no archive."""
@@ -158,16 +156,21 @@ class Campaign:
         return gzip.compress(clean.encode(), mtime=0) if packed else clean.encode()
 
     def _parquet(self, path: Path, content: bytes) -> bytes:
-        """The Parquet file, made again from its CSV file if that had to be cleaned."""
-        text = path.with_suffix(".csv").read_text("utf-8")
-        if (clean := self._clean(text)) == text:
+        """A Parquet file with clean texts; its own bytes if they are clean."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = old = pq.read_table(path)
+        for number, field in enumerate(old.schema):
+            if field.type == pa.string():
+                texts = [text and self._clean(text) for text in old.column(number).to_pylist()]
+                table = table.set_column(number, field, pa.array(texts, pa.string()))
+        if table.equals(old):
             return content
-        with tempfile.TemporaryDirectory() as folder:
-            table, made = Path(folder, "results.csv"), Path(folder, "results.parquet")
-            table.write_text(clean, encoding="utf-8")
-            columns, rows = merge([table], RUNS)
-            write_parquet(made, columns, frame_of(rows, columns))
-            return made.read_bytes()
+        self.changed += 1
+        made = io.BytesIO()
+        pq.write_table(table, made)
+        return made.getvalue()
 
     def _with_new_digests(self, path: Path, content: bytes) -> bytes:
         """A record that names the logs as they are in the archive."""
