@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Show which cells became slower or faster between two sets of results.",
     "archive": "Pack results, logs and configuration into one file that others can check.",
     "verify": "Check an archive, and make its records, tables and pages again from raw events.",
+    "merge": "Merge the results of several sites: archives or folders.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -38,6 +39,7 @@ FUNCTIONS = {
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "archive": ("cli.archive:add_options", "cli.archive:archive"),
     "verify": ("cli.verify:add_options", "cli.verify:verify"),
+    "merge": ("cli.merge:add_options", "cli.merge:merge"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

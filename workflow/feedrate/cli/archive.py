@@ -147,6 +147,9 @@ class Campaign:
         clean = self._clean(text)
         if clean == text:
             return content
+        if path == Path(paths.LEDGER):
+            self.left_out.append(f"{path} names hosts: without them its hashes would not hold")
+            return None
         if path == REPORT:  # an edit could break its scripts
             self.left_out.append(
                 f"{REPORT} shows secrets or names; its pages are in {paths.RESULTS}/"
@@ -227,12 +230,18 @@ class Campaign:
             for key in self._plan.runs
         )
         studies = ", ".join(dict.fromkeys(key[0] for key in self._plan.runs))
+        linked = license_.startswith("http")
+        licence = {
+            "@id": license_ if linked else "#license",
+            "@type": "CreativeWork",
+            "name": license_,
+        }
         root = {
             "name": f"feedrate: {studies}",
             "description": f"{counted(len(self._plan.runs), 'run')} of {studies}: specs, raw "
             "events, logs, records, results, pages, configuration and packages.",
             "datePublished": ended[-1] or "1970-01-01",
-            "license": {"@id": license_} if license_.startswith("http") else license_,
+            "license": {"@id": licence["@id"]},
             "mentions": {"@id": SOFTWARE},
         }
         software = {
@@ -242,10 +251,7 @@ class Campaign:
             "version": __version__,
             "softwareVersion": read_commit() or __version__,
         }
-        others = [software]
-        if license_.startswith("http"):
-            others.append({"@id": license_, "@type": "CreativeWork", "name": license_})
-        return root, others
+        return root, [software, licence]
 
 
 def environment() -> dict[str, Any]:

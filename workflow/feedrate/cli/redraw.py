@@ -60,7 +60,8 @@ def make_results(view: PlanView, *, parse: bool = True) -> None:
         _run("judge-claims", "--results", runs, "--settings", judged, "--out", claims)
         _run("fit-loader-model", "--cells", cells, "--settings", fitted, "--out", fit)
         would_help = paths.WOULD_HELP.format(study=study)
-        if any(would_help in page.inputs for page in _pages(view)):
+        wanted = any(would_help in page.inputs for page in _pages(view))
+        if wanted and Path(paths.LEDGER).is_file():
             given = ("--records-list", view.record_list(study), "--ledger", paths.LEDGER)
             _run("predict-changes", *given, "--out", would_help)
         if _scores(view, study):
