@@ -26,11 +26,15 @@ from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.scrub import Scrubber, names_in
 from feedrate.jobs.supervisor import read_commit
 from feedrate.results.crate import ENVIRONMENT, PROJECT, Writer
-from feedrate.results.record import Record
+from feedrate.results.record import Record, read_record
 
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
 """Weights, unfinished attempts and hidden files: they are in no archive."""
-SOFTWARE = "#feedrate"
+WHOLE = {
+    paths.LEDGER: "its hashes would not hold without them",
+    str(REPORT): f"an edit could break its scripts; its pages are in {paths.RESULTS}/",
+}
+"""Files that are left out where others are cleaned, and why."""
 FURTHER = (
     *("config/**/*.yaml", "config/**/*.csv", f"{paths.LOGS}/**/*.log", f"{paths.LOGS}/**/*.tsv"),
     *(f"{paths.DATASETS}/*/prepared/{name}" for name in ("manifest.json", "data_report.json")),
@@ -69,7 +73,7 @@ def archive(options: argparse.Namespace, others: Sequence[str]) -> int:
         campaign.write(temporary, options.license)
     runs = f"{len(plan.runs)} of {counted(planned, 'planned run')}"
     size_mib = options.out.stat().st_size / 2**20
-    print(f"{options.out}: {runs}, {counted(campaign.files, 'file')}, {size_mib:.1f} MiB")
+    print(f"{options.out}: {runs}, {counted(len(campaign.digests), 'file')}, {size_mib:.1f} MiB")
     print(f"SHA-256 {digest_file(options.out)}")
     if campaign.changed:
         print(f"secrets or names were replaced in {counted(campaign.changed, 'file')}")
@@ -82,18 +86,15 @@ def measured(project: Project) -> tuple[Project, Plan]:
     """The part of a project and of its plan that the working directory has records of. Raises
     ExpectedError if there is none."""
     plan = make_plan(project)
-    runs = {
-        key: s
-        for key, s in plan.runs.items()
-        if (paths.run_dir(*key) / paths.RECORD_NAME).is_file()
-    }
-    studies = {name: s for name, s in project.studies.items() if any(k[0] == name for k in runs)}
-    if not studies:
-        raise ExpectedError(
-            f"there is no record of a planned run in {paths.RESULTS}/: nothing was measured"
-        )
-    config = replace(project.config, studies=list(studies))
+    has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
+    runs = {key: spec for key, spec in plan.runs.items() if has[key]}
+    if not runs:
+        raise ExpectedError(f"there is no record of a planned run in {paths.RESULTS}/")
+    if outside := [cell for _, _, cell, _ in runs if "/" in cell]:
+        raise ExpectedError(f"cell {outside[0]!r}: not allowed; no folder can have this name")
     known = {key[:3] for key in runs}
+    studies = {n: s for n, s in project.studies.items() if any(key[0] == n for key in runs)}
+    config = replace(project.config, studies=list(studies))
     lacking = [cell for cell in plan.unsupported if cell.study in studies]
     shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
     kept = replace(project, config=config, studies=studies)
@@ -106,64 +107,50 @@ class Campaign:
     def __init__(self, project: Project, plan: Plan, scrub: bool) -> None:
         """With `scrub`, the names of hosts and users are looked for in all files."""
         self.left_out: list[str] = []
-        self.changed = self.files = 0
-        self._plan = plan
-        self._project = json.loads(msgspec.json.encode(project))
-        self._paths = sorted({*self._further(project), *self._run_files()}, key=_last_records)
+        self.changed = 0
+        self.digests: dict[str, str] = {}
+        """SHA-256 of each file as it is in the archive, by its path here."""
+        self._project = project
+        self._runs = {key: paths.run_dir(*key) for key in plan.runs}
+        # Records come last: they name the digests of the other files.
+        files = {*self._further(), *self._run_files()}
+        self._paths = sorted(files, key=lambda p: (p.name == paths.RECORD_NAME, str(p)))
         self._clean = self._scrubber() if scrub else Scrubber()
-        self._digests: dict[str, str] = {}
 
     def write(self, out: Path, license_: str) -> None:
         """Write the archive."""
         crate = Writer(out)
         for path in self._paths:
-            name, content = self._clean(str(path)), self._cleaned(path)
-            if content is not None:
-                self._digests[str(path)] = crate.add(name, content)
-        facts = environment()
-        for name, value in ((PROJECT, self._project), (ENVIRONMENT, facts)):
+            if (content := self._cleaned(path)) is not None:
+                self.digests[str(path)] = crate.add(self._clean(str(path)), content)
+        whole = json.loads(msgspec.json.encode(self._project))
+        for name, value in ((PROJECT, whole), (ENVIRONMENT, environment())):
             crate.add(name, self._clean(json.dumps(value, indent=1, ensure_ascii=False)).encode())
-        self.files = len(self._digests) + 2
         crate.finish(*self._about(license_))
 
     def _cleaned(self, path: Path) -> bytes | None:
         """The content of a file without secrets; None if it has some that cannot be taken out."""
-        content = path.read_bytes()
-        if path.name == paths.RECORD_NAME:
-            content = self._with_new_digests(path, content)
+        content = self._record(path) if path.name == paths.RECORD_NAME else path.read_bytes()
+        if path.suffix == ".parquet":
+            return self._parquet(content)
         packed = path.suffix == ".gz"
-        try:
-            text = (gzip.decompress(content) if packed else content).decode("utf-8")
-        except (OSError, EOFError, UnicodeDecodeError):
-            text = content.decode("latin-1")
-            if path.suffix == ".parquet":
-                return self._parquet(path, content)
-            if self._clean(text) != text:
-                self.left_out.append(
-                    f"{self._clean(str(path))} has secrets or names, and is no text"
-                )
-                return None
+        text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
+        if (clean := self._clean(text)) == text:
             return content
-        clean = self._clean(text)
-        if clean == text:
-            return content
-        if path == Path(paths.LEDGER):
-            self.left_out.append(f"{path} names hosts: without them its hashes would not hold")
-            return None
-        if path == REPORT:  # an edit could break its scripts
-            self.left_out.append(
-                f"{REPORT} shows secrets or names; its pages are in {paths.RESULTS}/"
-            )
+        why = WHOLE.get(str(path)) or ("it is no text" if "\0" in text else "")
+        if why:
+            self.left_out.append(f"{self._clean(str(path))} has secrets or names, and {why}")
             return None
         self.changed += 1
-        return gzip.compress(clean.encode(), mtime=0) if packed else clean.encode()
+        made = clean.encode("utf-8", "surrogateescape")
+        return gzip.compress(made, mtime=0) if packed else made
 
-    def _parquet(self, path: Path, content: bytes) -> bytes:
+    def _parquet(self, content: bytes) -> bytes:
         """A Parquet file with clean texts; its own bytes if they are clean."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = old = pq.read_table(path)
+        table = old = pq.read_table(io.BytesIO(content))
         for number, field in enumerate(old.schema):
             if field.type == pa.string():
                 texts = [text and self._clean(text) for text in old.column(number).to_pylist()]
@@ -175,82 +162,60 @@ class Campaign:
         pq.write_table(table, made)
         return made.getvalue()
 
-    def _with_new_digests(self, path: Path, content: bytes) -> bytes:
-        """A record that names the logs as they are in the archive."""
+    def _record(self, path: Path) -> bytes:
+        """A record that names the logs as they are in the archive. A log that had changed after the
+        record was made keeps its digest, so that `verify` finds it."""
+        content = path.read_bytes()
         record = msgspec.json.decode(content)
         noted = record.get("made_from", {}).get("files", {})  # earlier versions noted none
-        for name in list(noted):
-            digest = self._digests.get(str(path.parent / name))
-            # Logs that changed after the record was made stay so: verify shall find it.
-            if digest != noted[name] and digest_file_or_none(path.parent / name) == noted[name]:
-                noted.pop(name)
-                if digest:
-                    noted[self._clean(name)] = digest
-        same = record == msgspec.json.decode(content)
-        return (
-            content
-            if same
-            else (json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
-        )
+        for name, digest in list(noted.items()):
+            log = path.parent / name
+            new = self.digests.get(str(log))
+            if new != digest and log.is_file() and digest_file(log) == digest:
+                del noted[name]
+                noted |= {self._clean(name): new} if new else {}
+                content = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False).encode()
+        return content
 
     def _scrubber(self) -> Scrubber:
         hosts, users = {platform.node(), platform.node().partition(".")[0]}, {getpass.getuser()}
         for path in self._paths:
             found = names_in(path.read_bytes().decode("utf-8", errors="ignore"))
             hosts, users = hosts | found[0], users | found[1]
-        words = {*Record.__struct_fields__, *(word for key in self._plan.runs for word in key[:2])}
+        words = {*Record.__struct_fields__, *(word for key in self._runs for word in key[:2])}
         return Scrubber(hosts, users, words)
 
     def _run_files(self) -> Iterator[Path]:
-        for key in self._plan.runs:
-            folder = paths.run_dir(*key)
+        for folder in self._runs.values():
             for path in folder.rglob("*"):
                 inside = path.relative_to(folder).parts
                 kept_back = any(fnmatch(part, out) for part in inside for out in LEFT_OUT)
                 if path.is_file() and not path.is_symlink() and not kept_back:
                     yield path
 
-    @staticmethod
-    def _further(project: Project) -> Iterator[Path]:
-        patterns = [
-            *FURTHER,
-            *(f"{paths.RESULTS}/{s}/{p}" for s in project.studies for p in OF_STUDY),
-        ]
-        for pattern in patterns:
+    def _further(self) -> Iterator[Path]:
+        of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)
+        for pattern in (*FURTHER, *of_studies):
             for path in Path().glob(pattern):
                 if path.is_file() and not path.name.startswith(("local", ".")):
                     yield path
 
     def _about(self, license_: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The properties of the whole crate, and the software that made it."""
-        ended = sorted(
-            msgspec.json.decode((paths.run_dir(*key) / paths.RECORD_NAME).read_bytes())[
-                "provenance"
-            ]["ended_at"]
-            for key in self._plan.runs
-        )
-        studies = ", ".join(dict.fromkeys(key[0] for key in self._plan.runs))
-        linked = license_.startswith("http")
-        licence = {
-            "@id": license_ if linked else "#license",
-            "@type": "CreativeWork",
-            "name": license_,
-        }
+        """The properties of the whole crate, and the entities that they refer to."""
+        made = [read_record(run / paths.RECORD_NAME).provenance for run in self._runs.values()]
+        studies = ", ".join(self._project.studies)
+        license_id = license_ if license_.startswith("http") else "#license"
         root = {
             "name": f"feedrate: {studies}",
-            "description": f"{counted(len(self._plan.runs), 'run')} of {studies}: specs, raw "
-            "events, logs, records, results, pages, configuration and packages.",
-            "datePublished": ended[-1] or "1970-01-01",
-            "license": {"@id": licence["@id"]},
-            "mentions": {"@id": SOFTWARE},
+            "description": f"{counted(len(made), 'run')} of {studies}: specs, raw events, logs, "
+            "records, results, pages, configuration and packages.",
+            "datePublished": max(one.ended_at for one in made) or "1970-01-01",
+            "license": {"@id": license_id},
+            "mentions": {"@id": "#feedrate"},
         }
-        software = {
-            "@id": SOFTWARE,
-            "@type": "SoftwareApplication",
-            "name": "feedrate",
-            "version": __version__,
-            "softwareVersion": read_commit() or __version__,
-        }
+        software = {"@id": "#feedrate", "@type": "SoftwareApplication", "name": "feedrate"}
+        software["softwareVersion"] = f"{__version__} {read_commit()}".strip()
+        licence = {"@id": license_id, "@type": "CreativeWork", "name": license_}
         return root, [software, licence]
 
 
@@ -264,13 +229,3 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": dict(packages),
     }
-
-
-def digest_file_or_none(path: Path) -> str | None:
-    """The SHA-256 of a file, if it exists."""
-    return digest_file(path) if path.is_file() else None
-
-
-def _last_records(path: Path) -> tuple[bool, str]:
-    """Records come last: they name the digests of the other files."""
-    return path.name == paths.RECORD_NAME, str(path)
