@@ -43,8 +43,6 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
-LISTED = 50
-"""Differences that are printed one by one."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 
 
@@ -88,10 +86,8 @@ def verify(options: argparse.Namespace) -> int:
             found.append(f"It cannot be made again: {error}.")
         if options.keep and made.exists():
             shutil.copytree(made, options.keep)
-    for line in found[:LISTED]:
+    for line in found:
         print(line)
-    if len(found) > LISTED:
-        print(f"… and {len(found) - LISTED} more")
     print(f"not verified: {counted(len(found), 'fault')}" if found else "verified: nothing differs")
     return 1 if found else 0
 
