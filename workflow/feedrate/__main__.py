@@ -1,5 +1,5 @@
 """`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
-memory, compare results, cancel jobs.
+memory, compare, archive, verify and merge results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
