@@ -1,5 +1,5 @@
 """`python -m feedrate COMMAND`: run and plan studies, check the machine, tune loaders, count
-memory, compare results, import runs of others, cancel jobs.
+memory, compare, import, archive, verify and merge results, cancel jobs.
 
 Rules start their programs in the same way: `python -m feedrate JOB` (see cli/jobs.py).
 """
@@ -22,6 +22,9 @@ COMMANDS = {
     "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "import": "Show other people's runs, from their logs, next to ours in the report.",
+    "archive": "Pack results, logs and configuration into one file that others can check.",
+    "verify": "Check an archive, and make its records, tables and pages again from raw events.",
+    "merge": "Merge the results of several sites: archives or folders.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -36,6 +39,9 @@ FUNCTIONS = {
     "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
     "import": ("cli.import_runs:add_options", "cli.import_runs:import_runs"),
+    "archive": ("cli.archive:add_options", "cli.archive:archive"),
+    "verify": ("cli.verify:add_options", "cli.verify:verify"),
+    "merge": ("cli.merge:add_options", "cli.merge:merge"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

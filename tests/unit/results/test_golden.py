@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from feedrate.cli import jobs
+from feedrate.cli.redraw import make_results
 from feedrate.config.project import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
@@ -45,34 +45,11 @@ def view_of(root: Path) -> PlanView:
     return PlanView(load_project(root, config), root)
 
 
-def make_results(root: Path) -> PlanView:
+def make_all(root: Path) -> PlanView:
     """All result files below `root`, from its run folders, by the jobs of the rules. The working
     directory is `root`."""
     view = view_of(root)
-
-    def run(job: str, *words: str) -> None:
-        assert jobs.run(job, words) == 0
-
-    device = repr(view.parsing("cpu")["settings"])
-    for study in STUDIES:
-        folder = f"results/{study}"
-        runs, cells, parquet = (f"{folder}/{name}" for name in FILES[:3])
-        given = ("--runs-list", view.run_list(study, "cpu"), "--device", device)
-        run("parse-logs", *given, "--parser", "x", "--out", f"{folder}/parsed.json")
-        given = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
-        run("collect-results", f"@{view.collect_arguments(study)}", *given)
-        settings = ("--settings", repr(view.claims(study)["settings"]))
-        run("judge-claims", "--results", runs, *settings, "--out", f"{folder}/claims.csv")
-        settings = ("--settings", repr(view.fit(study)["settings"]))
-        run("fit-loader-model", "--cells", cells, *settings, "--out", f"{folder}/fit.csv")
-    out = f"results/{STUDIES[1]}/quality.csv"
-    run("collect-quality", f"@{view.quality_arguments(STUDIES[1])}", "--out", out)
-    merged = [
-        word
-        for option, name in zip(("runs", "cells", "claims", "fit"), merge_names(), strict=True)
-        for word in (f"--{option}", *(f"results/{study}/{name}.csv" for study in STUDIES))
-    ]
-    run("merge-results", *merged, "--out", "results")
+    make_results(view)
     return view
 
 
@@ -90,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
         (root / name).unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        yield root, make_results(root)
+        yield root, make_all(root)
 
 
 def assert_same(old, new, where=""):
@@ -194,7 +171,7 @@ def write_again(root: Path) -> None:
     shutil.copytree(GOLDEN, root)
     shutil.copytree(ROOT / "report/captions", root / "report/captions")
     os.chdir(root)
-    view, pages = make_results(root), []
+    view, pages = make_all(root), []
     for study in STUDIES:
         for table in view.project.studies[study].tables:
             pages.append(root / f"results/{study}/tables/{table.name}.html")

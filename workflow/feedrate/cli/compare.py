@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             metavar=name,
             type=Path,
             help=f"the results {when}: a folder of results, a clone that has one, or its "
-            "results.csv or cells.csv",
+            "results.csv or cells.csv, or an archive",
         )
     parser.add_argument(
         "--noise",

@@ -35,11 +35,12 @@ Params = dict[str, Any]
 class PlanView:
     """Answers in plain strings, numbers, lists and dicts, so that Snakemake can compare params."""
 
-    def __init__(self, project: Project, root: Path) -> None:
+    def __init__(self, project: Project, root: Path, plan: Plan | None = None) -> None:
+        """`plan`: a part of the project's plan; None: all of it."""
         self.project = project
         self._root = root
         self._cache = digests.DigestCache(KEPT / "digests.json")
-        self.plan = make_plan(project)
+        self.plan = plan or make_plan(project)
         self._order = {key: number for number, key in enumerate(self.plan.runs)}
         self.inputs = Inputs(self.plan, self._cache)
         self.resources = Resources(project)

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from feedrate.config.values import Strict
 from feedrate.core import plugins
+from feedrate.core.scrub import hide_secrets
 
 FORMATS = "feedrate.logs.formats"
 LIMIT_BYTES = 8 * 2**20
@@ -21,7 +22,6 @@ MAX_CHARS = 300
 
 _PREFIXES = {"validation": ("eval_", "validation_"), "test": ("test_", "predict_")}
 _DURATION = re.compile(r"(?:(\d{1,6}) days?, )?(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)")
-_SECRET = re.compile(r"\b(?:hf|gh[pousr])_[A-Za-z0-9]{16,}")
 _FALLBACK = re.compile(r"Using Pytorch native dataloader because:[ \t]*(.{0,500})")
 
 
@@ -122,7 +122,7 @@ def number(value: object) -> float | None:
 
 def one_line(text: str) -> str:
     """`text` on one line, at most MAX_CHARS long, without access tokens."""
-    text = _SECRET.sub("(token)", " ".join(text.split()))
+    text = hide_secrets(" ".join(text.split()))
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
 

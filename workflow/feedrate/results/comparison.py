@@ -15,6 +15,7 @@ from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.core.paths import CELLS_CSV, RESULTS, RESULTS_CSV
 from feedrate.results.collect import KEY, outcomes
 from feedrate.results.columns import COMPARISON, RUNS, Column, with_factors
+from feedrate.results.crate import results_of
 from feedrate.results.schema import STATUSES
 from feedrate.results.statistics import Noise, noise_by_device, ratio_interval
 from feedrate.results.tables import Row, frame_of, read_csv, rows_of
@@ -66,11 +67,15 @@ class Moved(NamedTuple):
 
 
 def read_results(place: Path) -> Results:
-    """Read the runs of a folder of results, of a clone that has one, or of a file in it.
+    """Read the runs of a folder of results, of a clone that has one, of a file in it, or of an
+    archive.
 
     For cells.csv the results.csv in the same folder is read, because intervals need single runs.
     Raises OSError if the file cannot be read, and ValueError if it is missing or has no runs.
     """
+    if place.suffix == ".zip":
+        with results_of(place) as folder:
+            return read_results(folder)._replace(path=place)
     path = _results_csv(place)
     rows = read_csv(path, RUNS)
     if not rows:

@@ -1,0 +1,205 @@
+"""A campaign is archived, checked and made again; what was changed is told."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from rocrate.rocrate import ROCrate
+
+from campaign import STUDY, campaign, clone, rewrite
+from feedrate import __main__ as entry
+from feedrate.results.columns import RUNS
+from feedrate.results.crate import CHECKSUMS
+from feedrate.results.tables import read_csv
+
+RUN = f"results/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp/rep1"
+RECORD = f"{RUN}/record.json"
+TOKENS = {
+    "hugging face": "hf_AbCdEfGhIjKlMnOpQrSt",
+    "aws id": "AKIAIOSFODNN7EXAMPLE",
+    "aws": "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "wandb": "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+    "netrc": "machine api.wandb.ai login user password 89abcdef0123456789abcdef0123456789abcdef",
+    "ssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5v\n"
+    "-----END OPENSSH PRIVATE KEY-----",
+}
+SECRETS = (
+    *("hf_AbCdEf", "AKIAIOSF", "wJalrXUt", "0123456789abcdef01234567", "89abcdef01234567"),
+    "b3BlbnNzaC1r",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A campaign with secrets in its logs."""
+    return campaign(tmp_path_factory.mktemp("made") / "project")
+
+
+@pytest.fixture(scope="module")
+def archived(made):
+    """Its archive."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        assert entry.main(["archive", "--out", "campaign.zip"]) == 0
+    return made / "campaign.zip"
+
+
+def verify(root, monkeypatch, capsys, archive, *words):
+    monkeypatch.chdir(root)
+    capsys.readouterr()
+    code = entry.main(["verify", str(archive), *map(str, words)])
+    return code, capsys.readouterr()
+
+
+def with_checksums(archive: Path, out: Path, changes: dict[str, bytes]) -> Path:
+    """The archive with changes whose checksums fit."""
+    with zipfile.ZipFile(archive) as found:
+        lines = found.read(CHECKSUMS).decode().splitlines()
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    sums |= {name: hashlib.sha256(content).hexdigest() for name, content in changes.items()}
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    return rewrite(archive, out, {**changes, CHECKSUMS: text.encode()})
+
+
+def test_a_fresh_clone_with_an_empty_home_verifies_it(archived, tmp_path):
+    root, home = clone(tmp_path / "clone"), tmp_path / "home"
+    home.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    command = [sys.executable, "-m", "feedrate", "verify", str(archived), "--keep", "again"]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "verified: nothing differs", done.stdout + done.stderr
+    assert done.returncode == 0
+    page = f"results/{STUDY}/tables/cells.html"
+    assert (root / "again" / page).read_text() == (archived.parent / page).read_text()
+
+
+def test_ro_crate_py_reads_it(archived):
+    crate = ROCrate(archived)
+    assert STUDY in crate.name
+    record = crate.dereference(RECORD)
+    with zipfile.ZipFile(archived) as found:
+        names = set(found.namelist())
+        assert record["sha256"] == hashlib.sha256(found.read(RECORD)).hexdigest()
+    described = {e.id for e in crate.data_entities}
+    assert described | {"ro-crate-metadata.json"} == names
+    assert {"project.json", "environment.json", f"{RUN}/spec.json", f"{RUN}/train.log"} <= names
+    assert not [name for name in names if Path(name).name.startswith(".")]
+
+
+def test_equal_campaigns_give_equal_bytes(made, archived, monkeypatch):
+    monkeypatch.chdir(made)
+    for file in (made / "results").rglob("*.csv"):
+        os.utime(file, (0, 0))
+    assert entry.main(["archive", "--out", "second.zip"]) == 0
+    assert (made / "second.zip").read_bytes() == archived.read_bytes()
+
+
+def test_missing_altered_and_extra_files_are_told(archived, tmp_path, monkeypatch, capsys):
+    changes = {f"{RUN}/train.log": None, f"{RUN}/events.jsonl": b"{}\n", "results/more.csv": b"a\n"}
+    broken = rewrite(archived, tmp_path / "broken.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, broken)
+    assert code == 1
+    assert f"{RUN}/train.log is missing: it is listed in checksums.sha256." in told.out
+    assert f"{RUN}/events.jsonl was altered" in told.out
+    assert "results/more.csv is extra" in told.out
+
+
+def test_a_record_that_its_events_do_not_give_is_told_though_checksums_fit(
+    archived, tmp_path, monkeypatch, capsys
+):
+    with zipfile.ZipFile(archived) as found:
+        record = json.loads(found.read(RECORD))
+        events = found.read(f"{RUN}/events.jsonl")
+    true = record["measurement"]["samples_per_s"]
+    record["measurement"]["samples_per_s"] = 2 * true
+    changes = {RECORD: json.dumps(record).encode(), f"{RUN}/events.jsonl": events}
+    forged = with_checksums(archived, tmp_path / "forged.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, forged)
+    assert code == 1
+    assert "no defects in files" in told.out
+    line = f"{RECORD}: measurement.samples_per_s: {2 * true} in the archive, {true} made again"
+    assert line in told.out.splitlines()
+
+
+def test_events_that_give_other_numbers_are_told(archived, tmp_path, monkeypatch, capsys):
+    with zipfile.ZipFile(archived) as found:
+        events = found.read(f"{RUN}/events.jsonl").decode().splitlines()
+    slower = [json.loads(line) for line in events]
+    for event in slower:
+        if event["event"] in ("step", "window"):
+            event |= {key: 2 * event[key] for key in ("step_s", "wall_s") if key in event}
+    content = "".join(json.dumps(event) + "\n" for event in slower).encode()
+    changed = with_checksums(archived, tmp_path / "changed.zip", {f"{RUN}/events.jsonl": content})
+    code, told = verify(archived.parent, monkeypatch, capsys, changed)
+    assert code == 1
+    assert f"{RECORD} was made from another events.jsonl than that in the archive." in told.out
+    assert f"{RECORD}: measurement.samples_per_s:" in told.out
+    assert f"results/{STUDY}/results.csv: row" in told.out
+    assert f"results/{STUDY}/tables/cells.html: line" in told.out
+
+
+@pytest.fixture(scope="module")
+def leaky(made, tmp_path_factory):
+    """The campaign with secrets and names in it, archived with --scrub."""
+    root = shutil.copytree(made, tmp_path_factory.mktemp("leaky") / "project")
+    log = root / RUN / "train.log"
+    log.write_text(log.read_text() + "\n".join(TOKENS.values()) + "\nfrom /home/alice/feedrate\n")
+    (root / RUN / "trainer/secret.bin.dat").write_bytes(b"\0\xff" + TOKENS["hugging face"].encode())
+    (root / "report.html").write_text(f"<script>{TOKENS['hugging face']}</script>")
+    record = json.loads((root / RECORD).read_text())
+    record["made_from"]["files"]["train.log"] = hashlib.sha256(log.read_bytes()).hexdigest()
+    (root / RECORD).write_text(json.dumps(record))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert entry.main(["archive", "--out", "plain.zip"]) == 0
+        assert entry.main(["archive", "--out", "scrubbed.zip", "--scrub"]) == 0
+    return root
+
+
+@pytest.mark.parametrize("name", ["plain.zip", "scrubbed.zip"])
+def test_no_secret_is_in_an_archive(leaky, name):
+    with zipfile.ZipFile(leaky / name) as found:
+        content = b"".join(found.read(one) for one in found.namelist())
+        assert f"{RUN}/trainer/secret.bin.dat" not in found.namelist()
+        assert "report.html" not in found.namelist()
+    assert [secret for secret in SECRETS if secret.encode() in content] == []
+
+
+def test_names_of_hosts_and_users_are_scrubbed_everywhere(leaky):
+    with zipfile.ZipFile(leaky / "plain.zip") as found:
+        assert '"host": "vm"' in found.read(f"{RUN}/events.jsonl").decode()
+    with zipfile.ZipFile(leaky / "scrubbed.zip") as found:
+        names = " ".join(found.namelist())
+        texts = [found.read(one).decode(errors="replace") for one in found.namelist()]
+        rows = found.read(f"results/{STUDY}/results.csv")
+    assert "_vm" not in names
+    assert [text for text in texts if '"host": "vm"' in text or "alice" in text] == []
+    (leaky / "rows.csv").write_bytes(rows)
+    hosts = {row["host"] for row in read_csv(leaky / "rows.csv", RUNS)}
+    assert all(host.startswith("host") for host in hosts if host)
+
+
+def test_a_scrubbed_archive_still_follows_from_its_events(leaky, monkeypatch, capsys):
+    code, told = verify(leaky, monkeypatch, capsys, leaky / "scrubbed.zip")
+    assert (code, told.out.splitlines()[-1]) == (0, "verified: nothing differs")
+
+
+def test_without_runs_there_is_nothing_to_archive(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(clone(tmp_path / "clone"))
+    assert entry.main(["archive", "--out", "none.zip"]) == 1
+    assert capsys.readouterr().err == "feedrate: there is no record of a planned run in results/\n"
+    assert not Path("none.zip").exists()
+
+
+def test_archives_are_compared(archived, monkeypatch, capsys):
+    monkeypatch.chdir(archived.parent)
+    assert entry.main(["compare", str(archived), str(archived)]) == 0
+    out = capsys.readouterr().out
+    assert f"Before: {archived}, " in out
+    assert "not known, because" not in out

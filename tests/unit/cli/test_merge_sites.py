@@ -1,0 +1,108 @@
+"""Results of several sites side by side."""
+
+import json
+import zipfile
+
+import pytest
+
+from campaign import STUDY, campaign
+from feedrate import __main__ as entry
+from feedrate.results.columns import CELLS, RUNS
+from feedrate.results.tables import read_csv
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Two archives of one campaign at two sites: another host, torch, and code, a day later."""
+    folder = tmp_path_factory.mktemp("sites")
+    north = campaign(folder / "north")
+    south = campaign(
+        folder / "south",
+        events=('"torch": "2.13.0+cpu"', '"torch": "2.12.1+cpu"'),
+        outcome=("2026-11-22T", "2026-11-23T"),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for root in (north, south):
+            patch.chdir(root)
+            assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def together(sites):
+    """The folder of both."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(sites / "north")
+        words = ["../north.zip", "south=../south.zip", "--out", "../both"]
+        assert entry.main(["merge", *words]) == 0
+    return sites / "both"
+
+
+def test_one_device_of_two_sites_appears_twice(together):
+    runs = read_csv(together / "results/results.csv", RUNS)
+    by_device = {
+        name: [row["samples_per_s"] for row in runs if row["device"] == name]
+        for name in ("cpu", "cpu-south")
+    }
+    assert by_device["cpu"] == by_device["cpu-south"]
+    assert len(runs) == 2 * len(by_device["cpu"]) > 20
+    cells = read_csv(together / f"results/{STUDY}/cells.csv", CELLS)
+    assert {row["device"] for row in cells} == {"cpu", "cpu-south"}
+
+
+def test_pages_show_both_and_what_differs(together):
+    table = (together / f"results/{STUDY}/tables/cells.html").read_text()
+    assert "(north)" in table
+    assert "(south)" in table
+    page = (together / "results/overview.html").read_text()
+    sites = page[page.index(">Sites<") :]
+    assert "2.12.1+cpu" in sites
+    assert "2.13.0+cpu" in sites
+    assert "cores granted" not in sites
+
+
+def test_what_differs_is_data_too(together):
+    facts = json.loads((together / "results/sites.json").read_text())
+    found = {(fact["of"], fact["what"]): fact["values"] for fact in facts}
+    assert found["cpu", "packages.torch"] == {"north": "2.13.0+cpu", "south": "2.12.1+cpu"}
+    assert found["", "schema version"] == {"north": "1", "south": "1"}
+    assert {(STUDY, "source digest"), (STUDY, "protocol")} <= found.keys()
+
+
+def test_runs_of_two_archives_are_refused_if_they_are_the_same(sites, monkeypatch, capsys):
+    monkeypatch.chdir(sites / "north")
+    capsys.readouterr()
+    assert entry.main(["merge", "a=../north.zip", "b=.", "--out", "../twice"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("feedrate: the same runs in two sites:\n")
+    assert f"{STUDY} cpu workers=0~decode=reference~strategy=ddp 1 in a and b" in err
+    assert not (sites / "twice").exists()
+
+
+def test_a_study_with_other_factors_is_refused(sites, tmp_path, monkeypatch, capsys):
+    with zipfile.ZipFile(sites / "south.zip") as found:
+        found.extractall(tmp_path / "odd")
+    file = tmp_path / "odd/project.json"
+    project = json.loads(file.read_text())
+    project["studies"][STUDY]["baseline"]["workers"] = 1
+    file.write_text(json.dumps(project))
+    monkeypatch.chdir(sites / "north")
+    assert entry.main(["merge", "../north.zip", str(tmp_path / "odd"), "--out", "../odd"]) == 1
+    assert f"the study {STUDY} has other factors or baselines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["../north.zip"], "one site"),
+        (["../north.zip", "../north.zip"], "two sites are called north"),
+        (["../north.zip", "x y=../south.zip"], "'x y' is not allowed as a site's name"),
+        (["../north.zip", "../none.zip"], "there is no such file"),
+        (["../north.zip", "../both"], None),
+    ],
+)
+def test_wrong_calls_are_told_in_a_sentence(sites, words, why, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(sites / "north")
+    out = sites if why is None else tmp_path / "new"
+    assert entry.main(["merge", *words, "--out", str(out)]) in (1, 2)
+    assert (why or "not allowed; it exists") in capsys.readouterr().err

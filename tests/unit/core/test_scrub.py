@@ -1,0 +1,77 @@
+"""Secrets are hidden by their form or their name, and names of hosts and users are replaced."""
+
+import base64
+import json
+
+import pytest
+
+from feedrate.core.errors import ExpectedError
+from feedrate.core.scrub import SECRET, Scrubber, hide_secrets, names_in
+
+KEY = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\\nAAAAMwAAAAtzc2gtZWQyNTUxOQAAACD"
+HIDDEN = {
+    "token hf_AbCdEfGhIjKlMnOpQr of the hub": "hf_AbC",
+    "ghp_0123456789abcdefABCD": "ghp_0",
+    "github_pat_11ABCDEFG0abcdefghijkl_xyz": "github_pat",
+    "AKIAIOSFODNN7EXAMPLE": "AKIA",
+    "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCY": "wJalr",
+    '"WANDB_API_KEY": "0123456789abcdef0123456789abcdef01234567"': "0123456789abcdef",
+    '{\\"HF_TOKEN\\": \\"abcdefgh12345678\\"}': "abcdefgh",
+    "login me password 0123456789abcdef": "0123456789abcdef",
+    "Authorization: Bearer abcdefghijklmnop.qrst": "abcdefghijklmnop",
+    "https://me:s3cr3t@host/x": "s3cr3t",
+    "sk-proj-abcdefghijklmnopqrstuv": "sk-proj",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghij": "eyJzdWI",
+    f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{KEY}\\n-----END OPENSSH PRIVATE KEY-----": "AAAAMw",
+    f"cut off: -----BEGIN RSA PRIVATE KEY-----\n{KEY}": "b3Blbn",
+}
+
+
+@pytest.mark.parametrize(("text", "secret"), HIDDEN.items())
+def test_secrets_are_hidden(text, secret):
+    hidden = hide_secrets(text)
+    assert secret not in hidden
+    assert SECRET in hidden
+    assert hide_secrets(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "commit 0123456789abcdef0123456789abcdef01234567",
+        '{"event": "step", "tokens": 12345678, "max_tokens": 12345678}',
+        "pad_token=<pad>; num_tokens: 128; the key = value",
+        "https://huggingface.co/facebook/bridgetower-base:main",
+        "-----BEGIN PUBLIC KEY-----",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert hide_secrets(text) == text
+
+
+def test_json_stays_json():
+    value = {"args": {"hub_token": "abcdefghijkl", "api_key": "a b c d e f g h", "x": [1]}}
+    hidden = json.loads(hide_secrets(json.dumps(value)))
+    assert hidden["args"]["hub_token"] == SECRET
+    assert hidden["args"]["x"] == [1]
+
+
+def test_names_are_replaced_as_words_and_in_embedded_files():
+    scrub = Scrubber(["n7.site.org", "n7", "localhost"], ["alice"])
+    inside = base64.b64encode(b"drawn by alice on n7, and more").decode()
+    text = f"n7.site.org n7 n70 run_n7.0 localhost /home/alice;base64,{inside}"
+    clean = scrub(text)
+    assert clean.startswith("host2 host1 n70 run_host1.0 localhost /home/user1;base64,")
+    decoded = base64.b64decode(clean.rpartition(",")[2]).decode()
+    assert decoded == "drawn by user1 on host1, and more"
+    assert scrub(clean) == clean
+
+
+def test_names_are_found():
+    text = '{"host": "n7.site.org"} /home/bob/x /Users/carol /home/root {"host": ""}'
+    assert names_in(text) == ({"n7.site.org", "n7"}, {"bob", "carol"})
+
+
+def test_a_name_that_is_a_word_of_the_results_is_refused():
+    with pytest.raises(ExpectedError, match="the name 'cpu' of a host or user is also a word"):
+        Scrubber(["cpu"], [], ["cpu", "study"])

@@ -1,0 +1,231 @@
+"""`python -m feedrate archive`: a campaign as one file that others can check and draw again."""
+
+import argparse
+import getpass
+import gzip
+import io
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from feedrate import __version__
+from feedrate.cli.display import counted
+from feedrate.cli.run import REPORT, add_choices, check_configuration
+from feedrate.config.plan import Plan, make_plan
+from feedrate.config.project import Project
+from feedrate.core import paths
+from feedrate.core.errors import ExpectedError, UsageError
+from feedrate.core.files import atomic_path, digest_file
+from feedrate.core.scrub import Scrubber, names_in
+from feedrate.jobs.supervisor import read_commit
+from feedrate.results.crate import ENVIRONMENT, PROJECT, Writer
+from feedrate.results.record import Record, read_record
+
+LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
+"""Weights, unfinished attempts and hidden files: they are in no archive."""
+WHOLE = {
+    paths.LEDGER: "its hashes would not hold without them",
+    str(REPORT): f"an edit could break its scripts; its pages are in {paths.RESULTS}/",
+}
+"""Files that are left out where others are cleaned, and why."""
+FURTHER = (
+    *("config/**/*.yaml", "config/**/*.csv", f"{paths.LOGS}/**/*.log", f"{paths.LOGS}/**/*.tsv"),
+    *(f"{paths.DATASETS}/*/prepared/{name}" for name in ("manifest.json", "data_report.json")),
+    *(f"{paths.RESULTS}/*.{suffix}" for suffix in ("csv", "parquet", "json", "jsonl", "html")),
+    str(REPORT),
+)
+OF_STUDY = ("*.csv", "*.parquet", "*.json", "tables/*", "figures/*")
+"""Files in the folder of a study."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command: those of `run`, which made the results, and its own."""
+    add_choices(parser)
+    parser.add_argument("--out", metavar="FILE.zip", type=Path, required=True)
+    parser.add_argument(
+        "--scrub",
+        action="store_true",
+        help="replace the names of hosts and users by host1, user1; secrets are always hidden",
+    )
+    parser.add_argument(
+        "--license", default="not given: ask the authors", help="of the archive: a text or a URL"
+    )
+    parser.epilog = "Choose the profile and the studies as for `run`."
+
+
+def archive(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Write the archive, and print what it holds and what was left out; return the exit code."""
+    if others:
+        raise UsageError(f"unknown: {' '.join(others)}")
+    if options.out.suffix != ".zip":
+        raise UsageError(f"--out {options.out}: not allowed; the name of an archive ends in .zip")
+    project, plan = measured(check_configuration(options, []))
+    planned = len(make_plan(project).runs)
+    campaign = Campaign(project, plan, options.scrub)
+    with atomic_path(options.out) as temporary:
+        campaign.write(temporary, options.license)
+    runs = f"{len(plan.runs)} of {counted(planned, 'planned run')}"
+    size_mib = options.out.stat().st_size / 2**20
+    print(f"{options.out}: {runs}, {counted(len(campaign.digests), 'file')}, {size_mib:.1f} MiB")
+    print(f"SHA-256 {digest_file(options.out)}")
+    if campaign.changed:
+        print(f"secrets or names were replaced in {counted(campaign.changed, 'file')}")
+    for line in campaign.left_out:
+        print(f"left out: {line}")
+    return 0
+
+
+def measured(project: Project) -> tuple[Project, Plan]:
+    """The part of a project and of its plan that the working directory has records of. Raises
+    ExpectedError if there is none."""
+    plan = make_plan(project)
+    has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
+    runs = {key: spec for key, spec in plan.runs.items() if has[key]}
+    if not runs:
+        raise ExpectedError(f"there is no record of a planned run in {paths.RESULTS}/")
+    if outside := [cell for _, _, cell, _ in runs if "/" in cell]:
+        raise ExpectedError(f"cell {outside[0]!r}: not allowed; no folder can have this name")
+    known = {key[:3] for key in runs}
+    studies = {n: s for n, s in project.studies.items() if any(key[0] == n for key in runs)}
+    config = replace(project.config, studies=list(studies))
+    lacking = [cell for cell in plan.unsupported if cell.study in studies]
+    shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
+    kept = replace(project, config=config, studies=studies)
+    return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
+
+
+class Campaign:
+    """The files of a campaign in the working directory, and how they are cleaned."""
+
+    def __init__(self, project: Project, plan: Plan, scrub: bool) -> None:
+        """With `scrub`, the names of hosts and users are looked for in all files."""
+        self.left_out: list[str] = []
+        self.changed = 0
+        self.digests: dict[str, str] = {}
+        """SHA-256 of each file as it is in the archive, by its path here."""
+        self._project = project
+        self._runs = {key: paths.run_dir(*key) for key in plan.runs}
+        # Records come last: they name the digests of the other files.
+        files = {*self._further(), *self._run_files()}
+        self._paths = sorted(files, key=lambda p: (p.name == paths.RECORD_NAME, str(p)))
+        self._clean = self._scrubber() if scrub else Scrubber()
+
+    def write(self, out: Path, license_: str) -> None:
+        """Write the archive."""
+        crate = Writer(out)
+        for path in self._paths:
+            if (content := self._cleaned(path)) is not None:
+                self.digests[str(path)] = crate.add(self._clean(str(path)), content)
+        whole = json.loads(msgspec.json.encode(self._project))
+        for name, value in ((PROJECT, whole), (ENVIRONMENT, environment())):
+            crate.add(name, self._clean(json.dumps(value, indent=1, ensure_ascii=False)).encode())
+        crate.finish(*self._about(license_))
+
+    def _cleaned(self, path: Path) -> bytes | None:
+        """The content of a file without secrets; None if it has some that cannot be taken out."""
+        content = self._record(path) if path.name == paths.RECORD_NAME else path.read_bytes()
+        if path.suffix == ".parquet":
+            return self._parquet(content)
+        packed = path.suffix == ".gz"
+        text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
+        if (clean := self._clean(text)) == text:
+            return content
+        why = WHOLE.get(str(path)) or ("it is no text" if "\0" in text else "")
+        if why:
+            self.left_out.append(f"{self._clean(str(path))} has secrets or names, and {why}")
+            return None
+        self.changed += 1
+        made = clean.encode("utf-8", "surrogateescape")
+        return gzip.compress(made, mtime=0) if packed else made
+
+    def _parquet(self, content: bytes) -> bytes:
+        """A Parquet file with clean texts; its own bytes if they are clean."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = old = pq.read_table(io.BytesIO(content))
+        for number, field in enumerate(old.schema):
+            if field.type == pa.string():
+                texts = [text and self._clean(text) for text in old.column(number).to_pylist()]
+                table = table.set_column(number, field, pa.array(texts, pa.string()))
+        if table.equals(old):
+            return content
+        self.changed += 1
+        made = io.BytesIO()
+        pq.write_table(table, made)
+        return made.getvalue()
+
+    def _record(self, path: Path) -> bytes:
+        """A record that names the logs as they are in the archive. A log that had changed after the
+        record was made keeps its digest, so that `verify` finds it."""
+        content = path.read_bytes()
+        record = msgspec.json.decode(content)
+        noted = record.get("made_from", {}).get("files", {})  # earlier versions noted none
+        for name, digest in list(noted.items()):
+            log = path.parent / name
+            new = self.digests.get(str(log))
+            if new != digest and log.is_file() and digest_file(log) == digest:
+                del noted[name]
+                noted |= {self._clean(name): new} if new else {}
+                content = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False).encode()
+        return content
+
+    def _scrubber(self) -> Scrubber:
+        hosts, users = {platform.node(), platform.node().partition(".")[0]}, {getpass.getuser()}
+        for path in self._paths:
+            found = names_in(path.read_bytes().decode("utf-8", errors="ignore"))
+            hosts, users = hosts | found[0], users | found[1]
+        words = {*Record.__struct_fields__, *(word for key in self._runs for word in key[:2])}
+        return Scrubber(hosts, users, words)
+
+    def _run_files(self) -> Iterator[Path]:
+        for folder in self._runs.values():
+            for path in folder.rglob("*"):
+                inside = path.relative_to(folder).parts
+                kept_back = any(fnmatch(part, out) for part in inside for out in LEFT_OUT)
+                if path.is_file() and not path.is_symlink() and not kept_back:
+                    yield path
+
+    def _further(self) -> Iterator[Path]:
+        of_studies = (f"{paths.RESULTS}/{s}/{p}" for s in self._project.studies for p in OF_STUDY)
+        for pattern in (*FURTHER, *of_studies):
+            for path in Path().glob(pattern):
+                if path.is_file() and not path.name.startswith(("local", ".")):
+                    yield path
+
+    def _about(self, license_: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The properties of the whole crate, and the entities that they refer to."""
+        made = [read_record(run / paths.RECORD_NAME).provenance for run in self._runs.values()]
+        studies = ", ".join(self._project.studies)
+        license_id = license_ if license_.startswith("http") else "#license"
+        root = {
+            "name": f"feedrate: {studies}",
+            "description": f"{counted(len(made), 'run')} of {studies}: specs, raw events, logs, "
+            "records, results, pages, configuration and packages.",
+            "datePublished": max(one.ended_at for one in made) or "1970-01-01",
+            "license": {"@id": license_id},
+            "mentions": {"@id": "#feedrate"},
+        }
+        software = {"@id": "#feedrate", "@type": "SoftwareApplication", "name": "feedrate"}
+        software["softwareVersion"] = f"{__version__} {read_commit()}".strip()
+        licence = {"@id": license_id, "@type": "CreativeWork", "name": license_}
+        return root, [software, licence]
+
+
+def environment() -> dict[str, Any]:
+    """Python, platform and all packages of this process, which made the tables and pages."""
+    packages = sorted((found.metadata["Name"], found.version) for found in distributions())
+    return {
+        "feedrate": __version__,
+        "commit": read_commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": dict(packages),
+    }

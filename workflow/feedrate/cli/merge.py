@@ -1,0 +1,297 @@
+"""`python -m feedrate merge`: the results of several sites as one set of results and one page.
+
+A site is an archive, or a project's folder. A device that two sites have appears once for each.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+from rich.text import Text
+
+from feedrate.cli.archive import measured
+from feedrate.cli.display import counted, output, table
+from feedrate.cli.redraw import redraw
+from feedrate.cli.verify import flat, read_project
+from feedrate.config.plan import Plan
+from feedrate.config.project import Project, load_project
+from feedrate.core import paths
+from feedrate.core.errors import ExpectedError, UsageError
+from feedrate.core.files import replaced_folder, write_json, write_text
+from feedrate.flow.view import PlanView
+from feedrate.report import markup
+from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
+from feedrate.results.record import Record, read_record, write_record
+
+Key = tuple[str, str, str, int]
+"""Study, device, cell and repeat of a run."""
+SITES = f"{paths.RESULTS}/sites.json"
+"""What the sites have and where they differ; the first page shows it as a table."""
+ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
+"""Facts that are shown even where they agree."""
+NOT_FACTS = (
+    *("started_at", "ended_at", "duration_s", "command", "spec_digest", "attempt", "trace"),
+    *("machine_before.load_1min", "machine_before.load_5min", "machine_before.cpu_mhz"),
+)
+"""Parts of a run's provenance that differ from run to run."""
+LISTED = 5
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+
+
+class Site(NamedTuple):
+    """The runs of one site, unpacked in `folder`."""
+
+    name: str
+    folder: Path
+    project: Project
+    plan: Plan
+    records: dict[Key, Record]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument(
+        "sites",
+        metavar="[NAME=]SITE",
+        nargs="+",
+        help="an archive, or a project's folder, and the site's name; default: that of the file",
+    )
+    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="a new folder")
+
+
+def merge(options: argparse.Namespace) -> int:
+    """Write the merged results, print what differs between the sites; return the exit code."""
+    if options.out.exists():
+        raise UsageError(f"--out {options.out}: not allowed; it exists")
+    if len(options.sites) == 1:
+        raise UsageError("one site: there is nothing to merge")
+    root = Path.cwd()
+    with ExitStack() as stack:
+        sites = [read_site(text, stack) for text in options.sites]
+        if double := [a.name for a, b in itertools.combinations(sites, 2) if a.name == b.name]:
+            raise UsageError(
+                f"two sites are called {double[0]}: name them, as in a={double[0]}.zip"
+            )
+        refuse_duplicates(sites)
+        names = device_names(sites)
+        project, plan = merged(sites, names)
+        facts = list(differing(sites))
+        with replaced_folder(options.out) as folder:
+            for site in sites:
+                copy_runs(site, names, folder)
+            shutil.copytree(root / "config", folder / "config")
+            write_json(folder / SITES, [fact._asdict() for fact in facts])
+            write_text(folder / PROJECT, msgspec.json.encode(project).decode())
+            with contextlib.chdir(folder):
+                faults = redraw(PlanView(project, folder, plan), root, parse=False)
+                add_to_page(facts, [site.name for site in sites])
+    show(facts, [site.name for site in sites])
+    for line in faults:
+        print(line)
+    renamed = [f"{new} is {old} of {site}" for (site, old), new in names.items() if old != new]
+    print(
+        f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
+    )
+    return 0
+
+
+def read_site(text: str, stack: ExitStack) -> Site:
+    """The site that a word of the command line names. Raises ExpectedError."""
+    name, given, place = text.rpartition("=")
+    path = Path(place if given else text)
+    name = name or path.resolve().name.removesuffix(".zip")
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not allowed as a site's name; name it, as in a={path}")
+    folder = stack.enter_context(results_of(path)).resolve()
+    if (folder / PROJECT).is_file():
+        project = read_project(folder, path)
+    elif (file := folder / "config/config.yaml").is_file():
+        project = load_project(folder, yaml.safe_load(file.read_text("utf-8")))
+    else:
+        raise UsageError(f"{path}: neither an archive nor a project's folder")
+    with contextlib.chdir(folder):
+        project, plan = measured(project)
+        records = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME) for key in plan.runs}
+    return Site(name, folder, project, plan, records)
+
+
+def refuse_duplicates(sites: Sequence[Site]) -> None:
+    """Raise ExpectedError if two sites have the same run: the same spec, start and duration."""
+    seen: dict[tuple[Any, ...], str] = {}
+    double: list[str] = []
+    for site in sites:
+        for key, record in site.records.items():
+            made = record.provenance
+            run = made.spec_digest, made.started_at, made.duration_s
+            if made.started_at and seen.setdefault(run, site.name) != site.name:
+                double.append(f"{' '.join(map(str, key))} in {seen[run]} and {site.name}")
+    if double:
+        more = [f"… and {len(double) - LISTED} more"] if len(double) > LISTED else []
+        raise ExpectedError("\n  ".join(["the same runs in two sites:", *double[:LISTED], *more]))
+
+
+def device_names(sites: Sequence[Site]) -> dict[tuple[str, str], str]:
+    """The name of each site's devices in the merged results: the first site that has a device keeps
+    its name, so that published numbers and claims apply to it; others add their own name."""
+    names: dict[tuple[str, str], str] = {}
+    for site in sites:
+        for device in dict.fromkeys(key[1] for key in site.plan.runs):
+            taken = device in names.values()
+            names[site.name, device] = f"{device}-{site.name}" if taken else device
+    if len({*names.values()}) < len(names):
+        raise UsageError("a device has the name of another with its site: name the sites otherwise")
+    return names
+
+
+def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple[Project, Plan]:
+    """One project and one plan of all runs. Studies of the same name have the pages, claims and
+    thresholds of the first site; raises ExpectedError where their factors or baselines differ."""
+    several = {old for (_, old), new in names.items() if old != new}
+    whole = sites[0].project
+    plan = Plan(runs={}, unsupported=[], shared=[])
+    devices = {**whole.devices}
+    for site in sites:
+        for (of, old), new in names.items():
+            entry = site.project.devices[old] if of == site.name else None
+            if entry and old in several:
+                label, varied = f"{entry.label} ({site.name})", entry.variant_of or old
+                devices[new] = replace(
+                    entry, label=label, variant_of=varied if new != old else entry.variant_of
+                )
+            elif entry:
+                devices[new] = entry
+        whole = _with_studies(whole, site)
+
+        def renamed(one: Any, site: Site = site) -> Any:
+            return replace(one, device=names.get((site.name, one.device), one.device))
+
+        for (study, _, cell, repeat), spec in site.plan.runs.items():
+            moved = renamed(spec)
+            plan.runs[study, moved.device, cell, repeat] = moved
+        known = {old for of, old in names if of == site.name}
+        plan.unsupported.extend(renamed(c) for c in site.plan.unsupported if c.device in known)
+        plan.shared.extend(renamed(c) for c in site.plan.shared if c.device in known)
+    config = replace(whole.config, devices=[*names.values()], studies=[*whole.studies])
+    return replace(whole, config=config, devices=devices, further={}, searched={}), plan
+
+
+def _with_studies(whole: Project, site: Site) -> Project:
+    """The project with the studies of a site, and with its levels of studies that both have."""
+    studies = {**whole.studies}
+    for name, study in site.project.studies.items():
+        one = studies.setdefault(name, study)
+        if (list(one.factors), one.baseline) != (list(study.factors), study.baseline):
+            raise ExpectedError(f"{site.name}: the study {name} has other factors or baselines")
+        levels = {
+            n: [*dict.fromkeys([*one.factors[n].levels, *f.levels])]
+            for n, f in study.factors.items()
+        }
+        studies[name] = replace(
+            one, factors={n: replace(f, levels=levels[n]) for n, f in one.factors.items()}
+        )
+    parts = ("published", "scores", "accuracies", "sheets")
+    tables = {part: {**getattr(site.project, part), **getattr(whole, part)} for part in parts}
+    return replace(whole, studies=studies, **tables)
+
+
+def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) -> None:
+    """Copy a site's run folders and data reports; records get the devices' names of now."""
+    for (study, device, cell, repeat), record in site.records.items():
+        new = names[site.name, device]
+        target = folder / paths.run_dir(study, new, cell, repeat)
+        shutil.copytree(site.folder / paths.run_dir(study, device, cell, repeat), target)
+        write_record(target / paths.RECORD_NAME, replace(record, device=new))
+    for file in (site.folder / paths.DATASETS).glob("*/prepared/data_report.json"):
+        target = folder / file.relative_to(site.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, target)
+
+
+class Fact(NamedTuple):
+    """What the runs of sites were made of or with."""
+
+    of: str
+    """A study or a device; empty: all."""
+    what: str
+    values: dict[str, str]
+    """By site; several values are separated by commas."""
+
+
+def differing(sites: Sequence[Site]) -> Iterator[Fact]:
+    """The facts that differ between sites, and those in ALWAYS."""
+    found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    shared = _in_several(sites)
+    for site in sites:
+        for of, what, value in _facts(site, shared):
+            found.setdefault((of, what), {}).setdefault(site.name, {})[value] = None
+    for (of, what), values in found.items():
+        texts = {name: ", ".join(sorted(told)) for name, told in values.items()}
+        if what in ALWAYS or len(set(texts.values())) > 1:
+            yield Fact(of, what, texts)
+
+
+def _in_several(sites: Sequence[Site]) -> set[Key]:
+    """The runs that several sites have, so that their settings can be compared."""
+    seen: set[Key] = set()
+    return {key for site in sites for key in site.records if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+
+
+def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
+    """A study or device, a fact and its value, for each run of a site."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        yield "", "feedrate", json.loads((site.folder / ENVIRONMENT).read_bytes())["feedrate"]
+    for key, record in site.records.items():
+        study, device, made = key[0], key[1], msgspec.to_builtins(record.provenance)
+        yield "", "schema version", str(record.schema_version)
+        yield study, "source digest", made.pop("source_digest")[:12]
+        yield study, "data digest", made.pop("data_digest")[:12]
+        if spec := record.spec:
+            protocol, cards = spec.protocol, f"{spec.count} on {counted(spec.nodes, 'host')}"
+            yield (
+                study,
+                "protocol",
+                f"{protocol.steps} steps after {protocol.warmup_steps} left out",
+            )
+            yield device, "cards", cards
+            if key in shared:
+                for what, value in flat(
+                    msgspec.to_builtins({"settings": spec.settings, "protocol": protocol})
+                ):
+                    yield f"{study} {device}", what, str(value)
+        for what, value in flat(made):
+            if what not in NOT_FACTS and value not in ("", None, [], {}):
+                yield device, what.replace("_", " "), str(value)
+
+
+def show(facts: Sequence[Fact], sites: Sequence[str]) -> None:
+    """Print the facts, a column for each site."""
+    columns = ("of", "what", *sites)
+    rows = [map(Text, (f.of, f.what, *(f.values.get(site, "") for site in sites))) for f in facts]
+    output().print(table("Sites", columns, rows, wrapped=columns))
+
+
+def add_to_page(facts: Sequence[Fact], sites: Sequence[str]) -> None:
+    """Add the facts to the first page as a table."""
+    page = Path(paths.OVERVIEW)
+    rows = [
+        markup.row(f"{fact.of} {fact.what}".strip(), *(fact.values.get(site, "") for site in sites))
+        for fact in facts
+    ]
+    section = markup.el(
+        "section",
+        markup.el("h2", "Sites"),
+        markup.table(("Fact", *sites), rows, "texts"),
+        id="sites",
+    )
+    title = f"Results of {' and '.join(sites)}"
+    write_text(page, markup.page(title, markup.content_of(page), section))

@@ -1,0 +1,137 @@
+"""Makes all results of run folders again: records, tables, claims, fits, pages, the first page.
+
+The jobs are those of the workflow, without Snakemake; they need no device, data or network. Rates
+predicted from FLOPs (predicted.json) need the dataset and are taken as they are.
+"""
+
+import contextlib
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from feedrate.cli import jobs
+from feedrate.config import statements
+from feedrate.core import paths
+from feedrate.core.errors import ExpectedError
+from feedrate.flow.view import PlanView
+from feedrate.report.params import Part
+
+CAPTIONS = Path("report/captions")
+MERGED = {
+    "runs": paths.RESULTS_CSV,
+    "cells": paths.CELLS_CSV,
+    "claims": paths.CLAIMS_CSV,
+    "fit": paths.FIT_CSV,
+}
+"""The files that `merge-results` merges, by its options."""
+
+
+def redraw(view: PlanView, root: Path, *, parse: bool = True) -> list[str]:
+    """Make all results in the working directory again from the runs of the view's plan, and return
+    a sentence for each page that cannot be made.
+
+    `root` is the project's root folder, whose captions are used. Without `parse`, the records are
+    taken as they are. Raises ExpectedError if the results cannot be made.
+    """
+    shutil.copytree(root / CAPTIONS, CAPTIONS, dirs_exist_ok=True)
+    make_results(view, parse=parse)
+    faults: list[str] = []
+    for page in _pages(view):
+        faults += _draw(view, page)
+    _run("write-overview", *_overview(view))
+    return faults
+
+
+def make_results(view: PlanView, *, parse: bool = True) -> None:
+    """Make the records, unless they are taken as they are, and the result files again."""
+    for study in view.project.studies:
+        for file in view.parsed(study) if parse else ():
+            device = Path(file).parent.name
+            parsing = view.parsing(device)
+            given = ("--runs-list", view.run_list(study, device), "--parser", parsing["source"])
+            _run("parse-logs", *given, "--device", repr(parsing["settings"]), "--out", file)
+        runs, cells, claims, fit = [path.format(study=study) for path in MERGED.values()]
+        parquet = paths.RESULTS_PARQUET.format(study=study)
+        out = ("--out-csv", runs, "--out-parquet", parquet, "--cells", cells)
+        _run("collect-results", f"@{view.collect_arguments(study)}", *out)
+        judged, fitted = repr(view.claims(study)["settings"]), repr(view.fit(study)["settings"])
+        _run("judge-claims", "--results", runs, "--settings", judged, "--out", claims)
+        _run("fit-loader-model", "--cells", cells, "--settings", fitted, "--out", fit)
+        would_help = paths.WOULD_HELP.format(study=study)
+        wanted = any(would_help in page.inputs for page in _pages(view))
+        if wanted and Path(paths.LEDGER).is_file():
+            given = ("--records-list", view.record_list(study), "--ledger", paths.LEDGER)
+            _run("predict-changes", *given, "--out", would_help)
+        if _scores(view, study):
+            scores = paths.QUALITY_CSV.format(study=study)
+            _run("collect-quality", f"@{view.quality_arguments(study)}", "--out", scores)
+    merged = [
+        word
+        for option, path in MERGED.items()
+        for word in (f"--{option}", *(path.format(study=study) for study in view.project.studies))
+    ]
+    _run("merge-results", *merged, "--out", paths.RESULTS)
+
+
+def _scores(view: PlanView, study: str) -> bool:
+    """Whether the scores of all kept models are there."""
+    files = view.scores(study)
+    return bool(files) and all(Path(file).is_file() for file in files)
+
+
+class _Page(NamedTuple):
+    """A table or figure, its file, and the files that it is made from."""
+
+    study: str
+    part: Part
+    name: str
+    path: str
+    inputs: list[str]
+
+
+def _pages(view: PlanView) -> Iterator[_Page]:
+    for study, entry in view.project.studies.items():
+        for table in entry.tables:
+            files = view.inputs_of(study, "table", table.name)
+            path = paths.TABLE.format(study=study, table=table.name)
+            yield _Page(study, "table", table.name, path, files)
+        for figure in entry.figures:
+            files = view.inputs_of(study, "figure", figure.name)
+            path = paths.FIGURE.format(study=study, figure=figure.name)
+            yield _Page(study, "figure", figure.name, path, files)
+
+
+def _draw(view: PlanView, page: _Page) -> Iterator[str]:
+    """Make a table or figure; yield why it cannot be made."""
+    if missing := [file for file in page.inputs if not Path(file).is_file()]:
+        yield f"{page.path} cannot be made: there is no {missing[0]}."
+        return
+    settings = repr(view.rendering(*page[:3])["settings"])
+    try:
+        _run("render-page", "--settings", settings, "--out", page.path, "--inputs", *page.inputs)
+    except ExpectedError as error:
+        yield f"{page.path} cannot be made: {error}."
+
+
+def _overview(view: PlanView) -> list[str]:
+    """The options of `write-overview`."""
+    studies = list(view.project.studies)
+    files = [paths.of_all_studies(path) for path in MERGED.values()]
+    files += [paths.QUALITY_CSV.format(study=study) for study in studies]
+    files += [page for study in studies for page in view.pages(study)]
+    files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
+    files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])
+    out = ["--out", paths.OVERVIEW, "--sources", paths.SOURCES]
+    settings = repr(view.overview()["settings"])
+    return ["--settings", settings, *out, "--inputs", *(f for f in files if Path(f).is_file())]
+
+
+def _run(job: str, *words: str) -> None:
+    """Run a job without its output. Raises ExpectedError with its sentence if it fails."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+        code = jobs.run(job, words)
+    if code:
+        raise ExpectedError(told.getvalue().strip().splitlines()[-1].rstrip("."))

@@ -1,0 +1,218 @@
+"""`python -m feedrate verify`: whether an archive is whole, and follows from its own raw events."""
+
+import argparse
+import contextlib
+import csv
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from feedrate.cli.archive import environment, measured
+from feedrate.cli.display import counted
+from feedrate.cli.redraw import redraw
+from feedrate.config.project import Project
+from feedrate.config.values import convert
+from feedrate.core import paths
+from feedrate.core.errors import ExpectedError
+from feedrate.core.files import digest_file
+from feedrate.flow.view import PlanView
+from feedrate.results.assemble import read_spec
+from feedrate.results.crate import ENVIRONMENT, PROJECT, ArchiveError, defects, unpack
+from feedrate.results.record import read_outcome, read_quality, read_record
+
+CHECKED = {
+    paths.SPEC_NAME: read_spec,
+    paths.OUTCOME_NAME: read_outcome,
+    paths.RECORD_NAME: read_record,
+    Path(paths.QUALITY).name: read_quality,
+}
+"""What reads the documents of a run, by file name."""
+DERIVED = (
+    *(f"**/{paths.RECORD_NAME}", "*.csv", "*/*.csv", "*.parquet", "*/*.parquet"),
+    *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
+)
+"""The files in the folder of results that are made again."""
+NOT_COMPARED = ("made_from.parser", "made_from.device")
+"""Keys of a record that say which version of the code made it."""
+PAGES = (".html", ".svg")
+"""Of these files only the first line that differs is told."""
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+
+
+class Difference(NamedTuple):
+    """A value in the archive that its raw events do not give."""
+
+    file: str
+    key: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        old, new = _short(self.old), _short(self.new)
+        return f"{self.file}: {self.key}: {old} in the archive, {new} made again"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("archive", metavar="FILE.zip", type=Path)
+    parser.add_argument(
+        "--keep", metavar="FOLDER", type=Path, help="a new folder for all that is made again"
+    )
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Print the defects of an archive and its differences; return 1 if there are any."""
+    if options.keep and options.keep.exists():
+        raise ExpectedError(f"--keep {options.keep}: not allowed; it exists")
+    found: list[Any] = list(defects(options.archive))
+    with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
+        given, made = Path(folder, "given"), Path(folder, "made")
+        unpack(options.archive, given)
+        found += check_documents(given)
+        print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
+        try:
+            project = read_project(given, options.archive)
+            _tell_versions(given)
+            found += make_again(project, given, made)
+            found += differences(given, made)
+        except ExpectedError as error:
+            found.append(f"It cannot be made again: {error}.")
+        if options.keep and made.exists():
+            shutil.copytree(made, options.keep)
+    for line in found:
+        print(line)
+    print(f"not verified: {counted(len(found), 'fault')}" if found else "verified: nothing differs")
+    return 1 if found else 0
+
+
+def check_documents(folder: Path) -> Iterator[str]:
+    """A sentence for each document of a run that does not fit its schema, and for each record that
+    was made from other logs than those in the archive."""
+    for file in sorted((folder / paths.RESULTS).rglob("*.json")):
+        name = file.relative_to(folder)
+        try:
+            read = CHECKED.get(file.name)
+            found = read(file) if read else None
+        except ExpectedError as error:
+            yield f"{str(error).replace(f'{folder}/', '')}."
+            continue
+        if file.name == paths.RECORD_NAME:
+            for log, digest in sorted(found.made_from.files.items()):  # type: ignore[union-attr]
+                path = file.parent / log
+                if path.resolve().is_relative_to(file.parent.resolve()) and path.is_file():
+                    if digest_file(path) != digest:
+                        yield f"{name} was made from another {log} than that in the archive."
+                else:
+                    yield f"{name} was made from {log}, which is not in the archive."
+
+
+def read_project(folder: Path, archive: Path) -> Project:
+    """The checked configuration of an unpacked archive. Raises ExpectedError."""
+    origin = f"{archive}: {PROJECT}"
+    try:
+        return convert(json.loads((folder / PROJECT).read_bytes()), Project, origin)
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"{origin}: cannot be read ({error})") from None
+
+
+def _tell_versions(given: Path) -> None:
+    """Print the code that made the archive and the code that checks it, if they differ."""
+    try:
+        then = json.loads((given / ENVIRONMENT).read_bytes())
+        now = environment()
+        keys = [k for k in ("feedrate", "commit", "python") if then[k] != now[k]]
+        told = [f"{key} {then[key] or 'unknown'}, here {now[key] or 'unknown'}" for key in keys]
+        packages = {n for n in then["packages"] if then["packages"][n] != now["packages"].get(n)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ArchiveError(f"{ENVIRONMENT}: cannot be read ({error!r})") from None
+    if packages:
+        told.append(f"{counted(len(packages), 'package')} in other versions")
+    if told:
+        print(f"made with {'; '.join(told)}")
+
+
+def make_again(project: Project, given: Path, made: Path) -> list[str]:
+    """Copy all but what is derived from `given` to `made`, and make that again there. Returns why
+    pages cannot be made."""
+    root = Path.cwd()
+    shutil.copytree(given, made)
+    with contextlib.chdir(made):
+        project, plan = measured(project)
+        for file in derived(made):
+            file.unlink()
+        return redraw(PlanView(project, made, plan), root)
+
+
+def derived(folder: Path) -> list[Path]:
+    """The files of results in a folder that are made again, in order."""
+    results = folder / paths.RESULTS
+    return sorted({path for pattern in DERIVED for path in results.glob(pattern) if path.is_file()})
+
+
+def differences(given: Path, made: Path) -> Iterator[Difference]:
+    """What differs between the derived files of two folders, value by value."""
+    for file in derived(given):
+        name = str(file.relative_to(given))
+        other = made / name
+        if not other.is_file():
+            yield Difference(name, "file", "there", "not made")
+            continue
+        old, new = values(file), values(other)
+        keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
+        moved = (Difference(name, k, old.get(k), new.get(k)) for k in keys if _differ(k, old, new))
+        is_page = file.suffix in PAGES
+        yield from islice(moved, 1 if is_page else None)
+
+
+def _differ(key: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return (key in old) != (key in new) or old.get(key) != new.get(key)
+
+
+def values(file: Path) -> dict[str, Any]:
+    """All values in a derived file by key: a path in a document, a row and column in a table, a
+    line in a page."""
+    if file.suffix == ".json":
+        return dict(flat(msgspec.json.decode(file.read_bytes())))
+    if file.suffix == ".csv":
+        with file.open(newline="", encoding="utf-8") as stream:
+            return _cells(list(csv.DictReader(stream)))
+    if file.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return _cells(pq.read_table(file).to_pylist())
+    text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
+    return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}
+
+
+def _cells(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    keys = ("study", "device", "cell", "repeat", "claim", "metric")
+    found: dict[str, Any] = {}
+    for number, row in enumerate(rows, start=1):
+        named = " ".join(str(row[key]) for key in keys if row.get(key))
+        found |= {f"row {number} ({named}) {column}": value for column, value in row.items()}
+    return found
+
+
+def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a document, each with its path: `measurement.samples_per_s`."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from flat(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            name = item["name"] if key == "checks" and "name" in item else number
+            yield from flat(item, f"{key}[{name}]")
+    else:
+        yield key, value
+
+
+def _short(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

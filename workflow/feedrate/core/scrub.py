@@ -1,0 +1,108 @@
+"""Secrets and names in text: what looks like an access token, and names of hosts and users.
+
+`Masker` in errors.py knows the secrets of this process by their values. This module recognises
+those of other machines by their form or by the name before them, and replaces chosen names.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+
+from feedrate.core.errors import ExpectedError, Masker
+
+SECRET = "(token)"
+"""What stands in place of a secret."""
+NOBODY = frozenset({"", "root", "localhost", "nobody"})
+"""Names that identify nobody."""
+
+_KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
+_TOKENS = (
+    r"\bhf_[A-Za-z0-9]{16,}",  # Hugging Face
+    r"\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}",  # GitHub, GitLab
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS
+    r"\bwandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
+    r"\bsk-[\w-]{20,}|\bxox[abeprs]-[\w-]{10,}|\bAIza[\w-]{35}",  # OpenAI, Slack, Google
+    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
+    # Private keys: whole, or cut off after some lines.
+    rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----",
+    _KEY + r"(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{20,}={0,2})*",
+)
+_VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<)[^\s\"'\\,;)}&]{8,}"
+_NAMES = (
+    r"(?i:[\w-]*(?:secret|passwd|password|api_?key|access_?key|auth_token|access_token|hub_token))",
+    r"\b[A-Z0-9_]*(?:TOKEN|_KEY|_PAT)",
+)
+_PATTERNS = (
+    (re.compile("|".join(_TOKENS)), SECRET),
+    (re.compile(r"(\b(?i:bearer|basic)\s+)[\w.~+/-]{16,}=*"), rf"\1{SECRET}"),
+    (re.compile(r"(\w://)[^\s/@:\"']*:[^\s/@\"']+@"), rf"\1{SECRET}@"),
+    (re.compile(r"(\blogin\s+\S+\s+password\s+)\S+"), rf"\1{SECRET}"),  # ~/.netrc
+    *((re.compile(f"({name}{_VALUE}"), rf"\1{SECRET}") for name in _NAMES),
+)
+_EMBEDDED = re.compile(r"(;base64,)([A-Za-z0-9+/]{16,}={0,2})")
+"""A file within a page."""
+_HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
+_HOST = re.compile(r'"host": ?"([^"\\]+)"')
+
+
+def hide_secrets(text: str) -> str:
+    """`text` with SECRET in place of all that looks like an access token, password or private key.
+    What has no form of its own is recognised by the name before it, as in `WANDB_API_KEY=…`."""
+    for pattern, instead in _PATTERNS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def names_in(text: str) -> tuple[set[str], set[str]]:
+    """The hosts that events in `text` name, and the users whose home folders it names."""
+    hosts = {host for name in _HOST.findall(text) for host in (name, name.partition(".")[0])}
+    return hosts - NOBODY, set(_HOME.findall(text)) - NOBODY
+
+
+class Scrubber:
+    """Hides secrets, and replaces names by others: `host1`, `user1`."""
+
+    def __init__(
+        self, hosts: Iterable[str] = (), users: Iterable[str] = (), words: Iterable[str] = ()
+    ) -> None:
+        """Names to replace; none: secrets only. `words` are those that must stay, such as names of
+        devices and keys. Raises ExpectedError if a name is one of them."""
+        self._mask = Masker()
+        self._instead: dict[str, str] = {}
+        for kind, names in (("host", hosts), ("user", users)):
+            for number, name in enumerate(sorted(set(names) - NOBODY), start=1):
+                self._instead.setdefault(name, f"{kind}{number}")
+        if taken := sorted(self._instead.keys() & set(words)):
+            raise ExpectedError(
+                f"--scrub: the name {taken[0]!r} of a host or user is also a word of the results: "
+                "replacing it would change them"
+            )
+        longest_first = sorted(self._instead, key=len, reverse=True)
+        names = "|".join(map(re.escape, longest_first))
+        # `_` borders a name too, as in the folders that TensorBoard names after hosts.
+        self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{names})(?![A-Za-z0-9])") if names else None
+
+    @property
+    def replaced(self) -> Mapping[str, str]:
+        """What stands in place of each name."""
+        return self._instead
+
+    def __call__(self, text: str) -> str:
+        """`text` without secrets and names, also in the files that a page embeds."""
+        parts = _EMBEDDED.split(text)
+        parts[::3] = map(self._plain, parts[::3])
+        parts[2::3] = map(self._embedded, parts[2::3])
+        return "".join(parts)
+
+    def _plain(self, text: str) -> str:
+        text = self._mask(hide_secrets(text))
+        return self._names.sub(lambda found: self._instead[found[0]], text) if self._names else text
+
+    def _embedded(self, encoded: str) -> str:
+        try:
+            text = base64.b64decode(encoded, validate=True).decode("utf-8")
+        except (binascii.Error, ValueError):
+            return encoded
+        clean = self(text)
+        return encoded if clean == text else base64.b64encode(clean.encode()).decode()

@@ -1,0 +1,214 @@
+"""Archives of a campaign: RO-Crates in a zip file, written by `archive` and read without trust.
+
+An archive holds the run folders and all that was made from them, at the paths that they had; the
+checked configuration (PROJECT); the packages (ENVIRONMENT); a description of all files as JSON-LD
+(METADATA); and a SHA-256 of each file (CHECKSUMS). https://w3id.org/ro/crate/1.1
+"""
+
+import hashlib
+import json
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from feedrate.core.errors import ExpectedError
+from feedrate.core.paths import LOGS, RESULTS
+
+METADATA, CHECKSUMS = "ro-crate-metadata.json", "checksums.sha256"
+PROJECT, ENVIRONMENT = "project.json", "environment.json"
+CRATE = "https://w3id.org/ro/crate/1.1"
+TOP_FILES = {METADATA, CHECKSUMS, PROJECT, ENVIRONMENT, "report.html"}
+TOP_FOLDERS = {RESULTS, LOGS, "config", "resources"}
+"""Nothing else is unpacked: a file such as matplotlibrc would be read where pages are drawn."""
+MOST_BYTES, MOST_FILES = 64 * 2**30, 1_000_000
+"""Larger archives are not unpacked."""
+MOST_RATIO, RATIO_FROM_BYTES = 500, 2**20
+"""A file this large that shrinks to less than 1/500 was made to fill a disk; our logs shrink to
+1/5 to 1/50."""
+_CHUNK = 2**20
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_TYPES = {
+    ".json": "application/json",
+    ".jsonl": "application/jsonl",
+    ".csv": "text/csv",
+    ".parquet": "application/vnd.apache.parquet",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+    ".yaml": "application/yaml",
+    ".log": "text/plain",
+    ".tsv": "text/tab-separated-values",
+    ".md": "text/markdown",
+    ".gz": "application/gzip",
+}
+
+
+class ArchiveError(ExpectedError, ValueError):
+    """A file that is no archive of a campaign, or one that is not safe to unpack."""
+
+
+class Writer:
+    """Writes an archive; equal files give equal bytes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open `path`, which must be a temporary one: only `finish` makes an archive of it."""
+        self._zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self._files: dict[str, tuple[str, int]] = {}
+
+    def add(self, name: str, content: bytes) -> str:
+        """Add a file; return its SHA-256."""
+        digest = hashlib.sha256(content).hexdigest()
+        self._files[name] = digest, len(content)
+        entry = zipfile.ZipInfo(name, _EPOCH)
+        entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3
+        entry.external_attr = (stat.S_IFREG | 0o644) << 16
+        self._zip.writestr(entry, content)
+        return digest
+
+    def finish(self, root: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
+        """Add the description and the checksums: `root` are the properties of the whole, `others`
+        further entities that these refer to."""
+        described = describe(self._files, root, others)
+        self.add(METADATA, (json.dumps(described, indent=1, ensure_ascii=False) + "\n").encode())
+        lines = [f"{digest}  {name}\n" for name, (digest, _) in sorted(self._files.items())]
+        self.add(CHECKSUMS, "".join(lines).encode())
+        self._zip.close()
+
+
+def describe(
+    files: Mapping[str, tuple[str, int]],
+    root: Mapping[str, Any],
+    others: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The metadata of an RO-Crate with these files, each with its SHA-256 and size in bytes."""
+    entities = [
+        {
+            "@id": quote(name, safe="/~=,:@+"),
+            "@type": "File",
+            "name": name,
+            "contentSize": str(size),
+            "sha256": digest,
+            "encodingFormat": _TYPES.get(Path(name).suffix, "application/octet-stream"),
+        }
+        for name, (digest, size) in sorted(files.items())
+    ]
+    sums = {"@id": CHECKSUMS, "@type": "File", "encodingFormat": "text/plain"}
+    entities.append(sums | {"name": "SHA-256 of all files"})
+    parts = [{"@id": entity["@id"]} for entity in entities]
+    about = {"@id": METADATA, "@type": "CreativeWork", "conformsTo": {"@id": CRATE}}
+    graph = [
+        about | {"about": {"@id": "./"}},
+        {"@id": "./", "@type": "Dataset", **root, "hasPart": parts},
+        *others,
+        *entities,
+    ]
+    return {"@context": f"{CRATE}/context", "@graph": graph}
+
+
+def defects(archive: Path) -> Iterator[str]:
+    """A sentence for each file that is missing, altered or extra. Raises ArchiveError if the file
+    is no archive or not safe to unpack."""
+    with _opened(archive) as found:
+        names = {entry.filename for entry in found.infolist()}
+        listed = _checksums(found, archive)
+        for name in sorted(listed.keys() - names):
+            yield f"{name} is missing: it is listed in {CHECKSUMS}."
+        for name in sorted(names - listed.keys() - {CHECKSUMS}):
+            yield f"{name} is extra: it is not listed in {CHECKSUMS}."
+        for name in sorted(names & listed.keys()):
+            digest = hashlib.sha256()
+            try:
+                with found.open(name) as stream:
+                    while chunk := stream.read(_CHUNK):
+                        digest.update(chunk)
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                yield f"{name} is damaged: {error}."
+                continue
+            if digest.hexdigest() != listed[name]:
+                yield f"{name} was altered: its SHA-256 is not that in {CHECKSUMS}."
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive into an empty folder. Nothing leaves the folder, and nothing in it is run.
+    Raises ArchiveError."""
+    with _opened(archive) as found:
+        try:
+            for entry in found.infolist():
+                target = folder / entry.filename
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with found.open(entry) as stream, target.open("xb") as out:
+                    while chunk := stream.read(_CHUNK):
+                        out.write(chunk)
+        except (zipfile.BadZipFile, zlib.error, EOFError, FileExistsError) as error:
+            raise ArchiveError(f"{archive}: damaged: {error}") from None
+
+
+@contextmanager
+def results_of(place: Path) -> Iterator[Path]:
+    """The folder with the files of `place`: itself, or for an archive a temporary copy of its
+    content, with the run folders in its `results/`. Raises ArchiveError."""
+    if place.suffix != ".zip":
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
+        unpack(place, Path(folder))
+        if not (Path(folder) / RESULTS).is_dir():
+            raise ArchiveError(f"{place}: there are no results in it")
+        yield Path(folder)
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip file, once its list of files is known to be harmless."""
+    try:
+        found = zipfile.ZipFile(archive)
+    except FileNotFoundError:
+        raise ArchiveError(f"{archive}: there is no such file") from None
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise ArchiveError(f"{archive}: not a zip file: {error}") from None
+    with found:
+        if fault := _danger(found.infolist()):
+            raise ArchiveError(f"{archive}: not unpacked: {fault}")
+        yield found
+
+
+def _danger(entries: list[zipfile.ZipInfo]) -> str:
+    """Why a list of files is not safe to unpack; empty if it is."""
+    if len(entries) > MOST_FILES:
+        return f"{len(entries)} files; at most {MOST_FILES} are allowed"
+    if (size := sum(entry.file_size for entry in entries)) > MOST_BYTES:
+        return f"{size / 2**30:.0f} GiB unpacked; at most {MOST_BYTES / 2**30:.0f} are allowed"
+    seen: set[str] = set()
+    for entry in entries:
+        name = entry.filename
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        parts = PurePosixPath(name).parts
+        if name in seen:
+            return f"{name!r} is in it twice"
+        if name not in TOP_FILES and (name != "/".join(parts) or parts[0] not in TOP_FOLDERS):
+            return f"{name!r} is no file of a campaign"
+        if ".." in parts or set(name) & {"\\", ":", "\0"}:
+            return f"{name!r} is not allowed as a file's path"
+        if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1:
+            return f"{name!r} is no plain file"
+        if entry.file_size > max(RATIO_FROM_BYTES, MOST_RATIO * entry.compress_size):
+            return f"{name!r} would grow to more than {MOST_RATIO} times its size"
+        seen.add(name)
+    return ""
+
+
+def _checksums(found: zipfile.ZipFile, archive: Path) -> dict[str, str]:
+    try:
+        text = found.read(CHECKSUMS).decode()
+        return {
+            name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())
+        }
+    except KeyError:
+        raise ArchiveError(f"{archive}: no archive of a campaign: it has no {CHECKSUMS}") from None
+    except (ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ArchiveError(f"{archive}: {CHECKSUMS} is damaged: {error}") from None
