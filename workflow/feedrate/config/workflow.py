@@ -162,6 +162,10 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = None
     auto_repeats: AutoRepeats = AutoRepeats()
     push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
+    trackers: Annotated[
+        list[Literal["mlflow", "trackio", "wandb"]],
+        about("Trackers of experiments that training jobs report to, beside TensorBoard."),
+    ] = msgspec.field(default_factory=list)
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
@@ -215,6 +219,7 @@ def check_config(
             found.known(key, name, devices, "entries of config/devices.yaml")
     found.unique(numbered("studies[{}]", config.studies))
     found.unique(numbered("devices[{}]", config.devices))
+    found.unique(numbered("trackers[{}]", config.trackers))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
         if isinstance(dataset, Folder):

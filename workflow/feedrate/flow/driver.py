@@ -102,6 +102,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ[variables.KEEP_WEIGHTS] = "1"
+    os.environ[variables.TRACKERS] = ",".join(project.config.trackers)
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 
@@ -220,10 +221,27 @@ def check(workflow: Any) -> None:
         )
 
 
-def check_token(config: WorkflowConfig) -> None:
-    """Raise WorkflowError if models are to be pushed and there is no token for the hub."""
+TRACKER_NEEDS = {
+    "mlflow": {"MLFLOW_TRACKING_URI": "http://host:5000"},
+    "trackio": {},
+    "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
+}
+"""Variables of which a tracker needs one, with an example: where its runs go. Without them, mlflow
+would write into the project's folder, and wandb would fail in each job."""
+
+
+def check_outside(config: WorkflowConfig) -> None:
+    """Raise WorkflowError if the hub or a tracker is asked for and its variables are not set."""
     from snakemake.exceptions import WorkflowError
 
+    for tracker in config.trackers:
+        needed = TRACKER_NEEDS[tracker]
+        if needed and not any(os.environ.get(name, "").strip() for name in needed):
+            examples = " or ".join(f"{name} ({value})" for name, value in needed.items())
+            raise WorkflowError(
+                f"config/config.yaml: trackers: {tracker} needs the environment variable "
+                f"{examples}; nothing was started"
+            )
     if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
         raise WorkflowError(
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "
