@@ -21,6 +21,8 @@ COMMANDS = {
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
     "check-claims": "Recompute, in seconds and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
+    "publish": "Send the runs of results.csv to an experiment tracker: mlflow, trackio or wandb.",
+    "timeline": "Write when a run's steps, data waits and blocks were, as a trace for Perfetto.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -34,6 +36,8 @@ FUNCTIONS = {
     "fits": ("cli.fits:add_options", "cli.fits:fits"),
     "check-claims": ("cli.check_claims:add_options", "cli.check_claims:check_claims"),
     "compare": ("cli.compare:add_options", "cli.compare:compare"),
+    "publish": ("cli.publish:add_options", "cli.publish:publish"),
+    "timeline": ("cli.timeline:add_options", "cli.timeline:timeline"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

@@ -21,6 +21,7 @@ from feedrate.devices.doctor import examine
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.digests import of_run
 from feedrate.flow.lost import mend_executor
+from feedrate.jobs import trackers
 from feedrate.jobs.earlier import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
@@ -221,27 +222,13 @@ def check(workflow: Any) -> None:
         )
 
 
-TRACKER_NEEDS = {
-    "mlflow": {"MLFLOW_TRACKING_URI": "http://host:5000"},
-    "trackio": {},
-    "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
-}
-"""Variables of which a tracker needs one, with an example: where its runs go. Without them, mlflow
-would write into the project's folder, and wandb would fail in each job."""
-
-
 def check_outside(config: WorkflowConfig) -> None:
     """Raise WorkflowError if the hub or a tracker is asked for and its variables are not set."""
     from snakemake.exceptions import WorkflowError
 
     for tracker in config.trackers:
-        needed = TRACKER_NEEDS[tracker]
-        if needed and not any(os.environ.get(name, "").strip() for name in needed):
-            examples = " or ".join(f"{name} ({value})" for name, value in needed.items())
-            raise WorkflowError(
-                f"config/config.yaml: trackers: {tracker} needs the environment variable "
-                f"{examples}; nothing was started"
-            )
+        if lacks := trackers.lacks(tracker):
+            raise WorkflowError(f"config/config.yaml: trackers: {lacks}; nothing was started")
     if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
         raise WorkflowError(
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "

@@ -25,6 +25,13 @@ from feedrate.jobs.meter import Meter
 
 PROJECT = "feedrate"
 """The project or experiment of the runs, unless the user's variables name another."""
+NEEDS = {
+    "mlflow": {"MLFLOW_TRACKING_URI": "http://host:5000"},
+    "trackio": {},
+    "wandb": {"WANDB_MODE": "offline", "WANDB_API_KEY": "your key"},
+}
+"""Variables of which a tracker needs one, with an example: where its runs go. Without them, mlflow
+would write into the project's folder, and wandb would fail in each job."""
 DEFAULTS = {
     "WANDB_PROJECT": PROJECT,
     "MLFLOW_EXPERIMENT_NAME": PROJECT,
@@ -48,19 +55,29 @@ CALL_S = 60.0
 START, LOG, CLOSE = "on_train_begin", "on_log", "on_train_end"
 
 
-def chosen() -> list[str]:
-    """The trackers that the driver asks for."""
-    return [name for name in os.environ.get(variables.TRACKERS, "").split(",") if name]
+def lacks(name: str) -> str:
+    """What the tracker lacks in this environment, in a sentence; empty if it can be used."""
+    needed = NEEDS[name]
+    if not needed or any(os.environ.get(variable, "").strip() for variable in needed):
+        return ""
+    examples = " or ".join(f"{variable} ({value})" for variable, value in needed.items())
+    return f"{name} needs the environment variable {examples}"
+
+
+def set_defaults(folder: Path) -> None:
+    """Set the trackers' variables that the user has not set; wandb keeps files under `folder`."""
+    for name, value in {**DEFAULTS, "WANDB_DIR": str(folder)}.items():
+        os.environ.setdefault(name, value)
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def make_trackers(log: EventLog, meter: Meter | None, folder: Path) -> "list[Tracker]":
-    """The callbacks of the chosen trackers; wandb keeps its files under `folder`."""
-    if chosen():
-        for name, value in {**DEFAULTS, "WANDB_DIR": str(folder)}.items():
-            os.environ.setdefault(name, value)
-        folder.mkdir(parents=True, exist_ok=True)
+    """The callbacks of the trackers that the driver asks for; `folder` is the Trainer's."""
+    chosen = [name for name in os.environ.get(variables.TRACKERS, "").split(",") if name]
+    if chosen:
+        set_defaults(folder)
     # A class for each, because the Trainer warns of a second callback of the same class.
-    return [type(f"{name}Tracker", (Tracker,), {})(name, log, meter) for name in chosen()]
+    return [type(f"{name}Tracker", (Tracker,), {})(name, log, meter) for name in chosen]
 
 
 def name_run(arguments: Any, spec: RunSpec) -> None:
