@@ -165,7 +165,7 @@ def _to_wandb(runs: list[Run], project: str) -> int:
     import wandb
 
     for run in runs:
-        who = {"id": run.identity, "name": run.name, "resume": "allow"}
+        who: dict[str, Any] = {"id": run.identity, "name": run.name, "resume": "allow"}
         with wandb.init(project=project, config=run.settings, tags=[run.status], **who) as made:
             made.log(run.metrics)
     return len(runs)
