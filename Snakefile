@@ -60,7 +60,7 @@ onstart:
         workflow, PROJECT, VIEW.plan, here=configuration.call().is_local
     )
     driver.check(workflow)
-    driver.check_token(PROJECT.config)
+    driver.check_outside(PROJECT.config)
     driver.tell_jobs(workflow)
     CAUSES.listen()
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "archive": "Pack results, logs and configuration into one file that others can check.",
     "verify": "Check an archive, and make its records, tables and pages again from raw events.",
     "merge": "Merge the results of several sites: archives or folders.",
+    "publish": "Send the runs of results.csv to an experiment tracker: mlflow, trackio or wandb.",
+    "timeline": "Write when a run's steps, data waits and blocks were, as a trace for Perfetto.",
     "cancel": "Cancel this project's jobs that a killed run left on Slurm.",
 }
 """The commands for people."""
@@ -42,6 +44,8 @@ FUNCTIONS = {
     "archive": ("cli.archive:add_options", "cli.archive:archive"),
     "verify": ("cli.verify:add_options", "cli.verify:verify"),
     "merge": ("cli.merge:add_options", "cli.merge:merge"),
+    "publish": ("cli.publish:add_options", "cli.publish:publish"),
+    "timeline": ("cli.timeline:add_options", "cli.timeline:timeline"),
     "cancel": ("cli.run:add_cancel_options", "cli.run:cancel"),
 }
 """The functions that add a command's options and carry it out, as MODULE:NAME in this package."""

@@ -134,7 +134,7 @@ rule predict_changes:
 
 
 rule merge_results:
-    """Merge the results of all studies."""
+    """Merge the results of all studies, and describe the files for other programs."""
     input:
         runs=expand(paths.RESULTS_CSV, study=STUDIES),
         cells=expand(paths.CELLS_CSV, study=STUDIES),
@@ -146,6 +146,8 @@ rule merge_results:
         cells=paths.of_all_studies(paths.CELLS_CSV),
         claims=paths.of_all_studies(paths.CLAIMS_CSV),
         fit=paths.of_all_studies(paths.FIT_CSV),
+        leaderboard=paths.LEADERBOARD_CSV,
+        package=paths.DATAPACKAGE,
     log:
         f"{paths.LOGS}/merge_results.log",
     localrule: SHORT_IS_LOCAL

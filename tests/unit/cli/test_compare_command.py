@@ -124,3 +124,17 @@ def test_it_needs_neither_torch_nor_snakemake(root):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_markdown_has_the_summary_and_a_row_for_each_cell(root, capsys):
+    assert compare("before", "results", "--format", "markdown", "--fail-slower", "0.1") == 1
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "1 of 2 cells slower, 0 faster, 1 without a difference beyond noise."
+    rows = [line.split(" | ") for line in rest if line.startswith("| loading")]
+    assert [(row[2], row[5], row[7]) for row in rows] == [
+        ("workers=0", "0.701", "slower"),
+        ("workers=1", "1.000", "no difference beyond noise"),
+    ]
+    assert "| torch | 2.8.0 | 2.9.0 | cpu |" in rest
+    tables = [line for line in rest if line.startswith("|")]
+    assert len({line.count("|") for line in tables}) == 2  # one width for each of the two tables

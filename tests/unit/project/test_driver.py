@@ -129,6 +129,7 @@ def environment(monkeypatch):
         "DRIVER_PID",
         "DRIVER_SINCE",
         "KEEP_WEIGHTS",
+        "TRACKERS",
         "MODEL_PATTERNS",
         "RETRIES",
         "FORCED",

@@ -14,6 +14,11 @@ def test_tokens_of_the_environment_are_masked_wherever_they_stand():
     assert mask(text) == f"GET https://user:{MASK}@host {MASK} {MASK} /root"
 
 
+def test_the_password_in_an_address_is_masked():
+    mask = Masker({"MLFLOW_TRACKING_URI": "https://me:pa55word@host:5000", "HOME": "/root"})
+    assert mask("no answer: pa55word at me@host") == f"no answer: {MASK} at me@host"
+
+
 def test_a_token_that_begins_as_another_is_masked_whole():
     mask = Masker({"A_TOKEN": "12345678", "B_TOKEN": "1234567890"})
     assert mask("1234567890") == MASK

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -58,6 +58,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "lost its rate, or if nothing could be compared",
     )
     parser.add_argument("--out", metavar="FILE.csv", type=Path, help="write the rows to this file")
+    parser.add_argument(
+        "--format",
+        choices=("text", "markdown"),
+        default="text",
+        help="what is printed: tables for a terminal, or Markdown for a page; default: %(default)s",
+    )
 
 
 def _share(text: str) -> float:
@@ -83,7 +89,11 @@ def compare(options: argparse.Namespace) -> int:
             write_csv(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
         raise UsageError(f"{error}") from None
-    show(rows, before, after, comparison.moved_between(before, after), lines)
+    moved = comparison.moved_between(before, after)
+    if options.format == "markdown":
+        print("\n".join(markdown(rows, before, after, moved, lines)))
+    else:
+        show(rows, before, after, moved, lines)
     share = options.fail_slower
     if share is None:
         return 0
@@ -125,6 +135,38 @@ def show(
     console.print()
     for line in sentences(rows, before, after, lines):
         console.print(Text(line), soft_wrap=True)
+
+
+def markdown(
+    rows: Sequence[Row],
+    before: comparison.Results,
+    after: comparison.Results,
+    moved: Sequence[comparison.Moved],
+    lines: Thresholds,
+) -> Iterator[str]:
+    """The lines of the same in Markdown: the summary first, then the tables."""
+    yield from sentences(rows, before, after, lines)
+    interval = f"joint {lines.confidence:.0%} interval"
+    yield from _rows_of(
+        ("study", "device", "cell", "before", "after", "ratio", interval, "change", "remarks"),
+        (
+            [row["study"], row["device"], row["cell"], *map(str, _values(row))]
+            for row in rows
+            if not _is_silent(row)
+        ),
+    )
+    facts = ((*fact[:3], ", ".join(fact.devices)) for fact in moved)
+    yield from _rows_of(("what else differs", "before", "after", "devices"), facts)
+    for word, results in (("Before", before), ("After", after)):
+        yield f"{word}: {_described(results)}  "
+
+
+def _rows_of(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown between empty lines; nothing if it has no rows."""
+    listed = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows]
+    if listed:
+        lines = [names, ["---"] * len(names), *listed]
+        yield from ("", *(f"| {' | '.join(line)} |" for line in lines), "")
 
 
 def _described(results: comparison.Results) -> str:

@@ -34,7 +34,7 @@ JOBS = {
     "judge-claims": "results.claims:judge_claims",
     "fit-loader-model": "results.loader_model:fit_loader_model",
     "predict-changes": "results.ledger:predict_changes",
-    "merge-results": "results.tables:merge_results",
+    "merge-results": "results.merge:merge_results",
     "confirm-results": "results.tables:confirm_results",
     "tune-device": "cli.tune:tune_device",
     "selftest-device": "cli.selftest:selftest_device",

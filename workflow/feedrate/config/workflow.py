@@ -174,6 +174,10 @@ class WorkflowConfig(Strict, kw_only=True):
     auto_repeats: AutoRepeats = AutoRepeats()
     imports: Annotated[list[Import], about("Runs of others, shown next to ours.")] = []
     push_to_hub: Annotated[str | None, about("Hub repository for models; token: HF_TOKEN.")] = None
+    trackers: Annotated[
+        list[Literal["mlflow", "trackio", "wandb"]],
+        about("Trackers of experiments that training jobs report to, beside TensorBoard."),
+    ] = msgspec.field(default_factory=list)
     on_driver: Annotated[
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
@@ -235,6 +239,7 @@ def check_config(
     found.unique(numbered("devices[{}]", config.devices))
     for key, one in numbered("imports[{}].study", config.imports):
         found.known(key, one.study, studies, "files in config/studies")
+    found.unique(numbered("trackers[{}]", config.trackers))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
         if isinstance(dataset, Folder):

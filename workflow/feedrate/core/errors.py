@@ -10,6 +10,8 @@ from pathlib import Path
 SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 """Environment variables whose values never reach a log, an event or a message."""
 MASK = "***"
+URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
+"""The password in an address, such as that of a tracker's server."""
 _SHORTEST = 8
 """Shorter values are not masked: they may be ordinary words."""
 
@@ -36,7 +38,8 @@ class LogError(ExpectedError):
 
 
 class Masker:
-    """Replaces the values of secret environment variables in text."""
+    """Replaces the values of secret environment variables in text, and passwords in addresses that
+    variables hold."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         values = {
@@ -44,6 +47,7 @@ class Masker:
             for name, value in environment.items()
             if SECRET_NAME.search(name) and len(value) >= _SHORTEST and not os.path.exists(value)  # noqa: PTH110
         }
+        values |= {found for value in environment.values() for found in URL_PASSWORD.findall(value)}
         longest_first = sorted(values, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if values else None
 

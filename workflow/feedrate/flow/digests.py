@@ -65,7 +65,7 @@ CODE = {
     "claimed": Code(("results/claims.py",)),
     "fitted": Code(("results/loader_model.py",)),
     "foretold": Code(("results/ledger.py",)),
-    "merged": Code(("results/tables.py",)),
+    "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
     "page": Code(("report/rows.py",)),
     "card": Code(("report/card.py",)),

@@ -21,6 +21,7 @@ from feedrate.devices.doctor import examine
 from feedrate.flow.configuration import profile_names
 from feedrate.flow.digests import of_run
 from feedrate.flow.lost import mend_executor
+from feedrate.jobs import trackers
 from feedrate.jobs.earlier import ladders
 
 LOCK = Path(".snakemake/feedrate.driver")
@@ -102,6 +103,7 @@ def equip_jobs(package: Path, project: Project) -> None:
     os.environ[variables.LADDERS] = json.dumps(ladders(project))
     if project.config.push_to_hub:
         os.environ[variables.KEEP_WEIGHTS] = "1"
+    os.environ[variables.TRACKERS] = ",".join(project.config.trackers)
     _put_first("PATH", str(Path(sys.executable).parent))
     _put_first("PYTHONPATH", str(package))
 
@@ -220,10 +222,13 @@ def check(workflow: Any) -> None:
         )
 
 
-def check_token(config: WorkflowConfig) -> None:
-    """Raise WorkflowError if models are to be pushed and there is no token for the hub."""
+def check_outside(config: WorkflowConfig) -> None:
+    """Raise WorkflowError if the hub or a tracker is asked for and its variables are not set."""
     from snakemake.exceptions import WorkflowError
 
+    for tracker in config.trackers:
+        if lacks := trackers.lacks(tracker):
+            raise WorkflowError(f"config/config.yaml: trackers: {lacks}; nothing was started")
     if config.push_to_hub and not os.environ.get("HF_TOKEN", "").strip():
         raise WorkflowError(
             "config/config.yaml: push_to_hub needs a token in the environment variable HF_TOKEN; "

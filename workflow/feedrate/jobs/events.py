@@ -7,6 +7,7 @@ docs/architecture.md lists the events and their keys.
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,10 +31,12 @@ class Result(NamedTuple):
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     """The keys that all events share. Readers ignore keys that are not declared here.
 
-    Defaults stand for unknown values, so that files of earlier versions can be read.
+    `at_s`: when the event was written, s since 1970 by the host's clock. Defaults stand for unknown
+    values, so that files of earlier versions can be read.
     """
 
     rank: int
+    at_s: float | None = None
 
     @property
     def event_name(self) -> str:
@@ -253,7 +256,8 @@ class EventLog:
 
     def write(self, event: Event) -> None:
         """Write one event. Raises OSError if the disk is full."""
-        self._stream.write(encode(event) + "\n")
+        dated = msgspec.structs.replace(event, at_s=round(time.time(), 6))
+        self._stream.write(encode(dated) + "\n")
         self._stream.flush()
 
 

@@ -121,7 +121,7 @@ class Session:
             return 0.0 if kind in self._failed else action()
         except Exception as error:
             fault, rank, about = classify(error), self._log.rank, f"ceiling {kind}"
-            told = {"type": fault.type, "message": fault.message}
+            told: dict[str, Any] = {"type": fault.type, "message": fault.message}
             note = events.Note(rank=rank, about=about, out_of_memory=fault.out_of_memory, **told)
             self._log.write(note)
             self._failed.add(kind)

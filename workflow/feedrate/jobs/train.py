@@ -27,6 +27,7 @@ from feedrate.jobs.job_setup import (
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.rounds import measure_ceilings
 from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_weights
+from feedrate.jobs.trackers import make_trackers
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
 from feedrate.loading.workers import check_workers
@@ -61,7 +62,8 @@ def run_job(
     write_model(log, spec, built, dataset)
     counted = spec.protocol.steps, spec.protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None
-    units = built.layers, built.encoders
+    trackers = make_trackers(log, meter, folder)
+    units = built.layers, built.encoders, trackers
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
@@ -75,6 +77,8 @@ def run_job(
     if spec.protocol.evaluate:
         for split in SPLITS:
             evaluate(trainer, log, split, make_dataset(spec, prepared, built, split), built)
+    for tracker in trackers:  # nothing of them may run beside the ceilings
+        tracker.close()
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
 

@@ -15,6 +15,7 @@ from feedrate.config.spec import RunSpec
 from feedrate.devices.base import COMPILE_MODES, Adapter, DeviceError
 from feedrate.jobs.meter import Meter
 from feedrate.jobs.strategy import sharding
+from feedrate.jobs.trackers import Tracker, name_run
 from feedrate.loading.dataset import EpochOrder, PairDataset, collate
 from feedrate.loading.path import HELD_BATCHES, LoadingPath, open_path
 from feedrate.loading.pixels import Finish
@@ -41,15 +42,18 @@ def make_trainer(
     dataset: PairDataset,
     layers: tuple[type[Any], ...] = (),
     encoders: tuple[type[Any], ...] = (),
+    trackers: Sequence[Tracker] = (),
 ) -> Any:
     """The Trainer that writes into `folder`; with `meter` None it measures nothing.
 
-    `layers` and `encoders` are those of `Built`, for sharding. Raises DeviceError if the Trainer
-    sees more or fewer ranks than the job has: each would train by itself.
+    `layers` and `encoders` are those of `Built`, for sharding; `trackers` see what it logs.
+    Raises DeviceError if the Trainer sees more or fewer ranks than the job has: each would train by
+    itself.
     """
     train, loader = spec.settings.train, spec.settings.loader
     shared, after = shared_arguments(spec, folder), spec.protocol.warmup_steps
     arguments = adapter.training_arguments(shared, spec.settings, after)
+    name_run(arguments, spec)
     if arguments.world_size != spec.count:
         raise DeviceError(
             f"the Trainer sees {arguments.world_size} processes, the job has {spec.count}; its "
@@ -66,7 +70,8 @@ def make_trainer(
         args=arguments,
         train_dataset=dataset,
         data_collator=collate,
-        callbacks=[MeterCallback(meter)] if meter else None,
+        # The meter comes last: it begins when trackers have begun.
+        callbacks=[*trackers, *([MeterCallback(meter)] if meter else [])],
         **optimizer_arguments(train),
     )
     adapter.hold_fp32(train.precision)  # whatever the libraries have set

@@ -244,6 +244,21 @@ COMPARISON = (
     _text("software", "Versions that differ, as `torch 2.8.0 to 2.9.0`, by `;`."),
 )
 
+LEADERBOARD = (
+    *(column for column in _CELL if column.name != FACTORS),
+    _integer("repeat", "Which repeat of the cell, from 1; empty: a published number."),
+    _text("status", "As in results.csv; the numbers of a run that is not ok do not count."),
+    _text("provenance", "measured, imported, or published and its edition: where it is from."),
+    _text("metric", "The column of results.csv that has this number."),
+    _number("value", "The number."),
+    _text("unit", "Its unit; share: from 0 to 1; empty: a count or a ratio."),
+    _text("device_model", "Device model as the driver reports it."),
+    _text(
+        "settings_digest", "Digest of spec.json: equal for runs with the same settings and seed."
+    ),
+    _text("started_at", "Start of the job, UTC, ISO 8601."),
+    _text("record", "Path of the run's record.json."),
+)
 
 SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"}
 """Columns of settings: a factor may have the name of one and then is that column."""
@@ -296,5 +311,6 @@ FILES = {
     "fit.csv": FIT,
     "quality.csv": QUALITY,
     "changes.csv": COMPARISON,
+    "leaderboard.csv": LEADERBOARD,
 }
 """The columns of every file; `changes.csv` is what `compare --out` writes."""

@@ -76,7 +76,7 @@ def read_results(place: Path) -> Results:
     if place.suffix == ".zip":
         with results_of(place) as folder:
             return read_results(folder)._replace(path=place)
-    path = _results_csv(place)
+    path = results_csv(place)
     rows = read_csv(path, RUNS)
     if not rows:
         raise ValueError(f"{path}: there are no runs in it")
@@ -232,7 +232,9 @@ def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]
     return _moved(versions[0], versions[1], by, names)
 
 
-def _results_csv(place: Path) -> Path:
+def results_csv(place: Path) -> Path:
+    """The results.csv of a folder of results, of a clone that has one, or of a file in it. Raises
+    ValueError if there is none."""
     name = Path(RESULTS_CSV).name
     if place.is_dir():
         files = (place / name, place / RESULTS / name)
@@ -261,7 +263,17 @@ def _fault(row: Row) -> str:
 
 
 def _software(run: Row, results_csv: Path) -> Software | None:
-    """The software of a run, from its record near `results_csv`; None if that is missing.
+    """The software of a run, from its record near `results_csv`; None if that is missing."""
+    if (record := record_of(run, results_csv)) is None:
+        return None
+    found: dict[str, Any] = record["provenance"]
+    packages: Software = found.get("packages", {})
+    below = {name: found.get(name.lower()) for name in BELOW}
+    return packages and {n: v for n, v in below.items() if v} | packages
+
+
+def record_of(run: Row, results_csv: Path) -> dict[str, Any] | None:
+    """The record of a run near `results_csv`, as it is in the file; None if that is missing.
 
     The row has the record's path from the root of the clone. A copy of the results has a copy of
     the record, while the clone may have a newer one. A record with another start is not this run's.
@@ -273,11 +285,9 @@ def _software(run: Row, results_csv: Path) -> Software | None:
     for folder in (results_csv.parent, results_csv.absolute().parent.parent):
         try:
             # Not as a `Record`: records of other versions can be read too.
-            found = json.loads((folder / path.relative_to(RESULTS)).read_bytes())["provenance"]
-            if found.get("started_at") == run.get("started_at"):
-                packages: Software = found.get("packages", {})
-                below = {name: found.get(name.lower()) for name in BELOW}
-                return packages and {n: v for n, v in below.items() if v} | packages
+            found = dict(json.loads((folder / path.relative_to(RESULTS)).read_bytes()))
+            if found["provenance"].get("started_at") == run.get("started_at"):
+                return found
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
     return None

@@ -1,4 +1,4 @@
-"""Result files: CSV with typed rows, Parquet, and what is done with the files of all studies.
+"""Result files: CSV with typed rows, Parquet, and whether all runs in them ended well.
 
 Rows are read and written without pandas: its import takes about 0.7 s, more than most jobs need for
 their few rows, and its reader accepts lines that were cut off. Computing needs DataFrames.
@@ -7,6 +7,7 @@ their few rows, and its reader accepts lines that were cut off. Computing needs 
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 from feedrate.config.values import level_text, parse_level
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
-from feedrate.core.paths import CONFIRMED, OVERVIEW, RECORD_NAME, RECORDS, SOURCES
-from feedrate.results.columns import (
-    CELLS,
-    CLAIMS,
-    FIT,
-    QUALITY,
-    RUNS,
-    Column,
-    FactorColumn,
-    with_factors,
+from feedrate.core.paths import (
+    CONFIRMED,
+    DATAPACKAGE,
+    OVERVIEW,
+    RECORD_NAME,
+    RECORDS,
+    SOURCES,
 )
+from feedrate.results.columns import QUALITY, RUNS, Column, FactorColumn
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.schema import BAD, DTYPES
 
@@ -40,7 +39,10 @@ UNQUIET = (
 )
 _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
-_MERGED = ("*.csv", "*.parquet", *(Path(file).name for file in (OVERVIEW, SOURCES, CONFIRMED)))
+_MERGED = (
+    *("*.csv", "*.parquet"),
+    *(Path(file).name for file in (DATAPACKAGE, OVERVIEW, SOURCES, CONFIRMED)),
+)
 """The files made from the results of all studies."""
 
 
@@ -49,13 +51,14 @@ class TableError(ExpectedError, ValueError):
 
 
 def write_csv(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as CSV, atomically; None is an empty field, a flag is true or false."""
+    """Write rows as CSV, atomically; None is an empty field, a flag is true or false, and a number
+    that is not finite is NaN, INF or -INF, as Table Schema has it."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     for row in rows:
         values = (row.get(column.name) for column in columns)
-        writer.writerow(["" if value is None else level_text(value) for value in values])
+        writer.writerow(["" if value is None else _written(value) for value in values])
     write_text(path, stream.getvalue())
 
 
@@ -160,19 +163,15 @@ def write_parquet(path: Path, columns: Sequence[Column], frame: "pd.DataFrame") 
         written.to_parquet(temporary, index=False, schema=pa.schema(fields))
 
 
-def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
-    """The rows of all `files`, and their columns with the factors of all of them."""
-    import pandas as pd
-
-    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
-    merged = pd.concat(tables, ignore_index=True)
-    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
-    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
-
-
 def _digest_of(path: Path) -> Path:
     """The file with the digest of a result file's content."""
     return path.with_name(f".{path.name}.sha256")
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
+    return level_text(value)
 
 
 def _typed(names: Sequence[str], fields: Sequence[str], kinds: Mapping[str, str]) -> Row:
@@ -191,18 +190,6 @@ def _parse(text: str, kind: str | None) -> Any:
     if kind == "number":
         return float(text)
     return text == "true" if kind == "flag" else text
-
-
-def merge_results(
-    runs: list[Path], cells: list[Path], claims: list[Path], fit: list[Path], out: Path
-) -> None:
-    """Merge the files of all studies, each kind into a file of its name in the folder `out`."""
-    for files, columns in ((runs, RUNS), (cells, CELLS), (claims, CLAIMS), (fit, FIT)):
-        merged, rows = merge(files, columns)
-        write_result(out / files[0].name, merged, rows)
-        if columns is RUNS:
-            parquet = out / files[0].with_suffix(".parquet").name
-            write_parquet(parquet, merged, frame_of(rows, merged))
 
 
 def confirm_results(results: Path, out: Path, quality: list[Path] | None = None) -> None:

@@ -39,6 +39,7 @@ MODULES = (
 )
 """What the measured programs import on every kind of device."""
 QUESTIONS = {
+    "trackers": "[n for n in ('mlflow', 'trackio', 'wandb') if importlib.util.find_spec(n)]",
     "python": "list(sys.version_info[:3])",
     "missing": f"[name for name in {MODULES} if importlib.util.find_spec(name) is None]",
     "torch": "version('torch')",
@@ -107,12 +108,12 @@ def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) ->
             Finding(UNKNOWN, "node", "its nodes cannot be seen from here", f"run there: {command}")
         ]
         if here:
-            own = _of_device(project.devices[device], list(group))
+            own = _of_device(project, project.devices[device], list(group))
         found += [msgspec.structs.replace(f, subject=f"{device}: {f.subject}") for f in own]
     return found
 
 
-def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
+def _of_device(project: Project, device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     """The findings about one device and the software of its jobs."""
     spec = specs[0]
     if spec.kind in plugins.declared(KINDS, "NOUNS"):
@@ -133,6 +134,7 @@ def _of_device(device: Device, specs: list[RunSpec]) -> Iterator[Finding]:
     python = launch.interpreter(spec.software)
     asked = Asked(specs, python, ask(spec, {**QUESTIONS, **questions}, environment))
     yield from _software(asked)
+    yield from _trackers(asked, project.config.trackers)
     if questions and asked.answers:
         yield from plugins.load(__name__, spec.kind).findings(asked)
 
@@ -171,6 +173,20 @@ def ask(spec: RunSpec, questions: Mapping[str, str], environment: Mapping[str, s
         return json.loads(said.strip().rpartition("\n")[2])
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
+
+
+def _trackers(asked: Asked, wanted: Sequence[str]) -> Iterator[Finding]:
+    """The trackers of the configuration that the interpreter of the jobs lacks."""
+    has = asked.answers.get("trackers", wanted)
+    for name in (name for name in wanted if name not in has):
+        allowed = f"allowed here: {', '.join(has)}" if has else "no tracker is installed there"
+        yield Finding(
+            FAILS,
+            "trackers",
+            f"config/config.yaml: trackers: {name} is not allowed, because {asked.python} has no "
+            f"package {name} ({allowed})",
+            f"{asked.python} -m pip install --no-deps -r requirements/trackers.txt",
+        )
 
 
 def _software(asked: Asked) -> Iterator[Finding]:

@@ -1,0 +1,142 @@
+"""`python -m feedrate timeline`: when a run's steps and blocks were, as a trace for Perfetto.
+
+The file has Chrome's Trace Event Format ("JSON Object Format"), which ui.perfetto.dev and
+chrome://tracing open. It needs no profiler: all times come from the raw events of every run.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from feedrate.cli.display import counted, output
+from feedrate.core.errors import UsageError
+from feedrate.core.files import write_text
+from feedrate.core.paths import EVENTS_NAME
+from feedrate.jobs.events import Ceiling, Evaluation, RankEvents, Virtual, read_run_events
+
+Slice = dict[str, Any]
+Block = Evaluation | Ceiling | Virtual
+STEPS, PARTS, BLOCKS, STAGES = range(1, 5)
+"""Threads of a rank's process in the trace."""
+THREADS = {
+    STEPS: "steps",
+    PARTS: "parts of steps",
+    BLOCKS: "evaluation and blocks",
+    STAGES: "stages of a step (means, one after another)",
+}
+GAP_S = 0.001
+"""Longer times between two steps are shown as a pause: logging, checkpoints, trackers."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="the folder of a run, with its events"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        default=Path("timeline.json"),
+        help="the trace; default: %(default)s",
+    )
+
+
+def timeline(options: argparse.Namespace) -> int:
+    """Write the trace; return the exit code."""
+    ranks = read_run_events(options.run)
+    if not any(events.steps for events in ranks.values()):
+        raise UsageError(f"{options.run}: there is no {EVENTS_NAME} with steps in this folder")
+    trace = trace_of(ranks)
+    write_text(options.out, json.dumps(trace))
+    slices = sum(event["ph"] == "X" for event in trace["traceEvents"])
+    output().print(
+        f"{options.out}: {counted(slices, 'slice')} of {counted(len(ranks), 'rank')}; open it in "
+        "https://ui.perfetto.dev"
+    )
+    return 0
+
+
+def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
+    """The trace of a run: a process for each rank, which begins with its loop, in microseconds.
+
+    Ranks are aligned by their hosts' clocks, if their events are dated.
+    """
+    begins = {rank: _begin_s(events) for rank, events in ranks.items()}
+    first_s = min((begin for begin in begins.values() if begin is not None), default=0.0)
+    found: list[Slice] = []
+    for rank, events in ranks.items():
+        found += _names(rank)
+        late_s = (begins[rank] or first_s) - first_s
+        for thread, name, start_s, length_s, told in _slices(events, begins[rank]):
+            when = {"ts": round((start_s + late_s) * 1e6, 3), "dur": round(length_s * 1e6, 3)}
+            found.append(
+                {"ph": "X", "pid": rank, "tid": thread, "name": name, **when, "args": told}
+            )
+        for step in events.steps:
+            if step.memory_gib is not None and step.t_s is not None:
+                at = {"ts": round((step.t_s + late_s) * 1e6, 3), "args": {"GiB": step.memory_gib}}
+                found.append({"ph": "C", "pid": rank, "name": "memory", **at})
+    return {"traceEvents": found, "displayTimeUnit": "ms"}
+
+
+def _names(rank: int) -> Iterator[Slice]:
+    """The metadata events that name a rank's process and threads."""
+    yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
+    for thread, name in THREADS.items():
+        yield {"ph": "M", "pid": rank, "tid": thread, "name": "thread_name", "args": {"name": name}}
+
+
+def _begin_s(events: RankEvents) -> float | None:
+    """When the loop began, s since 1970: the window is written as soon as its last step has ended.
+    None if the events are not dated."""
+    if events.window is None or events.window.at_s is None or not events.steps:
+        return None
+    last_s = events.steps[-1].t_s
+    return None if last_s is None else events.window.at_s - last_s
+
+
+def _slices(
+    events: RankEvents, begin_s: float | None
+) -> Iterator[tuple[int, str, float, float, dict[str, Any]]]:
+    """Thread, name, start and length (s since the loop began) and arguments of each slice."""
+    end_s = 0.0
+    for step in events.steps:
+        if step.t_s is None:
+            continue
+        start_s = step.t_s - step.step_s
+        if start_s - end_s > GAP_S:
+            yield STEPS, "pause", end_s, start_s - end_s, {}
+        facts = {"samples": step.samples, "loss": step.loss, "warmup": step.warmup}
+        yield STEPS, f"step {step.step}", start_s, step.step_s, facts
+        parts = {"data wait": step.data_wait_s, "host to device": step.copy_wait_s or 0.0}
+        for name, length_s in parts.items():
+            yield PARTS, name, start_s, length_s, {}
+            start_s += length_s
+        yield PARTS, "compute", start_s, max(0.0, step.t_s - start_s), {}
+        end_s = step.t_s
+    blocks: list[Block] = [*events.evaluations, *events.ceilings, *events.virtuals]
+    for block in sorted(blocks, key=lambda block: block.at_s or 0.0):
+        name, length_s = _described(block)
+        told: dict[str, Any] = {}
+        if begin_s is None or block.at_s is None:  # of an earlier version
+            start_s, told = end_s, {"start": "not recorded"}
+        else:
+            start_s = block.at_s - begin_s - length_s
+        yield BLOCKS, name, start_s, length_s, told
+        end_s = start_s + length_s
+    if events.stages:
+        for name, length_s in events.stages.seconds.items():
+            yield STAGES, name, end_s, length_s, {"mean over steps": events.stages.steps}
+            end_s += length_s
+
+
+def _described(block: Block) -> tuple[str, float]:
+    """The name and the length (s) of what ended when its event was written."""
+    if isinstance(block, Evaluation):
+        found = (value for name, value in block.metrics.items() if name.endswith("_runtime"))
+        return f"evaluation: {block.split}", float(next(found, 0.0))
+    kind = block.kind if isinstance(block, Ceiling) else f"live, {block.stage} virtually faster"
+    return f"block {block.round}: {kind}", block.wall_s

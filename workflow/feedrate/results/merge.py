@@ -1,0 +1,151 @@
+"""The result files of all studies: merged, in long form for leaderboards, and described for others.
+
+`datapackage.json` follows version 1 of the Data Package specification
+(https://specs.frictionlessdata.io): the frictionless package, and others, check the files by it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feedrate.core.files import digest_file, digest_value, write_json
+from feedrate.core.paths import DATAPACKAGE, LEADERBOARD_CSV
+from feedrate.results.columns import (
+    CELLS,
+    CLAIMS,
+    FILES,
+    FIT,
+    LEADERBOARD,
+    RUNS,
+    Column,
+    with_factors,
+)
+from feedrate.results.schema import VALUES
+from feedrate.results.tables import Row, frame_of, read_csv, rows_of, write_parquet, write_result
+
+METRICS = [c for c in RUNS if c.name in VALUES and c.kind in ("integer", "number")]
+"""The measured numbers in a row of results.csv."""
+SCHEMA_VERSION = "1.0.0"
+"""Version of the result files: the first number rises when a column goes or changes its meaning,
+the second when one is added. A digest of all columns follows it, so that no change goes unseen."""
+TYPES = {"text": "string", "integer": "integer", "number": "number", "flag": "boolean"}
+"""Kinds of columns in the words of Table Schema."""
+KEYS = {
+    "results.csv": ["study", "device", "cell", "repeat"],
+    "cells.csv": ["study", "device", "cell"],
+}
+"""Primary keys, where a file has one."""
+TITLES = {
+    "results.csv": "One row for each run",
+    "cells.csv": "One row for each cell, over its repeats",
+    "claims.csv": "Claims of the sources, recomputed",
+    "fit.csv": "The loader model, fitted",
+    "leaderboard.csv": "One row for each number of each run, and each published rate",
+}
+
+
+def merge_results(
+    runs: list[Path], cells: list[Path], claims: list[Path], fit: list[Path], out: Path
+) -> None:
+    """Merge the files of all studies, each kind into a file of its name in the folder `out`, and
+    write the long form and the description of all files there."""
+    written: dict[str, tuple[list[Column], list[Row]]] = {}
+    for files, columns in ((runs, RUNS), (cells, CELLS), (claims, CLAIMS), (fit, FIT)):
+        merged, rows = merge(files, columns)
+        written[files[0].name] = merged, rows
+        write_result(out / files[0].name, merged, rows)
+        if columns is RUNS:
+            parquet = out / files[0].with_suffix(".parquet").name
+            write_parquet(parquet, merged, frame_of(rows, merged))
+    of = {name: rows for name, (_, rows) in written.items()}
+    name = Path(LEADERBOARD_CSV).name
+    write_result(out / name, LEADERBOARD, leaderboard(of[runs[0].name], of[fit[0].name]))
+    described = {file: columns for file, (columns, _) in written.items()}
+    described[name] = list(LEADERBOARD)
+    write_json(out / Path(DATAPACKAGE).name, data_package(out, described, parquet.name))
+
+
+def merge(files: Iterable[Path], columns: Sequence[Column]) -> tuple[list[Column], list[Row]]:
+    """The rows of all `files`, and their columns with the factors of all of them."""
+    import pandas as pd
+
+    tables = [pd.DataFrame(read_csv(file, columns), dtype=object) for file in files]
+    merged = pd.concat(tables, ignore_index=True)
+    factors = merged.columns.drop([c.name for c in columns], errors="ignore")
+    return with_factors(columns, {name: merged[name].dropna() for name in factors}), rows_of(merged)
+
+
+def leaderboard(runs: Iterable[Row], fit: Iterable[Row]) -> Iterator[Row]:
+    """The rows of leaderboard.csv: the numbers of `runs` (of results.csv), then the published rates
+    among the rows of fit.csv. Runs that a row shows for another cell are listed there only."""
+    for run in runs:
+        told = {
+            **{name: run.get(name) for name in ("study", "device", "cell", "repeat", "status")},
+            **{name: run.get(name) for name in ("device_model", "started_at", "record")},
+            "settings_digest": run.get("spec_digest"),
+            "provenance": run.get("provenance") or "measured",
+        }
+        for metric in () if run.get("measured_as") else METRICS:
+            if (value := run.get(metric.name)) is not None:
+                yield told | {"metric": metric.name, "value": value, "unit": metric.unit}
+    for row in fit:
+        if str(row.get("origin") or "").startswith("published"):
+            told = {name: row.get(name) for name in ("study", "device", "cell")}
+            rate = {"metric": "samples_per_s", "value": row["samples_per_s"], "unit": "samples/s"}
+            yield {**told, **rate, "provenance": row["origin"]}
+
+
+def data_package(
+    folder: Path, files: Mapping[str, Sequence[Column]], parquet: str
+) -> dict[str, Any]:
+    """The description of the CSV `files` in `folder`, by their columns, and of the Parquet file."""
+    listed = {n: [list(column) for column in columns] for n, columns in FILES.items()}
+    resources = [
+        {
+            **_resource(folder / name, "csv", "text/csv", TITLES.get(name, "")),
+            "profile": "tabular-data-resource",
+            "encoding": "utf-8",
+            "schema": {
+                "fields": [_field(column) for column in columns],
+                "missingValues": [""],
+                **({"primaryKey": KEYS[name]} if name in KEYS else {}),
+            },
+        }
+        for name, columns in files.items()
+    ]
+    told = "The rows of results.csv; each column has its unit and meaning as metadata"
+    parquets = _resource(folder / parquet, "parquet", "application/vnd.apache.parquet", told)
+    # As a file: read as a table, its empty integers would become floats that are no numbers.
+    resources.append(parquets | {"type": "file"})
+    return {
+        "profile": "data-package",
+        "name": "feedrate-results",
+        "title": "Throughput of training and inference, measured by feedrate",
+        "version": f"{SCHEMA_VERSION}+{digest_value(listed)[:8]}",
+        "resources": resources,
+    }
+
+
+def _resource(path: Path, kind: str, media: str, title: str) -> dict[str, Any]:
+    """A file of the package."""
+    return {
+        "name": path.name.replace(".", "-"),
+        "path": path.name,
+        "title": title,
+        "format": kind,
+        "mediatype": media,
+        "bytes": path.stat().st_size,
+        "hash": f"sha256:{digest_file(path)}",
+    }
+
+
+def _field(column: Column) -> dict[str, Any]:
+    """A column in the words of Table Schema; `unit` is a property of ours, which it allows."""
+    field = {
+        "name": column.name,
+        "type": TYPES[column.kind],
+        "description": column.description,
+        **({"unit": column.unit} if column.unit else {}),
+    }
+    words = {"trueValues": ["true"], "falseValues": ["false"]} if column.kind == "flag" else {}
+    return field | words
