@@ -15,33 +15,18 @@ from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
-from feedrate.report.markup import (
-    Markup,
-    content_of,
-    el,
-    join,
-    link,
-    page,
-    row,
-    small,
-    table,
-    void,
-    wide_row,
-    word,
-)
-from feedrate.report.params import OverviewSettings, Setup, StudySettings, from_param
-from feedrate.report.rows import ClaimRow, FitRow, Inputs, RunRow
+from feedrate.report.markup import Markup, el, join, link, void
+from feedrate.report.page import content_of, page
+from feedrate.report.params import OverviewSettings, StudySettings, from_param
+from feedrate.report.provenance import provenance
+from feedrate.report.rows import ClaimRow, FitRow, Inputs
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
-from feedrate.results.record import Record, RecordError, read_record
-from feedrate.results.schema import Provenance
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
 LISTED_FAILURES = 5
 """Failures that the first page lists one by one."""
-LISTED_RUNS = 500
-"""Runs that the first page lists one by one."""
 
 _SAFE = {
     "raw_enabled": False,
@@ -53,8 +38,6 @@ _SAFE = {
 
 Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
-
-_STEPS = {"training": "optimizer step", "inference": "request"}
 
 
 def write_overview(
@@ -207,107 +190,3 @@ def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
     return inputs.path(pattern.format(study=study.study, table=item.name, figure=item.name))
-
-
-# Provenance
-
-
-def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
-    """A table of facts for each device, then every run with its throughput and its record."""
-    made = [run for run in runs if run.repeat is not None]
-    parts: list[str] = []
-    for device in dict.fromkeys(run.device for run in made):
-        parts.append(el("h3", f"Machine and software: {study.label(device)}"))
-        parts.append(_machine(study, device, [run for run in made if run.device == device]))
-    if not made:
-        parts.append(el("p", "No run has a record."))
-    parts.append(el("h3", "Every run"))
-    heads = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
-    parts.append(table(heads, [_run(study, run) for run in made[:LISTED_RUNS]], "texts"))
-    if (more := len(made) - LISTED_RUNS) > 0:
-        parts.append(el("p", f"And {text.count(more, 'run')} more, in results.csv."))
-    return join(*parts)
-
-
-def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol; where the runs differ, all values are listed."""
-    record = _first_record(runs)
-    known = record.provenance if record else Provenance()
-    setup, state = study.setups.get(device), known.machine_before
-    facts = {
-        "Device model": _distinct(run.device_model for run in runs),
-        "Driver": known.driver,
-        "CPU cores per job": _cores(runs, known),
-        "Host": _distinct(run.host for run in runs),
-        "bf16 instructions": ", ".join(known.bf16_instructions),
-        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
-        "Model": f"{setup.model} {setup.size}" if setup else "",
-        "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
-        "Batch": f"{setup.batch_size} per device, {setup.precision}" if setup else "",
-        "Protocol": _protocol(setup, _STEPS[study.task]),
-        "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
-        "Trainer": _distinct(run.library for run in runs),
-        "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
-        "Commit": _distinct(run.commit for run in runs),
-        "Source digest": known.source_digest[:12],
-        "Machine state before the run": ", ".join(
-            f"{name} {value}" for name, value in state.items() if value not in ("", None)
-        ),
-        "Measured": _times(runs),
-    }
-    lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
-    if known.command:
-        lines.append(wide_row("Command", el("code", known.command), 2))
-    return table(("Property", ""), lines, "texts")
-
-
-def _run(study: StudySettings, run: RunRow) -> Markup:
-    reason = join(word(text.STATUS_WORDS[run.status]), small(run.cause))
-    return row(
-        f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}",
-        text.number(run.samples_per_s) if run.status == "ok" else reason,
-        run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
-        text.seconds(run.duration_s),
-        str(run.attempt or text.DASH),
-        el("code", run.record) if run.record else text.DASH,
-    )
-
-
-def _first_record(runs: Sequence[RunRow]) -> Record | None:
-    """The record of the first valid run, otherwise the first that can be read."""
-    for run in sorted(runs, key=lambda run: run.status != "ok"):
-        try:
-            return read_record(Path(run.record))
-        except (RecordError, OSError):
-            continue
-    return None
-
-
-def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
-    granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
-    host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
-    threads = f"; {text.count(known.intraop_threads or 0, 'thread')} per process"
-    return granted + host + (threads if known.intraop_threads else "")
-
-
-def _protocol(setup: Setup | None, step: str) -> str:
-    if setup is None:
-        return ""
-    return (
-        f"{text.count(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
-        f"{text.count(setup.repeats, 'repeat')}, interleaved"
-    )
-
-
-def _times(runs: Sequence[RunRow]) -> str:
-    times = sorted(run.started_at for run in runs if run.started_at)
-    if not times:
-        return ""
-    first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
-    return f"first run started {first}, last {last} (UTC)"
-
-
-def _distinct(values: Iterable[str]) -> str:
-    """The value, or all values where runs differ."""
-    return "; ".join(dict.fromkeys(value for value in values if value))

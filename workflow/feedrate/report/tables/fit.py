@@ -2,7 +2,8 @@
 
 from feedrate.report import text
 from feedrate.report.lines import short_names
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import FitRow, Inputs
 

@@ -3,7 +3,8 @@
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Line, Point, ladder_lines
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, group_row, join, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

@@ -9,7 +9,8 @@ from feedrate.report.lines import (
     missing_capabilities,
     published_rates,
 )
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, group_row, join, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
