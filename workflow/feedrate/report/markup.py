@@ -64,12 +64,18 @@ def anchor(study: str, device: str, cell: str, repeat: int | None = None) -> str
     return "/".join([study, device, cell, *([f"rep{repeat}"] if repeat else [])])
 
 
+def anchor_of(cell: CellOf) -> str:
+    """The anchor of a cell's row, or of a run's."""
+    runs = getattr(cell, "measured_as", "") or cell.cell
+    return anchor(cell.study, cell.device, runs, getattr(cell, "repeat", None))
+
+
 def record_link(label: str, cell: CellOf | None) -> Markup:
-    """A number or name of a cell as a link to the records of its runs, in the overview."""
+    """A number or name of a cell as a link to the records of its runs, in the overview; only the
+    number or name without a cell."""
     if cell is None:
         return join(label)
-    runs = getattr(cell, "measured_as", "") or cell.cell
-    target = f"{OVERVIEW}#{quote(anchor(cell.study, cell.device, runs), safe=SAFE)}"
+    target = f"{OVERVIEW}#{quote(anchor_of(cell), safe=SAFE)}"
     return el("a", label, href=target, class_="record")
 
 

@@ -2,9 +2,11 @@
 all its tables and figures; then the provenance of its numbers, down to the record of every run."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
 
 from docutils.core import publish_parts
 
@@ -15,7 +17,7 @@ from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.answers import answer
 from feedrate.report.findings import failures, findings
-from feedrate.report.markup import Markup, el, join, link, void
+from feedrate.report.markup import SAFE, Markup, el, join, link, void
 from feedrate.report.page import content_of, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
@@ -25,6 +27,9 @@ from feedrate.report.sources import render as render_sources
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
+SVG = "{http://www.w3.org/2000/svg}"
+HALF = 0.5
+"""The place in a figure, as a share of its width, from which words open to the left."""
 LISTED_FAILURES = 5
 """Failures that the first page lists one by one."""
 
@@ -182,10 +187,31 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
-    """A figure as data: no script in it can run, and no name in it can clash."""
+    """A figure as data: no script in it can run, and no name in it can clash. Its marks lie above
+    the picture."""
     content = _file(inputs, paths.FIGURE, study, figure).read_bytes()
     source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-    return el("figure", void("img", src=source, alt=words))
+    return el("figure", void("img", src=source, alt=words), *_marks(content))
+
+
+def _marks(picture: bytes) -> Iterator[Markup]:
+    """What a pointer or the Tab key finds in a figure: the words of its marks, as links to the
+    records behind them."""
+    root = ElementTree.fromstring(picture)
+    width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])
+    for group in root.iter(f"{SVG}g"):
+        if group.get("class") == "mark":
+            title, circle = group
+            x, y = float(circle.get("cx", 0)) / width, float(circle.get("cy", 0)) / height
+            record = group.get("data-record")
+            yield el(
+                "a",
+                el("span", title.text),
+                href=f"#{quote(record, safe=SAFE)}" if record else "",
+                tabindex="0",
+                class_="mark east" if x > HALF else "mark",
+                style=f"left:{x:.2%};top:{y:.2%}",
+            )
 
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:

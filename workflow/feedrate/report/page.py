@@ -277,7 +277,7 @@ const live = root => {
   if (known(root, asked)) follow(root, asked);
 };
 const start = () => document.querySelectorAll(".feedrate:not([data-live])").forEach(live);
-if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
+if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();
 })()"""
 """What makes a page respond. It runs when the style has loaded and not as a script element, because

@@ -1,7 +1,7 @@
 """The provenance of a study's numbers: machine and software, and every run with its documents.
 
-The documents of all runs are in the page, packed: a reader who has only the page can follow a number
-to its record, spec, environment and raw lines.
+The documents of all runs are in the page, packed: a reader who has only the page can follow a
+number to its record, spec, environment and raw lines.
 """
 
 import base64
@@ -28,6 +28,7 @@ PACKED = 50
 FIRST, LAST, WIDE = 12, 12, 600
 """Lines of a raw log that a page shows, from its start and its end, and their longest."""
 
+HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
 _STEPS = {"training": "optimizer step", "inference": "request"}
 
 
@@ -82,11 +83,12 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
     """The row of a run. Its id is the target of links to the run; that of a cell's first run holds
     the target of links to the cell."""
     name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
-    reason = join(word(text.STATUS_WORDS[run.status]), small(run.cause))
-    rate = text.number(run.samples_per_s) if run.status == "ok" else reason
-    own = anchor(run.study, run.device, run.cell, run.repeat)
+    valid = run.status == "ok"
+    shown = text.number(run.samples_per_s) if valid else word(text.STATUS_WORDS[run.status])
+    own = _anchor(run)
+    link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
     cells = (
-        el("a", rate, href=f"#{quote(own, safe=SAFE)}", class_="record") if packed else rate,
+        link if valid else join(link, small(run.cause)),
         run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
         text.seconds(run.duration_s),
         str(run.attempt or text.DASH),
@@ -113,6 +115,10 @@ def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]
             anchor(run.study, run.device, run.cell, run.repeat): documents(run) for run in group
         }
         yield el("div", id=name, data_packed=pack(found), hidden="hidden")
+
+
+def _anchor(run: RunRow) -> str:
+    return anchor(run.study, run.device, run.cell, run.repeat)
 
 
 def documents(run: RunRow) -> dict[str, Any]:
