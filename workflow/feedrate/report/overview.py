@@ -15,13 +15,13 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
-from feedrate.report.answers import answer
+from feedrate.report.answers import answer, in_brief
 from feedrate.report.findings import failures, findings
-from feedrate.report.markup import SAFE, Markup, el, join, link, void
-from feedrate.report.page import content_of, page
+from feedrate.report.markup import SAFE, Markup, el, join, link, record_link, small, void
+from feedrate.report.page import content_of, in_page, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
-from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
 
@@ -79,11 +79,38 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     title = studies[0].title if single else f"feedrate: results of {len(studies)} studies"
     return page(
         title,
-        None if single else el("h1", title),
+        el("h1", studies[0].question, id=studies[0].study) if single else el("h1", title),
+        _minute(studies, inputs),
         *(_summary(study, inputs, captions, single) for study in studies),
         el("nav", el("h2", "All results"), *map(_links, studies), aria_label="Contents"),
         *(_details(study, inputs, captions) for study in studies),
     )
+
+
+def _minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
+    """The page for a reader with one minute: a sentence for each study and device with its value,
+    its verdict and what to do; then how many cells failed, and the outcomes of the claims."""
+    items = []
+    for study in studies:
+        cells = inputs.cells(study.study)
+        lines = [_sentence(study, inputs, cells, device) for device in study.measured]
+        verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
+        counts = [f"{one} {verdicts.count(one)}" for one in dict.fromkeys(verdicts)]
+        failed = len(failures(study, cells))
+        remarks = [_failed(failed)] * bool(failed)
+        remarks += [f"Claims: {', '.join(counts)}"] * bool(counts)
+        heading = el("a", study.title, href=f"#{study.study}")
+        items.append(el("li", el("b", heading), el("ul", *lines), small(". ".join(remarks))))
+    return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
+
+
+def _sentence(
+    study: StudySettings, inputs: Inputs, cells: Sequence[CellRow], device: str
+) -> Markup:
+    """The answer for a device in one sentence, its value with a link to the records."""
+    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
+    value, cell, rest = in_brief(study, cells, device, answer(study, cells, device, scores))
+    return el("li", f"{study.label(device)}: ", in_page(record_link(value, cell)), rest)
 
 
 def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
@@ -97,7 +124,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(
-        el("h1" if single else "h2", study.question, id=study.study),
+        None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
         _failures(failures(study, cells)),
         *(_box(one.headline, el("p", one.detail), good=one.found) for one in answers),
@@ -133,8 +160,11 @@ def _failures(lines: Sequence[str]) -> Markup | None:
         return None
     more = len(lines) - LISTED_FAILURES
     shown = [*lines[:LISTED_FAILURES], *([f"and {more} more, under all cells"] if more > 0 else [])]
-    heading = f"{text.count(len(lines), 'cell')} with failed or rejected runs"
-    return _box(heading, el("ul", *(el("li", line) for line in shown)), good=False)
+    return _box(_failed(len(lines)), el("ul", *(el("li", line) for line in shown)), good=False)
+
+
+def _failed(cells: int) -> str:
+    return f"{text.count(cells, 'cell')} with failed or rejected runs"
 
 
 def _box(heading: str, content: Markup, good: bool) -> Markup:
@@ -206,7 +236,8 @@ def _marks(picture: bytes) -> Iterator[Markup]:
             record = group.get("data-record")
             yield el(
                 "a",
-                el("span", title.text),
+                aria_label=title.text or "",
+                role="" if record else "img",
                 href=f"#{quote(record, safe=SAFE)}" if record else "",
                 tabindex="0",
                 class_="mark east" if x > HALF else "mark",

@@ -52,11 +52,11 @@ STYLE = """
 .feedrate img{display:block;width:100%;max-width:44rem;height:auto;margin:0}
 .feedrate .mark{position:absolute;width:14px;height:14px;margin:-7px;border-radius:50%}
 .feedrate .mark:hover,.feedrate .mark:focus{outline:2px solid var(--ink);z-index:2}
-.feedrate .mark span{position:absolute;bottom:1.2rem;left:0;width:max-content;max-width:13rem;
- padding:.3rem .5rem;font-size:.82rem;line-height:1.35;color:var(--ink);background:var(--paper);
- border:1px solid var(--ink);clip-path:inset(50%);pointer-events:none}
-.feedrate .mark.east span{left:auto;right:0}
-.feedrate .mark:hover span,.feedrate .mark:focus span{clip-path:none}
+.feedrate .mark:is(:hover,:focus)::after{content:attr(aria-label);position:absolute;bottom:1.2rem;
+ left:0;width:max-content;max-width:min(13rem,44vw);padding:.3rem .5rem;font-size:.82rem;
+ line-height:1.35;color:var(--ink);background:var(--paper);border:1px solid var(--ink);
+ pointer-events:none}
+.feedrate .mark.east::after{left:auto!important;right:0}
 .feedrate .scroll{position:relative;overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%}
 .feedrate table{border-collapse:collapse;font-size:.88rem;line-height:1.4;width:auto;margin:0;
  font-variant-numeric:tabular-nums}
@@ -316,4 +316,9 @@ def content_of(path: Path) -> Markup:
     content, closed, _ = rest.rpartition(_CLOSE)
     if not (opened and closed):
         raise ConfigError(f"{path}: not a table page of this report")
+    return in_page(content)
+
+
+def in_page(content: str) -> Markup:
+    """Content of a table's page as a part of the overview: links to the overview stay in it."""
     return Markup(content.replace(f'href="{OVERVIEW}#', 'href="#'))

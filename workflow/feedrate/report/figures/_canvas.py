@@ -273,12 +273,8 @@ def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
         places = [place + 0.09 + 0.035 * (index % 3) for index in range(len(rates))]
         axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
         for x, run in zip(places, valid, strict=True):
-            mark(
-                axes,
-                (x, run.samples_per_s),
-                f"repeat {run.repeat}: {text.rate(run.samples_per_s)}",
-                run,
-            )
+            words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
+            mark(axes, (x, run.samples_per_s), words, run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:

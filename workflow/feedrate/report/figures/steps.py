@@ -49,10 +49,8 @@ def _panel(axes: Axes, trace: Trace) -> None:
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
     for step, time, wait in zip(trace.steps, times, waits, strict=True):
         if len(steps) <= MOST:
-            words = (
-                f"step {step.step}: {text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
-            )
-            canvas.mark(axes, (step.step, time), words, trace.run)
+            told = f"{text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
+            canvas.mark(axes, (step.step, time), f"step {step.step}: {told}", trace.run)
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
         look: dict[str, Any] = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}
