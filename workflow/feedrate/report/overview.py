@@ -183,12 +183,12 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
     """All tables and figures of a study with their captions, then the provenance."""
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
-        parts.append(el("h3", item.title, id=f"{study.study}-{anchor}"))
-        parts.append(_caption(item, captions))
+        heading = el("h3", item.title, id=f"{study.study}-{anchor}")
         if isinstance(item, Table):
-            parts.append(content_of(_file(inputs, paths.TABLE, study, item)))
+            content = content_of(_file(inputs, paths.TABLE, study, item))
         else:
-            parts.append(_picture(study, item, inputs, item.title))
+            content = _picture(study, item, inputs, item.title)
+        parts.append(el("section", heading, _caption(item, captions), content, class_="far"))
     parts.append(el("h2", f"{study.title}: provenance", id=f"{study.study}-provenance"))
     return join(*parts, provenance(study, inputs.runs(study.study)))
 

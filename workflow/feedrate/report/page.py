@@ -20,7 +20,7 @@ STYLE = """
  font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
  overflow-wrap:break-word}
 .feedrate *{box-sizing:border-box}
-.feedrate :is(h1,h2,h3,h4,p,li,b,strong,em,label,summary){color:inherit}
+.feedrate :is(h1,h2,h3,p,li,b,strong,em,label,summary){color:inherit}
 .feedrate h1{font-size:1.75rem;line-height:1.2;font-weight:700;margin:.2rem 0 1rem}
 .feedrate h2{font-size:1.35rem;line-height:1.25;font-weight:700;margin:2.6rem 0 .6rem;
  padding-top:.9rem;border-top:3px solid var(--ink)}
@@ -94,7 +94,7 @@ STYLE = """
 .feedrate dialog button{font:inherit;color:inherit;background:var(--code);border:1px solid;
  border-radius:3px;padding:.15rem .7rem;cursor:pointer}
 .feedrate dialog summary{font-weight:700;cursor:pointer;margin:.5rem 0}
-.feedrate dialog h4{margin:.6rem 0 .2rem;font-size:.95rem}
+.feedrate dialog h3{margin:.6rem 0 .2rem;font-size:.95rem}
 .feedrate pre{max-height:16rem;overflow:auto;white-space:pre-wrap;margin:0;padding:.5rem}
 @media (max-width:40rem){
  .feedrate{padding:.8rem .9rem 3rem;font-size:15px}
@@ -242,7 +242,7 @@ const block = async (row, open) => {
   for (const name in parts) {
     const said = parts[name];
     const text = typeof said === "string" ? said : JSON.stringify(said, null, 1);
-    whole.append(make("h4", name), make("pre", text, {tabindex: 0, "aria-label": name}));
+    whole.append(make("h3", name), make("pre", text, {tabindex: 0, "aria-label": name}));
   }
   return whole;
 };

@@ -41,8 +41,8 @@ def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
         parts.append(_machine(study, device, [run for run in made if run.device == device]))
     if not made:
         parts.append(el("p", "No run has a record."))
-    parts.append(el("h3", "Every run"))
-    parts += _every_run(study, made)
+    heading = el("h3", "Every run")
+    parts.append(el("section", heading, *_every_run(study, made), class_="far"))
     return join(*parts)
 
 
