@@ -14,40 +14,19 @@ from report_samples import (
     make_project,
     overview_of,
     study_of,
-    table,
     with_study,
+    write_pages,
     write_results,
 )
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.statements import FOLDER, read_documents
-from feedrate.core import paths
-from feedrate.report import overview
+from feedrate.report import overview, provenance
 from feedrate.report.overview import read_captions, to_html
 from feedrate.report.params import to_param
 from feedrate.report.rows import Inputs
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def write_pages(project, files):
-    """The result files, pages and captions of all studies: the inputs of the overview."""
-    inputs, pages = Inputs(files), []
-    for study in project.studies:
-        for name in TABLES:
-            page = table(project, inputs, name)
-            pages.append((paths.TABLE.format(study=study, table=name), page))
-        for name in FIGURES:
-            page = f"<svg xmlns='http://www.w3.org/2000/svg'><title>{name}</title></svg>"
-            pages.append((paths.FIGURE.format(study=study, figure=name), page))
-    pages.append(("captions/table_cells.rst", "Seen *here*: all cells."))
-    root = inputs.path("results.csv").parent.parent
-    for path, content in pages:
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content)
-        files.append(target)
-    return files
 
 
 def render(project, files):
@@ -212,7 +191,7 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
 
 def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     study = msgspec.structs.replace(study_of(project), task="inference")
-    page = overview.provenance(study, inputs.runs(STUDY))
+    page = provenance.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page
 
