@@ -1,5 +1,8 @@
+import base64
+import json
 import re
 import shutil
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -112,6 +115,42 @@ def test_it_survives_the_script_element_of_the_report_page(article, broken):
         assert not re.search(r"</?script|<!--", page, re.IGNORECASE)
 
 
+def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
+    minute, rest = (re.sub("<[^>]*>", "", part) for part in article.split("</section>", 1))
+    assert (
+        "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
+        "the loader; a faster device or lower precision would gain." in minute
+    )
+    assert "Claims: holds" in minute
+    assert "What limits each setting" in rest
+    minute = broken.partition("</section>")[0]
+    assert "CPU: no answer yet. None of 4 cells has a valid result" in minute
+    assert "with failed or rejected runs" in minute
+    assert f'href="#{STUDY}/gaudi2/workers=1~decode=host"' in minute
+
+
+def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, project, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    run = Inputs(write_results(tmp_path, project)).runs(STUDY)[0]
+    log = Path(run.record).with_name("train.log")
+    log.write_text("".join(f"line {n} hf_secret_value\n" for n in range(40)))
+    found = provenance.documents(run)
+    assert [title.split(" (")[0] for title in found] == [
+        "Commit", "Record", "Spec", "Environment", "Raw events", "Raw log"
+    ]  # fmt: skip
+    lines = found["Raw log (train.log)"].splitlines()
+    assert len(lines) == provenance.FIRST + 1 + provenance.LAST
+    assert lines[provenance.FIRST] == "(16 lines between)"
+    assert lines[-1] == "line 39 ***"
+    packed = zlib.decompress(base64.b64decode(provenance.pack({"a": found})))
+    assert json.loads(packed) == {"a": found}
+    log.unlink()
+    assert "cannot be read" in provenance.documents(run)["Raw log (train.log)"]
+    Path(run.record).write_text("{")
+    assert "cannot be read" in provenance.documents(run)["Record"]
+
+
 def test_captions_are_next_to_their_tables_and_figures(article):
     assert "<p>Seen <em>here</em>: all cells.</p>" in article
 
@@ -131,6 +170,7 @@ def test_unknown_facts_leave_no_empty_rows(article):
 
 
 def test_failures_come_before_the_answer(broken):
+    broken = broken.partition("</section>")[2]  # after the page of one minute
     failed, answered = broken.index("cells with failed"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "Gaudi2, workers = 2: out of memory." in broken
