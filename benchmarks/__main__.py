@@ -11,6 +11,7 @@ from benchmarks import (
     memory,
     meter,
     overhead,
+    page,
     planning,
     slurm_latency,
     stopping,
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "loading": loading.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
+    "page": page.measure,
     "memory": memory.measure,
     "stopping": stopping.measure,
 }

@@ -32,7 +32,7 @@ from feedrate.core import paths, plugins
 from feedrate.core.files import write_json
 from feedrate.report import params
 from feedrate.report.params import OverviewSettings, PageSettings
-from feedrate.report.rows import render
+from feedrate.report.rows import Inputs, render
 from feedrate.results import columns
 from feedrate.results.tables import write_csv
 
@@ -241,4 +241,26 @@ def write_results(root, project, bad=None, cause="It stopped.", recommended=1):
     write_json(files[-1], WOULD_HELP)
     files.append(root / paths.DATA_REPORT.format(dataset="generated"))
     write_json(files[-1], DATA_REPORT)
+    return files
+
+
+def write_pages(project, files, drawn=()):
+    """The result files, pages and captions of all studies: the inputs of the overview. Figures of
+    the kinds in `drawn` are real ones."""
+    inputs, pages = Inputs(files), []
+    for study in project.studies:
+        for name in TABLES:
+            page = table(project, inputs, name)
+            pages.append((paths.TABLE.format(study=study, table=name), page))
+        for name in FIGURES:
+            page = f"<svg xmlns='http://www.w3.org/2000/svg'><title>{name}</title></svg>"
+            page = figure(project, inputs, name) if name in drawn else page
+            pages.append((paths.FIGURE.format(study=study, figure=name), page))
+    pages.append(("captions/table_cells.rst", "Seen *here*: all cells."))
+    root = inputs.path("results.csv").parent.parent
+    for path, content in pages:
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+        files.append(target)
     return files

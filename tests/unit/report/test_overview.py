@@ -1,5 +1,8 @@
+import base64
+import json
 import re
 import shutil
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,40 +17,19 @@ from report_samples import (
     make_project,
     overview_of,
     study_of,
-    table,
     with_study,
+    write_pages,
     write_results,
 )
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.statements import FOLDER, read_documents
-from feedrate.core import paths
-from feedrate.report import overview
+from feedrate.report import overview, provenance
 from feedrate.report.overview import read_captions, to_html
 from feedrate.report.params import to_param
 from feedrate.report.rows import Inputs
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def write_pages(project, files):
-    """The result files, pages and captions of all studies: the inputs of the overview."""
-    inputs, pages = Inputs(files), []
-    for study in project.studies:
-        for name in TABLES:
-            page = table(project, inputs, name)
-            pages.append((paths.TABLE.format(study=study, table=name), page))
-        for name in FIGURES:
-            page = f"<svg xmlns='http://www.w3.org/2000/svg'><title>{name}</title></svg>"
-            pages.append((paths.FIGURE.format(study=study, figure=name), page))
-    pages.append(("captions/table_cells.rst", "Seen *here*: all cells."))
-    root = inputs.path("results.csv").parent.parent
-    for path, content in pages:
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content)
-        files.append(target)
-    return files
 
 
 def render(project, files):
@@ -133,6 +115,42 @@ def test_it_survives_the_script_element_of_the_report_page(article, broken):
         assert not re.search(r"</?script|<!--", page, re.IGNORECASE)
 
 
+def test_one_minute_tells_value_verdict_and_what_to_do(article, broken):
+    minute, rest = (re.sub("<[^>]*>", "", part) for part in article.split("</section>", 1))
+    assert (
+        "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
+        "the loader; a faster device or lower precision would gain." in minute
+    )
+    assert "Claims: holds" in minute
+    assert "What limits each setting" in rest
+    minute = broken.partition("</section>")[0]
+    assert "CPU: no answer yet. None of 4 cells has a valid result" in minute
+    assert "with failed or rejected runs" in minute
+    assert f'href="#{STUDY}/gaudi2/workers=1~decode=host"' in minute
+
+
+def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, project, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
+    run = Inputs(write_results(tmp_path, project)).runs(STUDY)[0]
+    log = Path(run.record).with_name("train.log")
+    log.write_text("".join(f"line {n} hf_secret_value\n" for n in range(40)))
+    found = provenance.documents(run)
+    assert [title.split(" (")[0] for title in found] == [
+        "Commit", "Record", "Spec", "Environment", "Raw events", "Raw log"
+    ]  # fmt: skip
+    lines = found["Raw log (train.log)"].splitlines()
+    assert len(lines) == provenance.FIRST + 1 + provenance.LAST
+    assert lines[provenance.FIRST] == "(16 lines between)"
+    assert lines[-1] == "line 39 ***"
+    packed = zlib.decompress(base64.b64decode(provenance.pack({"a": found})))
+    assert json.loads(packed) == {"a": found}
+    log.unlink()
+    assert "cannot be read" in provenance.documents(run)["Raw log (train.log)"]
+    Path(run.record).write_text("{")
+    assert "cannot be read" in provenance.documents(run)["Record"]
+
+
 def test_captions_are_next_to_their_tables_and_figures(article):
     assert "<p>Seen <em>here</em>: all cells.</p>" in article
 
@@ -152,6 +170,7 @@ def test_unknown_facts_leave_no_empty_rows(article):
 
 
 def test_failures_come_before_the_answer(broken):
+    broken = broken.partition("</section>")[2]  # after the page of one minute
     failed, answered = broken.index("cells with failed"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
     assert "Gaudi2, workers = 2: out of memory." in broken
@@ -212,7 +231,7 @@ def test_a_caption_can_neither_read_files_nor_pass_html_through(tmp_path):
 
 def test_the_protocol_counts_requests_in_a_study_of_inference(project, inputs):
     study = msgspec.structs.replace(study_of(project), task="inference")
-    page = overview.provenance(study, inputs.runs(STUDY))
+    page = provenance.provenance(study, inputs.runs(STUDY))
     assert "40 requests, the first 5 left out" in page
     assert "optimizer" not in page
 

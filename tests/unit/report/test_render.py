@@ -31,7 +31,8 @@ def render(settings, inputs):
     return figure
 """
 TABLE = """
-from feedrate.report.markup import as_page, el
+from feedrate.report.markup import el
+from feedrate.report.page import as_page
 
 NEEDS = ("fit",)
 ORDER = 5

@@ -32,7 +32,7 @@ PROSE = {"cause", "why", "recommendation", "reading", "statement", "note"}
 PROSE |= {"detail", "description"}
 """Columns and keys that hold sentences. Only the numbers in them are compared."""
 FILES = ("results.csv", "cells.csv", "results.parquet")
-STYLE = re.compile(r"<style>.*?</style>", flags=re.DOTALL)
+STYLE = re.compile(r"<style[^>]*>.*?</style>", flags=re.DOTALL)
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 

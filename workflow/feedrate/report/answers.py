@@ -18,6 +18,15 @@ class Answer(NamedTuple):
     found: bool = True
 
 
+class Brief(NamedTuple):
+    """The answer in one sentence: a value, the cell that it is of, and the rest of the sentence
+    with the verdict and what to do."""
+
+    value: str
+    cell: CellRow | None
+    rest: str
+
+
 FEW = 4
 """Settings that a headline names."""
 VERDICTS = {
@@ -30,6 +39,16 @@ VERDICTS = {
     "communication-bound": "This setting is communication-bound: the ranks wait for each other.",
 }
 """The meaning of a verdict for the user of a setting."""
+TO_DO = {
+    "input-bound": "load faster before you buy a faster device",
+    "compute-bound": "keep the loader; a faster device or lower precision would gain",
+    "memory-pressed": "free memory before you raise the batch",
+    "launch-bound": "compile the model or raise the batch",
+    "core-bound": "give the job more CPU cores",
+    "rank-bound": "find what slows that rank",
+    "communication-bound": "exchange gradients less often, or over a faster link",
+}
+"""What to do next, by the verdict of the recommended setting."""
 
 
 def answer(
@@ -66,6 +85,28 @@ def answer(
         detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
         return Answer(f"{label}: training throughput is {rate}.", detail)
     return Answer(f"{label}: no setting is recommended.", _rates(study, good))
+
+
+def in_brief(study: StudySettings, cells: Sequence[CellRow], device: str, found: Answer) -> Brief:
+    """The answer for a device in one sentence; `found` is the whole answer."""
+    good = [c for c in cells if c.device == device and c.status == "ok" and c.samples_per_s]
+    asks_for_speed = study.task == "training" and not is_about_quality(study)
+    if asks_for_speed and not ladder_factor(study):
+        best = good[0] if len(good) == 1 else recommended_cell(study, cells, device)
+        if best:
+            interval = text.interval(best.ci_low, best.ci_high)
+            value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
+            levels = text.levels_text(notable(study, best.levels))
+            limit = best.verdict or "undecided"
+            to_do = TO_DO.get(limit, "repeat it, because what limits it is not decided")
+            return Brief(value, best, f" with {levels}, {limit}: use it, and {to_do}.")
+        if left_open(good, device):
+            slow, fast = min(good, key=_rate), max(good, key=_rate)
+            value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
+            words = found.headline.partition(": ")[2].rstrip(".")
+            return Brief(value, fast, f", {words}: repeat them (repeats: auto in config.yaml).")
+    words = found.headline.partition(": ")[2]
+    return Brief("", None, words if found.found else f"{words} {found.detail}")
 
 
 def _settings(cells: Sequence[Mapping[str, Level]]) -> str:

@@ -286,6 +286,8 @@ class Speedup(NamedTuple):
     low: float | None = None
     high: float | None = None
     reason: str = DASH
+    cell: CellRow | None = None
+    """The measured cell that is the numerator."""
 
 
 Speedups = dict[str, list[Speedup]]
@@ -300,8 +302,8 @@ def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str
         if row is None or point.value is None:
             return Speedup(reason=point_status(line, point))
         if point.levels == study.baseline:
-            return Speedup(1.0)
-        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high)
+            return Speedup(1.0, cell=row)
+        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cell=row)
 
     published = published_lines(study, factor)
     bases = {
@@ -341,4 +343,6 @@ def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) 
 def _ratio(line: Line, point: Point, base: Point | None) -> Speedup:
     if point.value is None:
         return Speedup(reason=point_status(line, point))
-    return Speedup(point.value / base.value) if base and base.value else Speedup()
+    if not (base and base.value):
+        return Speedup()
+    return Speedup(point.value / base.value, cell=point.row)

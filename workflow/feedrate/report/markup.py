@@ -1,90 +1,19 @@
 """Tables as HTML. Every text is escaped once, when it becomes markup."""
 
-import functools
 import html
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from urllib.parse import quote
 
-from feedrate.config.errors import ConfigError
 from feedrate.config.values import BETWEEN_LEVELS, parse_levels
 from feedrate.report import text
-from feedrate.report.params import PageSettings, StudyContext
-from feedrate.report.rows import CellRow, Inputs, QualityRow, Score, score_text
+from feedrate.report.params import StudyContext
+from feedrate.report.rows import CellOf, CellRow, QualityRow, Score, score_text
 from feedrate.results.schema import VALUES, Value
 
-STYLE = """
-.feedrate{--ink:#1a1a1a;--soft:#555;--line:#d9d9d9;--blue:#0072b2;--red:#a34700;
- max-width:68rem;margin:0 auto;padding:1rem 1.25rem 3rem;color:var(--ink);background:#fff;
- font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;
- overflow-wrap:break-word}
-.feedrate *{box-sizing:border-box}
-.feedrate h1{font-size:1.75rem;line-height:1.2;font-weight:700;margin:.2rem 0 1rem}
-.feedrate h2{font-size:1.35rem;line-height:1.25;font-weight:700;margin:2.6rem 0 .6rem;
- padding-top:.9rem;border-top:3px solid var(--ink)}
-.feedrate h3{font-size:1.08rem;line-height:1.3;font-weight:700;margin:2rem 0 .35rem}
-.feedrate p,.feedrate li{max-width:44rem}
-.feedrate p{margin:0 0 .7rem}
-.feedrate ul{margin:0 0 .9rem;padding-left:1.15rem;list-style:disc}
-.feedrate li{margin:.22rem 0;padding:0}
-.feedrate li::marker{color:inherit}
-.feedrate a{color:var(--blue);text-decoration:underline}
-.feedrate code{font:0.86em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;
- overflow-wrap:anywhere;background:#f4f4f4;padding:.05em .25em;border-radius:3px}
-.feedrate code::before,.feedrate code::after{content:none}
-.feedrate small{display:block;font-size:.88em;line-height:1.35;color:var(--soft);font-weight:400}
-.feedrate .kicker{margin:0;color:var(--soft);font-size:.9rem}
-.feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;background:#eef5fa;
- border-left:6px solid var(--blue)}
-.feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
-.feedrate .answer p:last-child{margin:.3rem 0 0}
-.feedrate .bad{border-left-color:var(--red);background:#fbf1ea}
-.feedrate .bad strong{font-size:1.1rem}
-.feedrate .answer ul{margin:.3rem 0 0}
-.feedrate .caption{color:var(--soft);font-size:.88rem;margin:.3rem 0 .6rem}
-.feedrate .caption p{margin:0 0 .3rem}
-.feedrate figure{margin:.6rem 0 1.6rem}
-.feedrate img{display:block;width:100%;max-width:44rem;height:auto;margin:0}
-.feedrate .scroll{overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%}
-.feedrate table{border-collapse:collapse;font-size:.88rem;line-height:1.4;width:auto;margin:0;
- font-variant-numeric:tabular-nums}
-.feedrate th,.feedrate td{padding:.38rem .55rem;text-align:right;vertical-align:top;
- border-bottom:1px solid var(--line);color:var(--ink)}
-.feedrate thead th{font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--ink)}
-.feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
- position:sticky;left:0;background:#fff;min-width:7.5rem}
-.feedrate td{white-space:nowrap}
-.feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
-.feedrate .last-text thead th:last-child{text-align:left;white-space:normal}
-.feedrate .texts td{min-width:5.5rem}
-.feedrate .texts td:last-child,.feedrate .last-text td:last-child{min-width:13rem}
-.feedrate .texts td.text,.feedrate .last-text td.text{min-width:0}
-.feedrate .group th{text-align:left;font-weight:600;color:var(--soft);padding-top:.9rem}
-.feedrate .word{font-style:italic;color:var(--red)}
-.feedrate .use th,.feedrate .use td{background:#eef5fa;font-weight:600}
-.feedrate nav ul{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.2rem 1.1rem}
-@media (max-width:40rem){
- .feedrate{padding:.8rem .9rem 3rem;font-size:15px}
- .feedrate h1{font-size:1.4rem}
- .feedrate .answer strong{font-size:1.15rem}
- .feedrate th,.feedrate td{padding:.32rem .5rem}
- .feedrate th[scope=row],.feedrate thead th:first-child{min-width:5.8rem;max-width:9rem}
-}
-@media print{
- .feedrate{max-width:none;padding:0;font-size:10pt}
- .feedrate .scroll{overflow:visible}
- .feedrate table{font-size:7.5pt}
- .feedrate th,.feedrate td{padding:.2rem .35rem}
- .feedrate th[scope=row],.feedrate thead th:first-child{position:static;min-width:0}
- .feedrate tr,.feedrate figure,.feedrate .answer,.feedrate .caption{break-inside:avoid}
- .feedrate h2,.feedrate h3,.feedrate .caption{break-after:avoid}
- .feedrate img{width:auto;max-width:30rem;max-height:18cm}
- .feedrate nav{display:none}
-}
-"""
-"""The style of tables and of the overview. Every rule applies inside `.feedrate` only: Snakemake's
-report shows these pages inside its own."""
-
-_OPEN, _CLOSE = '<main class="feedrate">', "</main>"
+OVERVIEW = "../../overview.html"
+"""The overview, from the place of a table's page."""
+SAFE = "/=~,"
+"""Signs in an anchor that an address can hold."""
 
 
 class Markup(str):
@@ -130,6 +59,26 @@ def link(name: str, address: str) -> Markup:
     return el("a", name, href=address, rel="noreferrer")
 
 
+def anchor(study: str, device: str, cell: str, repeat: int | None = None) -> str:
+    """The id of a run, or of a cell, in the overview's table of runs."""
+    return "/".join([study, device, cell, *([f"rep{repeat}"] if repeat else [])])
+
+
+def anchor_of(cell: CellOf) -> str:
+    """The anchor of a cell's row, or of a run's."""
+    runs = getattr(cell, "measured_as", "") or cell.cell
+    return anchor(cell.study, cell.device, runs, getattr(cell, "repeat", None))
+
+
+def record_link(label: str, cell: CellOf | None) -> Markup:
+    """A number or name of a cell as a link to the records of its runs, in the overview; only the
+    number or name without a cell."""
+    if cell is None:
+        return join(label)
+    target = f"{OVERVIEW}#{quote(anchor_of(cell), safe=SAFE)}"
+    return el("a", label, href=target, class_="record")
+
+
 def row(heading: str, *cells: str | None, class_: str = "") -> Markup:
     """A row of a table, with its heading in the first column."""
     return el("tr", el("th", heading, scope="row"), *(el("td", c) for c in cells), class_=class_)
@@ -154,37 +103,6 @@ def table(head: Sequence[str], rows: Iterable[Markup], class_: str = "") -> Mark
     heading = el("thead", el("tr", *(el("th", cell, scope="col") for cell in head)))
     content = el("table", heading, el("tbody", *rows), class_=class_)
     return el("div", content, class_="scroll", tabindex="0")
-
-
-def page(title: str, *content: str | None) -> str:
-    """A complete page that needs no other file."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{_OPEN}{join(*content)}{_CLOSE}\n</body>\n</html>\n"
-    )
-
-
-def as_page(
-    render: Callable[[PageSettings, Inputs], Markup],
-) -> Callable[[PageSettings, Inputs], str]:
-    """Decorate the `render` of a table: its content becomes a complete page."""
-
-    @functools.wraps(render)
-    def whole(settings: PageSettings, inputs: Inputs) -> str:
-        return page(settings.title, render(settings, inputs))
-
-    return whole
-
-
-def content_of(path: Path) -> Markup:
-    """The content of a page that `page` made. Raises ConfigError for any other file."""
-    _, opened, rest = path.read_text(encoding="utf-8").partition(_OPEN)
-    content, closed, _ = rest.rpartition(_CLOSE)
-    if not (opened and closed):
-        raise ConfigError(f"{path}: not a table page of this report")
-    return Markup(content)
 
 
 # The table with a row for each cell, which several kinds of table share
@@ -236,10 +154,11 @@ def _cell_rows(
             yield wide_row(name, small(f"The runs of {same}: what differs has no effect."), width)
         elif cell.samples_per_s is not None:
             use = "use" * (recommend and cell.recommended)
+            name = record_link(name, cell)
             yield row(name, *(field(cell) for field in columns.values()), class_=use)
         elif cell.status != "unsupported":
             reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-            yield wide_row(name, reason, width)
+            yield wide_row(record_link(name, cell), reason, width)
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
         count = text.count(len(group), "cell")

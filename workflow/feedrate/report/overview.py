@@ -2,9 +2,11 @@
 all its tables and figures; then the provenance of its numbers, down to the record of every run."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
 
 from docutils.core import publish_parts
 
@@ -13,35 +15,23 @@ from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
-from feedrate.report.answers import answer
+from feedrate.report.answers import answer, in_brief
 from feedrate.report.findings import failures, findings
-from feedrate.report.markup import (
-    Markup,
-    content_of,
-    el,
-    join,
-    link,
-    page,
-    row,
-    small,
-    table,
-    void,
-    wide_row,
-    word,
-)
-from feedrate.report.params import OverviewSettings, Setup, StudySettings, from_param
-from feedrate.report.rows import ClaimRow, FitRow, Inputs, RunRow
+from feedrate.report.markup import SAFE, Markup, el, join, link, record_link, small, void
+from feedrate.report.page import content_of, in_page, page
+from feedrate.report.params import OverviewSettings, StudySettings, from_param
+from feedrate.report.provenance import provenance
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
-from feedrate.results.record import Record, RecordError, read_record
-from feedrate.results.schema import Provenance
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
+SVG = "{http://www.w3.org/2000/svg}"
+HALF = 0.5
+"""The place in a figure, as a share of its width, from which words open to the left."""
 LISTED_FAILURES = 5
 """Failures that the first page lists one by one."""
-LISTED_RUNS = 500
-"""Runs that the first page lists one by one."""
 
 _SAFE = {
     "raw_enabled": False,
@@ -53,8 +43,6 @@ _SAFE = {
 
 Captions = Mapping[str, Markup]
 """Captions as HTML, by file name without .rst."""
-
-_STEPS = {"training": "optimizer step", "inference": "request"}
 
 
 def write_overview(
@@ -91,11 +79,38 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     title = studies[0].title if single else f"feedrate: results of {len(studies)} studies"
     return page(
         title,
-        None if single else el("h1", title),
+        el("h1", studies[0].question, id=studies[0].study) if single else el("h1", title),
+        _minute(studies, inputs),
         *(_summary(study, inputs, captions, single) for study in studies),
         el("nav", el("h2", "All results"), *map(_links, studies), aria_label="Contents"),
         *(_details(study, inputs, captions) for study in studies),
     )
+
+
+def _minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
+    """The page for a reader with one minute: a sentence for each study and device with its value,
+    its verdict and what to do; then how many cells failed, and the outcomes of the claims."""
+    items = []
+    for study in studies:
+        cells = inputs.cells(study.study)
+        lines = [_sentence(study, inputs, cells, device) for device in study.measured]
+        verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
+        counts = [f"{one} {verdicts.count(one)}" for one in dict.fromkeys(verdicts)]
+        failed = len(failures(study, cells))
+        remarks = [_failed(failed)] * bool(failed)
+        remarks += [f"Claims: {', '.join(counts)}"] * bool(counts)
+        heading = el("a", study.title, href=f"#{study.study}")
+        items.append(el("li", el("b", heading), el("ul", *lines), small(". ".join(remarks))))
+    return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
+
+
+def _sentence(
+    study: StudySettings, inputs: Inputs, cells: Sequence[CellRow], device: str
+) -> Markup:
+    """The answer for a device in one sentence, its value with a link to the records."""
+    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
+    value, cell, rest = in_brief(study, cells, device, answer(study, cells, device, scores))
+    return el("li", f"{study.label(device)}: ", in_page(record_link(value, cell)), rest)
 
 
 def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
@@ -109,7 +124,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
     figure = _leading(study)
     words = " ".join(one.headline for one in answers)
     return join(
-        el("h1" if single else "h2", study.question, id=study.study),
+        None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
         _failures(failures(study, cells)),
         *(_box(one.headline, el("p", one.detail), good=one.found) for one in answers),
@@ -145,8 +160,11 @@ def _failures(lines: Sequence[str]) -> Markup | None:
         return None
     more = len(lines) - LISTED_FAILURES
     shown = [*lines[:LISTED_FAILURES], *([f"and {more} more, under all cells"] if more > 0 else [])]
-    heading = f"{text.count(len(lines), 'cell')} with failed or rejected runs"
-    return _box(heading, el("ul", *(el("li", line) for line in shown)), good=False)
+    return _box(_failed(len(lines)), el("ul", *(el("li", line) for line in shown)), good=False)
+
+
+def _failed(cells: int) -> str:
+    return f"{text.count(cells, 'cell')} with failed or rejected runs"
 
 
 def _box(heading: str, content: Markup, good: bool) -> Markup:
@@ -165,12 +183,12 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
     """All tables and figures of a study with their captions, then the provenance."""
     parts: list[str] = [el("h2", f"{study.title}: all results")]
     for anchor, item in _items(study):
-        parts.append(el("h3", item.title, id=f"{study.study}-{anchor}"))
-        parts.append(_caption(item, captions))
+        heading = el("h3", item.title, id=f"{study.study}-{anchor}")
         if isinstance(item, Table):
-            parts.append(content_of(_file(inputs, paths.TABLE, study, item)))
+            content = content_of(_file(inputs, paths.TABLE, study, item))
         else:
-            parts.append(_picture(study, item, inputs, item.title))
+            content = _picture(study, item, inputs, item.title)
+        parts.append(el("section", heading, _caption(item, captions), content, class_="far"))
     parts.append(el("h2", f"{study.title}: provenance", id=f"{study.study}-provenance"))
     return join(*parts, provenance(study, inputs.runs(study.study)))
 
@@ -199,115 +217,33 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 
 
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
-    """A figure as data: no script in it can run, and no name in it can clash."""
+    """A figure as data: no script in it can run, and no name in it can clash. Its marks lie above
+    the picture."""
     content = _file(inputs, paths.FIGURE, study, figure).read_bytes()
     source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-    return el("figure", void("img", src=source, alt=words))
+    return el("figure", void("img", src=source, alt=words), *_marks(content))
+
+
+def _marks(picture: bytes) -> Iterator[Markup]:
+    """What a pointer or the Tab key finds in a figure: the words of its marks, as links to the
+    records behind them."""
+    root = ElementTree.fromstring(picture)
+    width, height = map(float, root.get("viewBox", "0 0 1 1").split()[2:])
+    for group in root.iter(f"{SVG}g"):
+        if group.get("class") == "mark":
+            title, circle = group
+            x, y = float(circle.get("cx", 0)) / width, float(circle.get("cy", 0)) / height
+            record = group.get("data-record")
+            yield el(
+                "a",
+                aria_label=title.text or "",
+                role="" if record else "img",
+                href=f"#{quote(record, safe=SAFE)}" if record else "",
+                tabindex="0",
+                class_="mark east" if x > HALF else "mark",
+                style=f"left:{x:.2%};top:{y:.2%}",
+            )
 
 
 def _file(inputs: Inputs, pattern: str, study: StudySettings, item: Table | Figure) -> Path:
     return inputs.path(pattern.format(study=study.study, table=item.name, figure=item.name))
-
-
-# Provenance
-
-
-def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
-    """A table of facts for each device, then every run with its throughput and its record."""
-    made = [run for run in runs if run.repeat is not None]
-    parts: list[str] = []
-    for device in dict.fromkeys(run.device for run in made):
-        parts.append(el("h3", f"Machine and software: {study.label(device)}"))
-        parts.append(_machine(study, device, [run for run in made if run.device == device]))
-    if not made:
-        parts.append(el("p", "No run has a record."))
-    parts.append(el("h3", "Every run"))
-    heads = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
-    parts.append(table(heads, [_run(study, run) for run in made[:LISTED_RUNS]], "texts"))
-    if (more := len(made) - LISTED_RUNS) > 0:
-        parts.append(el("p", f"And {text.count(more, 'run')} more, in results.csv."))
-    return join(*parts)
-
-
-def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
-    """Machine, software, data and protocol; where the runs differ, all values are listed."""
-    record = _first_record(runs)
-    known = record.provenance if record else Provenance()
-    setup, state = study.setups.get(device), known.machine_before
-    facts = {
-        "Device model": _distinct(run.device_model for run in runs),
-        "Driver": known.driver,
-        "CPU cores per job": _cores(runs, known),
-        "Host": _distinct(run.host for run in runs),
-        "bf16 instructions": ", ".join(known.bf16_instructions),
-        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
-        "Model": f"{setup.model} {setup.size}" if setup else "",
-        "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
-        "Batch": f"{setup.batch_size} per device, {setup.precision}" if setup else "",
-        "Protocol": _protocol(setup, _STEPS[study.task]),
-        "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
-        "Trainer": _distinct(run.library for run in runs),
-        "Python": " on ".join(filter(None, (known.python, known.platform))),
-        "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
-        "Commit": _distinct(run.commit for run in runs),
-        "Source digest": known.source_digest[:12],
-        "Machine state before the run": ", ".join(
-            f"{name} {value}" for name, value in state.items() if value not in ("", None)
-        ),
-        "Measured": _times(runs),
-    }
-    lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
-    if known.command:
-        lines.append(wide_row("Command", el("code", known.command), 2))
-    return table(("Property", ""), lines, "texts")
-
-
-def _run(study: StudySettings, run: RunRow) -> Markup:
-    reason = join(word(text.STATUS_WORDS[run.status]), small(run.cause))
-    return row(
-        f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}",
-        text.number(run.samples_per_s) if run.status == "ok" else reason,
-        run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
-        text.seconds(run.duration_s),
-        str(run.attempt or text.DASH),
-        el("code", run.record) if run.record else text.DASH,
-    )
-
-
-def _first_record(runs: Sequence[RunRow]) -> Record | None:
-    """The record of the first valid run, otherwise the first that can be read."""
-    for run in sorted(runs, key=lambda run: run.status != "ok"):
-        try:
-            return read_record(Path(run.record))
-        except (RecordError, OSError):
-            continue
-    return None
-
-
-def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
-    granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
-    host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
-    threads = f"; {text.count(known.intraop_threads or 0, 'thread')} per process"
-    return granted + host + (threads if known.intraop_threads else "")
-
-
-def _protocol(setup: Setup | None, step: str) -> str:
-    if setup is None:
-        return ""
-    return (
-        f"{text.count(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
-        f"{text.count(setup.repeats, 'repeat')}, interleaved"
-    )
-
-
-def _times(runs: Sequence[RunRow]) -> str:
-    times = sorted(run.started_at for run in runs if run.started_at)
-    if not times:
-        return ""
-    first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
-    return f"first run started {first}, last {last} (UTC)"
-
-
-def _distinct(values: Iterable[str]) -> str:
-    """The value, or all values where runs differ."""
-    return "; ".join(dict.fromkeys(value for value in values if value))

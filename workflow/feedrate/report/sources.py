@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from feedrate.config.statements import Document, Statement
 from feedrate.config.values import BETWEEN_LEVELS
 from feedrate.report import text
-from feedrate.report.markup import el, group_row, join, link, page, row, small, table
+from feedrate.report.markup import el, group_row, join, link, row, small, table
+from feedrate.report.page import page
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results.claims import NO_DATA
 

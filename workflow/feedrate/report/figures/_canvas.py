@@ -1,6 +1,7 @@
-"""The base of all figures: styles, axes, labels, and SVG with reproducible bytes."""
+"""The base of all figures: styles, axes, labels, marks, and SVG with reproducible bytes."""
 
 import functools
+import html
 import io
 import math
 import textwrap
@@ -8,14 +9,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from feedrate.report import text
 from feedrate.report.lines import Line
+from feedrate.report.markup import anchor_of
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, RunRow
+from feedrate.report.rows import CellOf, Inputs, RunRow
 
 WIDTH_IN = 6.0
 """The width of every figure: a column of a page, and readable on a phone."""
@@ -69,6 +73,9 @@ WAITING: dict[str, Any] = {"facecolor": ORANGE, "edgecolor": "white", "hatch": "
 BAR: dict[str, Any] = {"fmt": "none", "capsize": 3, "elinewidth": 1.6, "capthick": 1.6, "zorder": 4}
 """An interval as an error bar: options of `errorbar`, without a mark."""
 
+MARK_PT = 7
+"""The radius in which a mark responds to a pointer, in points."""
+
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -106,6 +113,45 @@ def new(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
+# Marks: places in a figure that tell their value
+
+Place = tuple[Axes, tuple[float, float], str, str]
+"""Axes, a place in their data, the words, and the anchor of a record or nothing."""
+
+_MARKS: WeakKeyDictionary[Any, list[Place]] = WeakKeyDictionary()
+"""The marks of each figure that is being drawn."""
+
+
+def mark(axes: Axes, at: tuple[float, float], words: str, cell: CellOf | None = None) -> None:
+    """Let the place `at` tell `words` on a page that responds; it leads to the record of `cell`,
+    which may be a run. On paper nothing of it is seen."""
+    place = axes, at, words, anchor_of(cell) if cell else ""
+    _MARKS.setdefault(axes.get_figure(), []).append(place)
+
+
+def told(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    """A value with its unit and its interval: `23.28 samples/s (22.9 to 23.6)`."""
+    interval = text.interval(low, high)
+    return f"{text.number(value)} {unit}{f' ({interval})' * bool(interval)}"
+
+
+def _marks(figure: Figure) -> str:
+    """The marks as SVG: circles that cannot be seen, with titles. The layout must be final."""
+    width, height = figure.bbox.size
+    lines = []
+    for axes, at, words, record in _MARKS.get(figure, []):
+        x, y = axes.transData.transform(at) / (width, height)
+        if 0 <= x <= 1 and 0 <= y <= 1:
+            points = 72 * figure.get_figwidth() * x, 72 * figure.get_figheight() * (1 - y)
+            lines.append(
+                f'<g class="mark" data-record="{html.escape(record)}">'
+                f"<title>{html.escape(words)}</title>"
+                f'<circle cx="{points[0]:.1f}" cy="{points[1]:.1f}" r="{MARK_PT}"'
+                ' fill-opacity="0"/></g>\n'
+            )
+    return "".join(lines)
+
+
 @contextmanager
 def theme() -> Iterator[None]:
     """Draw and save inside this context: our style, whatever a user's matplotlibrc says."""
@@ -126,8 +172,10 @@ def as_svg(
         stream = io.StringIO()
         metadata = {"Title": settings.title, "Date": None, "Creator": None}
         with theme():
-            draw(settings, inputs).savefig(stream, format="svg", metadata=metadata)
-        return stream.getvalue()
+            figure = draw(settings, inputs)
+            figure.savefig(stream, format="svg", metadata=metadata)
+        drawing, end, rest = stream.getvalue().rpartition("</svg>")
+        return drawing + _marks(figure) + end + rest
 
     return drawn
 
@@ -141,9 +189,9 @@ def statement(sentence: str) -> Figure:
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
     """Small remarks below the figure; empty ones are left out."""
-    text = "\n".join(wrap(line, 100) for line in lines if line)
-    if text:
-        figure.supxlabel(text, x=0.01, ha="left", fontsize=8.5, color=GREY)
+    words = "\n".join(wrap(line, 100) for line in lines if line)
+    if words:
+        figure.supxlabel(words, x=0.01, ha="left", fontsize=8.5, color=GREY)
 
 
 def legend_columns(names: Collection[str]) -> int:
@@ -151,9 +199,9 @@ def legend_columns(names: Collection[str]) -> int:
     return 2 if max(map(len, names)) <= 28 else 1
 
 
-def wrap(text: str, width: int) -> str:
-    """`text` broken into lines of at most `width` characters."""
-    return "\n".join(textwrap.wrap(text, width)) or text
+def wrap(words: str, width: int) -> str:
+    """`words` broken into lines of at most `width` characters."""
+    return "\n".join(textwrap.wrap(words, width)) or words
 
 
 def level_ticks(axes: Axes, names: Sequence[str]) -> None:
@@ -192,14 +240,14 @@ def path(line: Line) -> tuple[list[int], list[float]]:
 
 def label(
     axes: Axes,
-    text: str,
+    words: str,
     at: tuple[float, float],
     offset: tuple[float, float] = (6, 0),
     **options: Any,
 ) -> None:
     """A text next to a place, `offset` in points."""
     options = {"va": "center", "fontsize": 8.5, **options}
-    axes.annotate(text, at, xytext=offset, textcoords="offset points", **options)
+    axes.annotate(words, at, xytext=offset, textcoords="offset points", **options)
 
 
 def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
@@ -207,6 +255,10 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     places, values = path(line)
     axes.plot([place + aside for place in places], values, **options)
     for place, point in enumerate(line.points):
+        if point.value is not None:
+            name = text.levels_text(point.levels)
+            words = told(point.value, point.low, point.high, axes.get_ylabel())
+            mark(axes, (place + aside, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
             whole = [[0.0], [point.high - point.low]]
             axes.errorbar(place + aside, point.low, yerr=whole, ecolor=options["color"], **BAR)
@@ -216,21 +268,25 @@ def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
     """The throughput of every valid run as a small dot next to its cell's median."""
     for place, point in enumerate(line.points):
         mine = [run for run in runs if point.row and run.key == point.row.key]
-        rates = [run.samples_per_s for run in mine if run.status == "ok" and run.samples_per_s]
+        valid = [run for run in mine if run.status == "ok" and run.samples_per_s]
+        rates = [run.samples_per_s for run in valid]
         places = [place + 0.09 + 0.035 * (index % 3) for index in range(len(rates))]
         axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
+        for x, run in zip(places, valid, strict=True):
+            words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
+            mark(axes, (x, run.samples_per_s), words, run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:
     """Names of lines at their right ends, moved apart where they would overlap.
 
-    `labels` are (y, text, colour). Call it last, when the limits of the axes are final.
+    `labels` are (y, words, colour). Call it last, when the limits of the axes are final.
     """
     low, high = axes.get_ylim()
     line = (high - low) * LABEL_PX / axes.get_window_extent().height
     lower_edge = -float("inf")
-    for y, text, color in sorted(labels):
-        half = line * (1 + text.count("\n")) / 2
+    for y, words, color in sorted(labels):
+        half = line * (1 + words.count("\n")) / 2
         place = max(y, lower_edge + half)
         lower_edge = place + half
-        label(axes, text, (x, place), (8, 0), color=color, fontsize=9.5, annotation_clip=False)
+        label(axes, words, (x, place), (8, 0), color=color, fontsize=9.5, annotation_clip=False)

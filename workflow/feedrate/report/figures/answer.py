@@ -1,6 +1,6 @@
 """The leading figure: training throughput on each device, its two ceilings, and verdicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -86,8 +86,8 @@ def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
         ticks = ["\n".join(pair).rstrip() for pair in zip(ticks, remarks, strict=True)]
     canvas.level_axis(axes, ticks)
     labels = [
-        *_ceiling(axes, "loader only", LOADER, loader, top),
-        *_ceiling(axes, "model only", MODEL, model, top),
+        *_ceiling(axes, "loader only", LOADER, loader, top, dict(rows)),
+        *_ceiling(axes, "model only", MODEL, model, top, dict(rows)),
         (line.valid[-1].value or 0.0, "training", TRAINING["color"]),
     ]
     canvas.series(axes, line, linewidth=2.4, markersize=8, zorder=5, **TRAINING)
@@ -116,7 +116,12 @@ def _alone(rows: Iterable[tuple[int, CellRow]], part: str) -> Rates:
 
 
 def _ceiling(
-    axes: Axes, name: str, look: dict[str, Any], rates: Rates, top: float
+    axes: Axes,
+    name: str,
+    look: dict[str, Any],
+    rates: Rates,
+    top: float,
+    cells: Mapping[int, CellRow],
 ) -> list[tuple[float, str, str]]:
     """Draw a ceiling; where it leaves the panel, its value is written at the upper edge."""
     if not rates:
@@ -126,6 +131,9 @@ def _ceiling(
     known = [(place, rate.low, rate.high) for place, rate in rates.items() if rate.low is not None]
     if known:
         axes.vlines(*zip(*known, strict=True), color=look["color"], linewidth=1.2, zorder=3)
+    for place, rate in rates.items():
+        words = canvas.told(rate.value, rate.low, rate.high, "samples/s")
+        canvas.mark(axes, (place, min(rate.value, top)), f"{name}: {words}", cells[place])
     options = {"va": "top", "ha": "center", "color": look["color"], "bbox": canvas.PAPER}
     for place, rate in rates.items():
         if rate.value > top and len(rates) <= canvas.FEW:

@@ -8,7 +8,16 @@ from matplotlib.figure import Figure
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import MATCHING, MOMENTS, SPLITS, Inputs, Score, cells_of, pick
+from feedrate.report.rows import (
+    MATCHING,
+    MOMENTS,
+    SPLITS,
+    Inputs,
+    Score,
+    cells_of,
+    pick,
+    score_text,
+)
 
 NEEDS = ("scores",)
 ORDER = 20
@@ -38,7 +47,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
             for number, moment in enumerate(MOMENTS):
                 score = pick(rows, key, split, MATCHING, moment)
                 label = f"{moment} training" if place == 0 else None
-                _point(axes, place + 0.22 * (number - 0.5), score, canvas.style(1 - number), label)
+                y = place + 0.22 * (number - 0.5)
+                _point(axes, y, score, canvas.style(1 - number), label)
+                if score and score.value is not None:
+                    words = ", ".join(filter(None, score_text(score, MATCHING)))
+                    cell = next(row for row in rows if row.key == key)
+                    told = f"{names[key]}, {moment} training: {words}"
+                    canvas.mark(axes, (100 * score.value, y), told, cell)
         canvas.row_axis(axes, [names[key] for key in keys])
         axes.set_xlim(0, 100)
     panels[-1].set_xlabel("right caption of five chosen (%)")

@@ -34,6 +34,10 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         key = trace.run.key
         _curve(axes, trace, keys.index(key), names[key] if key not in seen else "")
         seen.add(key)
+        last = [step for step in trace.steps if step.loss is not None][-1]
+        words = f"loss {text.number(last.loss)} after {text.count(last.step, 'step')}"
+        name = f"{names[key]}, repeat {trace.run.repeat}"
+        canvas.mark(axes, (last.step, last.loss or 0.0), f"{name}: {words}", trace.run)
     axes.set_xlabel("optimizer step")
     axes.set_ylabel("training loss")
     axes.grid(axis="x", visible=True)

@@ -36,13 +36,17 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     reach = max(0.1, *(abs(value - 1) for value in values))
     size = min(10.5, 70 / len(next(iter(lines.values()))))
     norm = TwoSlopeNorm(1.0, 1 - reach, 1 + reach)
-    for row, line in enumerate(lines.values()):
+    for row, (name, line) in enumerate(lines.items()):
         for column, speedup in enumerate(line):
             look: dict[str, Any] = {"facecolor": "white", "hatch": "///"}
             if speedup.value:
                 look = {"facecolor": COLORS(norm(speedup.value))}
             place = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, edgecolor=canvas.LIGHT, **look))
+            if speedup.value:
+                words = canvas.told(speedup.value, speedup.low, speedup.high, "times")
+                level = level_text(settings.factors[settings.factor].levels[column])
+                canvas.mark(axes, (column, row), f"{name}, {level}: {words}", speedup.cell)
             if size > TOO_SMALL:
                 _words(axes, column, row, speedup, size)
     _frame(axes, settings, list(lines))

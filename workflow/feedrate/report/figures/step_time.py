@@ -57,7 +57,8 @@ def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None
     scale, unit = (1000, "ms") if longest < 2 else (1, "s")
     for place, cell in enumerate(cells):
         if good[place]:
-            _bar(axes, place, good[place], scale)
+            words = _bar(axes, place, good[place], scale)
+            canvas.mark(axes, (0, place), f"{names[cell.cell]}: {words}", cell)
         else:
             axes.text(0, place, f" {text.STATUS_WORDS[cell.status]}", va="center", style="italic")
     canvas.row_axis(axes, [names[cell.cell] for cell in cells])
@@ -67,8 +68,8 @@ def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None
     axes.set_xlabel(f"time of an optimizer step ({unit})")
 
 
-def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
-    """The mean step of the window, split by the data-wait share."""
+def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> str:
+    """The mean step of the window, split by the data-wait share; returns its words."""
     step = median(_mean_step(run) for run in runs)
     share = median(run.data_wait_share or 0.0 for run in runs)
     slow = [run.step_time_p95_s for run in runs if run.step_time_p95_s is not None]
@@ -81,6 +82,7 @@ def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> None:
         axes.plot(p95, place, "|", color=canvas.BLACK, markersize=13, markeredgewidth=2)
     words = f"{text.seconds(step)}, waits {text.share(share)}"
     canvas.label(axes, words, (scale * end, place), fontsize=9)
+    return words
 
 
 def _mean_step(run: RunRow) -> float:

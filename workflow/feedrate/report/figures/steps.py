@@ -18,6 +18,9 @@ ORDER = 220
 PANELS = 8
 """The number of cells shown; the axis label gives the number of all cells."""
 
+MOST = 100
+"""The number of steps of a run that tell their times; more would be too close to be pointed at."""
+
 
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
@@ -44,6 +47,10 @@ def _panel(axes: Axes, trace: Trace) -> None:
     waits = [1000 * step.data_wait_s for step in trace.steps]
     axes.bar(steps, waits, 0.8, label="waiting for data", linewidth=0, **canvas.WAITING)
     axes.plot(steps, times, ".-", color=canvas.BLUE, linewidth=1.2, label="the whole step")
+    for step, time, wait in zip(trace.steps, times, waits, strict=True):
+        if len(steps) <= MOST:
+            told = f"{text.number(time, 3)} ms, waiting {text.number(wait, 3)} ms"
+            canvas.mark(axes, (step.step, time), f"step {step.step}: {told}", trace.run)
     warm = [step.step for step in trace.steps if step.warmup]
     if warm:
         look: dict[str, Any] = {"color": canvas.LIGHT, "linewidth": 0, "zorder": 0}

@@ -3,7 +3,8 @@
 from msgspec.structs import asdict
 
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small
+from feedrate.report.markup import Field, Markup, cell_table, join, small
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.verdicts import ratios

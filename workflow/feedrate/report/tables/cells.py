@@ -11,12 +11,12 @@ from feedrate.report.markup import (
     SPEED,
     Field,
     Markup,
-    as_page,
     cell_table,
     el,
     join,
     small,
 )
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 

@@ -1,7 +1,8 @@
 """The source's claims, as printed, recomputed from its own table, and measured here; then ours."""
 
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 

@@ -5,7 +5,8 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.lines import first_runs, level_key
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.comparability import NEEDS as MATTERS

@@ -5,7 +5,8 @@ import msgspec
 from feedrate.config.errors import ConfigError
 from feedrate.data.manifest import LeftOut
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, wide_row
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

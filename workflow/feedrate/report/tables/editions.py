@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from feedrate.config.study import Published
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results import audit

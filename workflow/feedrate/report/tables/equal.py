@@ -1,7 +1,8 @@
 """The loss at the end beside the baseline's: does a faster setting teach the model as much?"""
 
 from feedrate.report import text
-from feedrate.report.markup import SPEED, Field, Markup, as_page, cell_table, join, loss_flag, small
+from feedrate.report.markup import SPEED, Field, Markup, cell_table, join, loss_flag, small
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 

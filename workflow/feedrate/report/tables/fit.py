@@ -2,7 +2,8 @@
 
 from feedrate.report import text
 from feedrate.report.lines import short_names
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import FitRow, Inputs
 
@@ -41,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 def _row(entry: FitRow, name: str) -> Markup:
     return row(
-        name,
+        record_link(name, entry if entry.origin == "here" else None),
         text.number(entry.samples_per_s),
         text.number(entry.predicted) if entry.predicted else word("not fitted"),
         text.signed_share(entry.residual),

@@ -3,7 +3,8 @@
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Line, Point, ladder_lines
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -45,11 +46,11 @@ def _row(line: Line, factor: str) -> Markup:
     return row(
         name,
         _level(largest, factor),
-        text.number(largest.value),
+        record_link(text.number(largest.value), cell),
         text.number(cell.peak_memory_gib if cell else None, 3),
         text.integer(cell.allocator_retries if cell else None),
         _level(fastest, factor),
-        text.number(fastest.value),
+        record_link(text.number(fastest.value), fastest.row),
         limit,
     )
 

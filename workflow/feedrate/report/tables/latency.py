@@ -1,7 +1,8 @@
 """Latency and throughput of forward passes: percentiles, speed-up and memory."""
 
 from feedrate.report import text
-from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, as_page, cell_table
+from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

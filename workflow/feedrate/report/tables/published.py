@@ -10,7 +10,8 @@ from feedrate.report.lines import (
     missing_capabilities,
     published_rates,
 )
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
@@ -108,7 +109,7 @@ def _number(cell: CellRow | None) -> Markup:
         return word("/" if cell.status == "unsupported" else text.STATUS_WORDS[cell.status])
     remark = text.interval(cell.ci_low, cell.ci_high)
     marks = [small("noisy" * cell.noisy), small("short epochs" * cell.short_epochs)]
-    return join(text.number(cell.samples_per_s), small(remark), *marks)
+    return join(record_link(text.number(cell.samples_per_s), cell), small(remark), *marks)
 
 
 def _name(settings: PageSettings, device: str, count: int) -> Markup:

@@ -3,16 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from feedrate.report import text
-from feedrate.report.markup import (
-    Markup,
-    as_page,
-    el,
-    group_row,
-    not_scored_rows,
-    row,
-    score_field,
-    table,
-)
+from feedrate.report.markup import Markup, el, group_row, not_scored_rows, row, score_field, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import (
     LOSSES,

@@ -4,7 +4,8 @@ import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.report import markup, text
-from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small, word
+from feedrate.report.markup import Field, Markup, cell_table, join, small, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key
 

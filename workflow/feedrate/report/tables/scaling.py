@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from feedrate.report import text
 from feedrate.report.lines import level_key
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, table, wide_row
+from feedrate.report.markup import Markup, el, group_row, join, row, table, wide_row
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.fitting import Scaling, held_out_errors, scaling

@@ -3,7 +3,8 @@
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Speedup, Speedups, baseline_speedups, device_speedups
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table, word
+from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -39,4 +40,4 @@ def _field(speedup: Speedup) -> Markup:
     if speedup.value is None:
         return word(speedup.reason)
     interval = text.ratio_interval(speedup.low, speedup.high)
-    return join(text.ratio(speedup.value), small(interval))
+    return join(record_link(text.ratio(speedup.value), speedup.cell), small(interval))

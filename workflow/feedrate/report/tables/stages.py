@@ -1,7 +1,8 @@
 """Time of an optimizer step by stage: of the loader's processes, and of the one that trains."""
 
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, as_page, cell_table
+from feedrate.report.markup import Field, Markup, cell_table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.schema import VALUES

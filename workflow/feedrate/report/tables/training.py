@@ -1,7 +1,8 @@
 """Speed with its costs and its effect: efficiency, memory, loss and the time of an epoch."""
 
 from feedrate.report import text
-from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, as_page, cell_table
+from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 

@@ -4,7 +4,8 @@ from statistics import median
 
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, as_page, cell_table, join, small
+from feedrate.report.markup import Field, Markup, cell_table, join, small
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key, Trace, traces
 

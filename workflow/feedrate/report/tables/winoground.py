@@ -6,7 +6,6 @@ from feedrate.config.study import BenchmarkScore
 from feedrate.report import text
 from feedrate.report.markup import (
     Markup,
-    as_page,
     el,
     group_row,
     join,
@@ -18,6 +17,7 @@ from feedrate.report.markup import (
     wide_row,
     word,
 )
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, QualityRow, over_repeats
 

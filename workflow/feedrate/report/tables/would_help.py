@@ -8,7 +8,8 @@ import msgspec
 from feedrate.config.errors import ConfigError
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, el, group_row, join, row, small, table
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.ledger import Outcome, WouldHelp

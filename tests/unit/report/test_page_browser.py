@@ -1,0 +1,200 @@
+"""The overview in a real browser: records, tables, marks, a phone, a dark screen and paper."""
+
+import shutil
+from importlib.resources import files
+
+import pytest
+from report_samples import STUDY, make_project, overview_of, write_pages, write_results
+
+from feedrate.report import overview
+from feedrate.report.rows import Inputs
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+CELL = f"{STUDY}/cpu/workers=1~decode=host"
+PAPER = {"width": 703, "height": 1000}
+"""An A4 page within its margins, at 96 pixels an inch."""
+WIDER = """() => [...document.querySelectorAll('.scroll')]
+  .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.ariaLabel)"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The overview of a study with one real figure and with log files."""
+    root, project = tmp_path_factory.mktemp("page"), make_project()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        inputs = write_pages(project, write_results(root, project), drawn=("answer",))
+        for record in root.rglob("record.json"):
+            record.with_name("train.log").write_text("first line </script><b>bold</b>\nlast line\n")
+        path = root / "results/overview.html"
+        path.write_text(overview.render(overview_of(project), Inputs(inputs)))
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """Opens the overview with options of a browser's context; any error on it fails the test."""
+    contexts, errors = [], []
+
+    def opened(anchor="", **options):
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: errors.append(request.url))
+        page.goto(address + anchor)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [one for one in errors if not one.startswith((address, "data:"))] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page, scheme):
+    page = open_page(color_scheme=scheme)
+    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    for _ in ("the page", "a record")[: 1 if scheme == "dark" else 2]:
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        bad = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in bad] == []
+        assert len(found["passes"]) > 10
+        page.evaluate("document.querySelector('tr .record').click()")
+        page.wait_for_selector("dialog pre")
+
+
+def test_a_number_leads_to_its_record_spec_logs_commit_and_environment(open_page):
+    page = open_page()
+    link = page.locator(f"[id='{STUDY}-table-published'] ~ .scroll td a.record").first
+    link.click()
+    page.wait_for_selector("dialog[open] details:nth-of-type(3)")
+    box = page.locator("dialog")
+    said = box.locator("details").first.inner_text()
+    for fact in ("84b8b64", '"schema_version": 1', '"seed"', '"torch": "2.13.0"', "last line"):
+        assert fact in said
+    assert "</script><b>bold</b>" in said
+    page.keyboard.press("Escape")
+    assert box.count() == 0
+    assert link.evaluate("link => link === document.activeElement")
+
+
+def test_a_record_can_be_linked_from_elsewhere(open_page):
+    page = open_page(f"#{CELL}/rep2")
+    page.wait_for_selector("dialog[open] details")
+    assert page.locator("dialog details").count() == 1
+    assert "repeat 2" in page.locator("dialog summary").inner_text()
+
+
+def test_every_link_into_the_page_leads_somewhere(open_page):
+    missing = "links => links.filter(a => !document.getElementById(decodeURIComponent(a.hash)"
+    missing += ".slice(1))).map(a => a.outerHTML)"
+    page = open_page()
+    assert page.locator("a.record").count() > 20
+    assert page.locator("a[href^='#']").evaluate_all(missing) == []
+
+
+def test_without_its_script_the_page_says_the_same(open_page):
+    page = open_page(java_script_enabled=False)
+    page.locator(f"a.record[href='#{CELL}']").first.click()
+    assert page.url.endswith(f"#{CELL}")
+    row = page.locator(f"tr[id='{CELL}/rep1']")
+    assert "record.json" in row.inner_text()
+    assert page.locator("thead button").count() == 0
+
+
+def test_marks_of_a_figure_tell_values_by_keyboard(open_page):
+    page = open_page()
+    figure = page.locator("figure:has(.mark)").first
+    assert figure.locator(".mark[tabindex='0']").count() == 1
+    figure.locator(".mark[tabindex='0']").focus()
+    seen = []
+    for _ in range(figure.locator(".mark").count()):
+        seen.append(page.evaluate("document.activeElement.ariaLabel"))
+        page.keyboard.press("ArrowRight")
+    assert any("workers = 1: 14.10 samples/s (13.96 to 14.24)" in words for words in seen)
+    assert "repeat 3: 14.24 samples/s" in seen
+    shown = "getComputedStyle(document.activeElement, '::after').content"
+    assert seen[0] in page.evaluate(shown)
+    page.locator(".mark[aria-label^='repeat 3: 14.24']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] details")
+    assert "repeat 3: 14.24" in page.locator("dialog summary").inner_text()
+
+
+def test_marks_lie_where_the_figure_has_their_values(open_page):
+    """Of two runs of one cell, the faster is higher; all are inside of the picture."""
+    page = open_page()
+    box = (
+        "marks => marks.map(m => [m.ariaLabel, parseFloat(m.style.left), parseFloat(m.style.top)])"
+    )
+    places = page.locator("figure .mark").evaluate_all(box)
+    assert all(0 < x < 100 and 0 < y < 100 for _, x, y in places)
+    tops = {words: y for words, _, y in places if words.startswith("repeat")}
+    assert tops["repeat 3: 14.24 samples/s"] < tops["repeat 1: 11.09 samples/s"]
+
+
+def test_tables_sort_and_filter_by_keyboard(open_page):
+    page = open_page()
+    box = page.locator(".scroll").filter(has=page.locator("th", has_text="Started (UTC)"))
+    head = box.locator("thead th").nth(1)
+    rates = "rows => rows.filter(r => !r.hidden).map(r => parseFloat(r.cells[1].textContent))"
+
+    def column():
+        values = box.locator("tbody tr").evaluate_all(rates)
+        return [value for value in values if value is not None and value == value]
+
+    before = column()
+    head.locator("button").focus()
+    for order, wanted in (
+        ("ascending", sorted(before)),
+        ("descending", sorted(before, reverse=True)),
+        ("none", before),
+    ):
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == order
+        assert column() == wanted
+    assert before != sorted(before)
+    page.get_by_label("Filter the rows of Every run").fill("16, host")
+    assert len(column()) == 3
+    assert "3 of 12 rows" in page.get_by_role("status").filter(has_text="rows").inner_text()
+
+
+def test_no_page_is_wider_than_a_phone_and_no_table_is_cut(open_page):
+    page = open_page(viewport={"width": 375, "height": 800})
+    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
+    page.locator(".mark").first.focus()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert page.evaluate(WIDER)  # they scroll in their boxes
+    style = "boxes => boxes.every(box => getComputedStyle(box).overflowX === 'auto')"
+    assert page.locator(".scroll").evaluate_all(style)
+
+
+def test_a_dark_screen_gets_a_dark_page(open_page):
+    color = "getComputedStyle(document.querySelector('main')).backgroundColor"
+    assert open_page(color_scheme="light").evaluate(color) == "rgb(255, 255, 255)"
+    page = open_page(color_scheme="dark")
+    assert page.evaluate(color) == "rgb(22, 22, 22)"
+    assert "invert" in page.locator("img").first.evaluate("img => getComputedStyle(img).filter")
+
+
+def test_paper_is_white_and_cuts_no_table(open_page):
+    page = open_page(color_scheme="dark", viewport=PAPER)
+    page.emulate_media(media="print")
+    assert page.evaluate(WIDER) == []
+    color = "getComputedStyle(document.querySelector('main')).backgroundColor"
+    assert page.evaluate(color) == "rgb(255, 255, 255)"
+    assert not page.locator(".mark").first.is_visible()
+    assert page.pdf(format="A4").count(b"/Type /Page\n") > 3

@@ -1,0 +1,205 @@
+"""The provenance of a study's numbers: machine and software, and every run with its documents.
+
+The documents of all runs are in the page, packed: a reader who has only the page can follow a
+number to its record, spec, environment and raw lines.
+"""
+
+import base64
+import itertools
+import json
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from feedrate.core import paths
+from feedrate.core.errors import Masker
+from feedrate.report import text
+from feedrate.report.markup import SAFE, Markup, anchor, el, join, small, table, wide_row, word
+from feedrate.report.params import Setup, StudySettings
+from feedrate.report.rows import RunRow
+from feedrate.results.record import Record, RecordError, read_record
+from feedrate.results.schema import Provenance
+
+PACKED = 50
+"""Runs whose documents are packed together: they share most of their texts."""
+FIRST, LAST, WIDE = 12, 12, 600
+"""Lines of a raw log that a page shows, from its start and its end, and their longest."""
+
+HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
+_STEPS = {"training": "optimizer step", "inference": "request"}
+
+
+def provenance(study: StudySettings, runs: Sequence[RunRow]) -> Markup:
+    """A table of facts for each device, then every run with its throughput and its record."""
+    made = [run for run in runs if run.repeat is not None]
+    parts: list[str] = []
+    for device in dict.fromkeys(run.device for run in made):
+        parts.append(el("h3", f"Machine and software: {study.label(device)}"))
+        parts.append(_machine(study, device, [run for run in made if run.device == device]))
+    if not made:
+        parts.append(el("p", "No run has a record."))
+    heading = el("h3", "Every run")
+    parts.append(el("section", heading, *_every_run(study, made), class_="far"))
+    return join(*parts)
+
+
+def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Markup:
+    """Machine, software, data and protocol; where the runs differ, all values are listed."""
+    record = _first_record(runs)
+    known = record.provenance if record else Provenance()
+    setup, state = study.setups.get(device), known.machine_before
+    facts = {
+        "Device model": _distinct(run.device_model for run in runs),
+        "Driver": known.driver,
+        "CPU cores per job": _cores(runs, known),
+        "Host": _distinct(run.host for run in runs),
+        "bf16 instructions": ", ".join(known.bf16_instructions),
+        "Host memory": f"{text.number(known.host_memory_gib, 3)} GiB" * bool(known.host_memory_gib),
+        "Model": f"{setup.model} {setup.size}" if setup else "",
+        "Parameters": f"{record.model_parameters:,}" if record and record.model_parameters else "",
+        "Batch": f"{setup.batch_size} per device, {setup.precision}" if setup else "",
+        "Protocol": _protocol(setup, _STEPS[study.task]),
+        "Data": _distinct(f"{run.dataset} {run.data_digest[:12]}".strip() for run in runs),
+        "Trainer": _distinct(run.library for run in runs),
+        "Python": " on ".join(filter(None, (known.python, known.platform))),
+        "Packages": ", ".join(f"{name} {version}" for name, version in known.packages.items()),
+        "Commit": _distinct(run.commit for run in runs),
+        "Source digest": known.source_digest[:12],
+        "Machine state before the run": ", ".join(
+            f"{name} {value}" for name, value in state.items() if value not in ("", None)
+        ),
+        "Measured": _times(runs),
+    }
+    lines = [wide_row(name, value, 2) for name, value in facts.items() if value]
+    if known.command:
+        lines.append(wide_row("Command", el("code", known.command), 2))
+    return table(("Property", ""), lines, "texts")
+
+
+def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
+    """The row of a run. Its id is the target of links to the run; that of a cell's first run holds
+    the target of links to the cell."""
+    name = f"{study.label(run.device)}, {text.values_text(run.levels)}, repeat {run.repeat}"
+    valid = run.status == "ok"
+    shown = text.number(run.samples_per_s) if valid else word(text.STATUS_WORDS[run.status])
+    own = _anchor(run)
+    link = el("a", shown, href=f"#{quote(own, safe=SAFE)}", class_="record")
+    cells = (
+        link if valid else join(link, small(run.cause)),
+        run.started_at.replace("T", " ").removesuffix("Z").partition("+")[0],
+        text.seconds(run.duration_s),
+        str(run.attempt or text.DASH),
+        el("code", run.record) if run.record else text.DASH,
+    )
+    of_cell = anchor(run.study, run.device, run.cell)
+    head = el("th", el("span", name, id=of_cell) if first else name, scope="row")
+    return el("tr", head, *(el("td", cell) for cell in cells), id=own, data_in=packed)
+
+
+def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]:
+    """The table of runs, then their documents, packed by `PACKED` runs."""
+    names = {id(run): f"{study.study}-records-{place // PACKED}" for place, run in enumerate(runs)}
+    cells: set[tuple[str, str]] = set()
+    rows = []
+    for run in runs:
+        rows.append(_run(study, run, run.key not in cells, names[id(run)]))
+        cells.add(run.key)
+    yield table(
+        ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record"), rows, "texts"
+    )
+    for name, group in text.grouped(runs, lambda run: names[id(run)]).items():
+        found = {
+            anchor(run.study, run.device, run.cell, run.repeat): documents(run) for run in group
+        }
+        yield el("div", id=name, data_packed=pack(found), hidden="hidden")
+
+
+def _anchor(run: RunRow) -> str:
+    return anchor(run.study, run.device, run.cell, run.repeat)
+
+
+def documents(run: RunRow) -> dict[str, Any]:
+    """What a run's number rests on, by heading: record, spec, environment, and lines of its raw
+    logs. A document that cannot be read says so in its place."""
+    if not run.record:
+        return {"Record": f"None was written: {run.cause or text.STATUS_WORDS[run.status]}"}
+    path = Path(run.record)
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        return {"Record": f"{path} cannot be read: {error}"}
+    known = record.pop("provenance", None) or {}
+    spec = record.pop("spec", None)
+    return {
+        "Commit": str(known.get("commit") or "unknown"),
+        f"Record ({path})": record,
+        "Spec": spec or "The record has none.",
+        "Environment": known,
+        f"Raw events ({paths.EVENTS_NAME})": _lines(path.with_name(paths.EVENTS_NAME)),
+        f"Raw log ({paths.LOG_NAME})": _lines(path.with_name(paths.LOG_NAME)),
+    }
+
+
+def _lines(path: Path) -> str:
+    """The first and the last lines of a raw log, without secrets, with the number left out between
+    them; lines are cut at `WIDE` characters."""
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+            head = [line[:WIDE].rstrip() for line in itertools.islice(stream, FIRST)]
+            tail: deque[str] = deque(maxlen=LAST)
+            rest = 0
+            for line in stream:
+                tail.append(line[:WIDE].rstrip())
+                rest += 1
+    except OSError as error:
+        return f"cannot be read: {error}"
+    between = [f"({text.count(rest - LAST, 'line')} between)"] if rest > LAST else []
+    return Masker()("\n".join([*head, *between, *tail])) or "(empty)"
+
+
+def pack(documents: dict[str, Any]) -> str:
+    """Documents as JSON, deflated, in base64: what the page's script unpacks."""
+    plain = json.dumps(documents, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
+
+
+def _first_record(runs: Sequence[RunRow]) -> Record | None:
+    """The record of the first valid run, otherwise the first that can be read."""
+    for run in sorted(runs, key=lambda run: run.status != "ok"):
+        try:
+            return read_record(Path(run.record))
+        except (RecordError, OSError):
+            continue
+    return None
+
+
+def _cores(runs: Sequence[RunRow], known: Provenance) -> str:
+    granted = _distinct(str(run.cores_granted) for run in runs if run.cores_granted)
+    host = f" of the host's {known.cores_of_host}" if granted and known.cores_of_host else ""
+    threads = f"; {text.count(known.intraop_threads or 0, 'thread')} per process"
+    return granted + host + (threads if known.intraop_threads else "")
+
+
+def _protocol(setup: Setup | None, step: str) -> str:
+    if setup is None:
+        return ""
+    return (
+        f"{text.count(setup.steps, step)}, the first {setup.warmup_steps} left out as warm-up; "
+        f"{text.count(setup.repeats, 'repeat')}, interleaved"
+    )
+
+
+def _times(runs: Sequence[RunRow]) -> str:
+    times = sorted(run.started_at for run in runs if run.started_at)
+    if not times:
+        return ""
+    first, last = (time[:16].replace("T", " ") for time in (times[0], times[-1]))
+    return f"first run started {first}, last {last} (UTC)"
+
+
+def _distinct(values: Iterable[str]) -> str:
+    """The value, or all values where runs differ."""
+    return "; ".join(dict.fromkeys(value for value in values if value))
