@@ -1,6 +1,7 @@
 """Time by stage in shared memory, and the delays of a virtual speed-up by a clock of the test."""
 
 import multiprocessing
+import time
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ class Clock:
 
 def rank(processes=2, *, stage="decode", share=0.5, overshoot_s=0.0):
     """The processes of a rank, each with a clock of its own."""
-    times, caused_s = np.zeros((processes, len(STAGES), 2)), np.zeros(processes)
+    times, caused_s = np.zeros((processes, len(STAGES), stages.WIDTH)), np.zeros(processes)
     switch = np.array([1.0, STAGES.index(stage), share])
     clocks = [Clock(overshoot_s) for _ in range(processes)]
     made = [Process(times[number], caused_s, switch, number) for number in range(processes)]
@@ -119,11 +120,67 @@ def test_seconds_are_by_step_for_the_trainer_and_by_sample_for_workers():
         processes[0].add("forward", 1.0)
         processes[0].add("forward", 3.0)
         # Workers ran ahead: 4 samples were decoded for 2 steps of 8.
-        assert recorder.seconds(2, 8) == pytest.approx(
-            {"decode": 0.3 * 8, "resize": 0.4 * 8, "forward": 2.0}
-        )
+        found = {stage: one["seconds"] for stage, one in recorder.spans(2, 8).items()}
+        assert found == pytest.approx({"decode": 0.3 * 8, "resize": 0.4 * 8, "forward": 2.0})
     with recorder.recording():
-        assert recorder.seconds(1, 8) == {}
+        assert recorder.spans(1, 8) == {}
+
+
+def test_percentiles_are_those_of_single_spans_within_their_bins():
+    """A hundred pictures of 1 to 100 ms, each finished in a second span of the same stage."""
+    recorder = Recorder(2)
+    workers = [recorder.attach(number) for number in (1, 2)]
+    with recorder.recording():
+        for length in range(1, 101):
+            worker = workers[length % 2]
+            worker.add("resize", length * 0.9e-3, 1, cpu_s=0.5e-3)
+            worker.add("resize", length * 0.1e-3, 0)
+        workers[0].add("collate", 0.048, 48)
+        found = recorder.spans(1, 100)
+    told = {name: found["resize"][name] for name in ("p50_s", "p95_s", "p99_s", "max_s")}
+    assert told == pytest.approx(
+        {"p50_s": 0.050, "p95_s": 0.095, "p99_s": 0.099, "max_s": 0.1}, rel=0.033
+    )
+    assert found["resize"]["count"] == 100
+    assert found["resize"]["max_s"] == pytest.approx(0.1)
+    assert found["collate"]["p50_s"] == pytest.approx(0.001, rel=0.033)  # of one sample
+
+
+def test_cpu_time_is_told_by_process():
+    recorder = Recorder(2)
+    workers = [recorder.attach(number) for number in (1, 2)]
+    with recorder.recording():
+        workers[0].add("decode", 0.4, cpu_s=0.3)
+        workers[1].add("decode", 0.8, cpu_s=0.1)
+        found = recorder.spans(1, 4)["decode"]
+    assert found["cpu_s"] == pytest.approx(0.8)  # two pictures were decoded, a step has four
+    assert found["workers"] == {"1": pytest.approx([0.8, 0.6]), "2": pytest.approx([1.6, 0.2])}
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1e-6, 0.0123, 1.0, 1900.0, 1e6])
+def test_a_bin_holds_what_falls_into_it(seconds):
+    recorder = Recorder(0)
+    with recorder.recording():
+        recorder.attach(0).add("read", seconds)
+        found = recorder.spans(1, 1)["read"]
+    assert found["max_s"] == seconds
+    within = 1e-6 <= seconds <= 2000
+    assert found["p50_s"] == (pytest.approx(seconds, rel=0.033) if within else found["p50_s"])
+    assert found["p50_s"] <= seconds
+
+
+def test_a_span_tells_the_cpu_time_of_its_process_only():
+    recorder = Recorder(0)
+    recorder.attach(0)
+    with recorder.recording():
+        with stages.span("read"):
+            time.sleep(0.05)
+        with stages.span("decode"):
+            end_s = time.process_time() + 0.05
+            while time.process_time() < end_s:
+                pass
+        found = recorder.spans(1, 1)
+    assert found["read"]["cpu_s"] < 0.02 < 0.05 <= found["decode"]["cpu_s"]
 
 
 def record(recorder):
@@ -141,7 +198,7 @@ def test_processes_write_to_the_same_memory(method):
         child = multiprocessing.get_context(method).Process(target=record, args=(recorder,))
         child.start()
         child.join(60)
-        assert set(recorder.seconds(1, 1)) == {"read", "decode"}
+        assert set(recorder.spans(1, 1)) == {"read", "decode"}
 
 
 def test_nothing_is_recorded_unless_it_is_asked_for():

@@ -137,7 +137,9 @@ class PairDataset(Dataset[Sample]):
             opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
         )
         self.paths = [prepared / image for image in self.images]
-        source = Source(self.paths, image_px, self.loader.scaled_decode, opened)
+        source = Source(
+            self.paths, image_px, self.loader.scaled_decode, opened, self.loader.storage
+        )
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
@@ -241,8 +243,10 @@ def tokenise(
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same settings without augmentation, for evaluation."""
-    return msgspec.structs.replace(loader, random_crop=0.0, random_flip=False, colour_jitter=0.0)
+    """The same settings without augmentation, for evaluation; its storage is not
+    measured."""
+    plain = {"random_crop": 0.0, "random_flip": False, "colour_jitter": 0.0}
+    return msgspec.structs.replace(loader, storage=msgspec.UNSET, **plain)
 
 
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
