@@ -157,14 +157,14 @@ def test_cpu_time_is_told_by_process():
     assert found["workers"] == {"1": pytest.approx([0.8, 0.6]), "2": pytest.approx([1.6, 0.2])}
 
 
-@pytest.mark.parametrize("seconds", [1e-9, 1e-6, 0.0123, 1.0, 1900.0, 1e6])
+@pytest.mark.parametrize("seconds", [1e-9, 1e-6, 0.0123, 1.0, 1000.0, 1e6])
 def test_a_bin_holds_what_falls_into_it(seconds):
     recorder = Recorder(0)
     with recorder.recording():
         recorder.attach(0).add("read", seconds)
         found = recorder.spans(1, 1)["read"]
     assert found["max_s"] == seconds
-    within = 1e-6 <= seconds <= 2000
+    within = 1e-6 <= seconds <= 1000
     assert found["p50_s"] == (pytest.approx(seconds, rel=0.033) if within else found["p50_s"])
     assert found["p50_s"] <= seconds
 

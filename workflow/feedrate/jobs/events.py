@@ -197,8 +197,8 @@ class Stages(Event, frozen=True, kw_only=True, tag="stages"):
 
     `open`, `read`, `decode`, `resize`, `tokenise` and `collate` are sums over the loader's
     processes; `hand_over`, `copy`, `forward`, `backward`, `exchange` and `optimizer` are of the
-    process that trains. A stage that cannot be told from another is missing. `forward_memory_gib` is
-    in use when a forward pass has ended. `not_split` are stages that the loader cannot tell from another.
+    process that trains. A stage that cannot be told from another is missing; `not_split` are those
+    of the loader. `forward_memory_gib` is in use when a forward pass has ended.
     """
 
     steps: int

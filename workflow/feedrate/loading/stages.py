@@ -33,7 +33,7 @@ SECONDS, CPU_S, SAMPLES, LONGEST, LAST, BINNED = range(6)
 """What a process knows of a stage: sums of seconds, CPU seconds and samples; the longest span, and
 the last one, which may go on; from `BINNED` on, the number of spans in each bin."""
 BINS_OF_OCTAVE, OCTAVES = 16, range(-20, 11)
-"""Bins between two powers of two, from 2^-20 s (1 us) to 2^11 s."""
+"""Bins between two powers of two, and the powers that end them: from 2^-21 s to 2^10 s."""
 WIDTH = BINNED + BINS_OF_OCTAVE * len(OCTAVES)
 _NOTHING = nullcontext()
 _here: "Process | None" = None
