@@ -177,7 +177,7 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
 
 class Spans(msgspec.Struct, frozen=True, kw_only=True):
     """The spans of a stage. A time per step is of an optimizer step of the rank; a span is of one
-    sample (of the loader) or of one micro-step, and its percentiles are within 3.2%."""
+    sample (of the loader) or of one micro-step."""
 
     seconds: float = 0.0
     """Per step, in all processes together."""

@@ -194,6 +194,8 @@ class PairDataset(Dataset[Sample]):
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
         pixels = self.read(row, draw)
+        if self.dtype == torch.uint8 and not draw.flip:
+            return pixels
         with stages.span("resize", 0):  # of the sample that the decoder has counted
             if draw.flip:
                 pixels = pixels.flip(-1)

@@ -20,6 +20,8 @@ PARTS = ("loader", "model", "exchange")
 STAGES = get_args(Stage)
 FETCHING = ("open", "read")
 """The stages that bring a file's bytes; the loader's others prepare them."""
+FEWEST = 20
+"""Spans that a 95th percentile needs; of fewer it is the longest."""
 PREPARING = tuple(stage for stage in get_args(LoadingStage) if stage not in FETCHING)
 
 
@@ -97,7 +99,7 @@ def stages(ranks: Ranks) -> Stages:
         known[f"{name}_cpu_s"] = _mean(one.cpu_s for one in spans)
         if spans:
             slowest[name] = max(spans, key=lambda one: one.p95_s or 0.0)
-            known[f"{name}_p95_s"] = slowest[name].p95_s
+            known[f"{name}_p95_s"] = slowest[name].p95_s if slowest[name].count >= FEWEST else None
     for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
         seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
         known[field] = sum(seconds) if seconds else None

@@ -213,7 +213,7 @@ def with_tails(kind: type["Stages"]) -> type["Stages"]:
     fields: list[tuple[str, Any, None]] = []
     for stage in FEEDING:
         alone = f"{stage}, one sample" if stage in get_args(LoadingStage) else f"{stage}, one batch"
-        tail = value("s", f"95th percentile of {alone}; slowest rank.".replace("_", " "))
+        tail = value("s", f"95th percentile (of 20 or more): {alone}.".replace("_", " "))
         used = value("s", f"CPU time of {stage} in a step, mean of the ranks.".replace("_", " "))
         fields += [(f"{stage}_p95_s", Annotated[Number, tail], None)]
         # What a batch costs on its way through the kernel is nobody's span.

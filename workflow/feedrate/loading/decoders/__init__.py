@@ -8,7 +8,7 @@ KINDS      the device kinds that decode with it; missing: the host decodes, for 
 ORDER      its place among the decoders of the same path and kind, the lowest first; missing: last
 TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
 FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
-NOT_SPLIT  stages of the loader that it cannot tell from another (none of what it does not do)
+LACKS      stages that it does not have; one that it has and does not mark counts as not split
 IGNORES    settings of `loader` that change nothing; cells that differ in no other are one run
 
 A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
@@ -97,11 +97,9 @@ def fetch_of(loader: LoaderSettings) -> str:
     return loader.fetch or str(_declared(loader.decode, "FETCH", "batch"))
 
 
-def not_split(level: Decode, kind: Kind) -> list[str]:
-    """The stages that the decoders of a path for a device kind cannot tell apart."""
-    stages = plugins.declared(DECODERS, "NOT_SPLIT")
-    names = decoders(level, kind if level == "device" else None)
-    return list(dict.fromkeys(stage for name in names for stage in stages.get(name, ())))
+def lacks(loader: LoaderSettings) -> tuple[str, ...]:
+    """The loader's stages that this decode path does not have."""
+    return tuple(_declared(loader.decode, "LACKS", ()))
 
 
 def _declared(level: Decode, constant: str, default: Any) -> Any:

@@ -14,7 +14,7 @@ from feedrate.loading.stages import span
 
 LEVEL = "cache"
 ORDER = 1
-NOT_SPLIT = ("resize",)
+LACKS = ("open", "decode")
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:

@@ -25,7 +25,6 @@ from feedrate.loading.pixels import Batch, Box, Draw, Finish, Statistics, decodi
 LEVEL = "device"
 KINDS = ("hpu",)
 ORDER = 1
-NOT_SPLIT = ("open", "read", "decode", "resize", "tokenise", "collate")
 # The pipeline calls our reader in the thread that asks for a batch, and has its own prefetching.
 IGNORES = ("workers", "prefetch_factor", "persistent_workers")
 

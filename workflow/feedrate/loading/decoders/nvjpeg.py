@@ -25,7 +25,6 @@ from feedrate.loading.pixels import LEVELS, Batch, Finish, crop
 LEVEL = "device"
 KINDS = ("cuda",)
 ORDER = 1
-NOT_SPLIT = ("open", "read", "decode", "resize", "tokenise", "collate")
 
 READY_BATCHES = 2
 """Batches that are decoded ahead: one is decoded while one waits."""
