@@ -13,6 +13,7 @@ from benchmarks import (
     overhead,
     planning,
     slurm_latency,
+    stages,
     stopping,
     virtual,
 )
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
+    "stages": stages.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
     "memory": memory.measure,
