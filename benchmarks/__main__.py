@@ -14,6 +14,7 @@ from benchmarks import (
     page,
     planning,
     slurm_latency,
+    stages,
     stopping,
     virtual,
 )
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
+    "stages": stages.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
     "page": page.measure,

@@ -1,6 +1,8 @@
 """Time by stage in shared memory, and the delays of a virtual speed-up by a clock of the test."""
 
 import multiprocessing
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -34,10 +36,14 @@ class Clock:
 
 def rank(processes=2, *, stage="decode", share=0.5, overshoot_s=0.0):
     """The processes of a rank, each with a clock of its own."""
-    times, caused_s = np.zeros((processes, len(STAGES), 2)), np.zeros(processes)
+    log, counts = np.zeros((processes, stages.SPANS, 4)), np.zeros(processes)
+    caused_s = np.zeros(processes)
     switch = np.array([1.0, STAGES.index(stage), share])
     clocks = [Clock(overshoot_s) for _ in range(processes)]
-    made = [Process(times[number], caused_s, switch, number) for number in range(processes)]
+    made = [
+        Process(log[number], counts[number:], caused_s, switch, number)
+        for number in range(processes)
+    ]
     for process, clock in zip(made, clocks, strict=True):
         process.clock, process.pause = clock, clock.pause
     return made, clocks
@@ -119,11 +125,90 @@ def test_seconds_are_by_step_for_the_trainer_and_by_sample_for_workers():
         processes[0].add("forward", 1.0)
         processes[0].add("forward", 3.0)
         # Workers ran ahead: 4 samples were decoded for 2 steps of 8.
-        assert recorder.seconds(2, 8) == pytest.approx(
-            {"decode": 0.3 * 8, "resize": 0.4 * 8, "forward": 2.0}
-        )
+        found = {stage: one["seconds"] for stage, one in recorder.spans(2, 8).items()}
+        assert found == pytest.approx({"decode": 0.3 * 8, "resize": 0.4 * 8, "forward": 2.0})
     with recorder.recording():
-        assert recorder.seconds(1, 8) == {}
+        assert recorder.spans(1, 8) == {}
+
+
+def test_percentiles_are_those_of_single_spans():
+    """A hundred pictures of 1 to 100 ms, each finished in a second span of the same stage."""
+    recorder = Recorder(2)
+    workers = [recorder.attach(number) for number in (1, 2)]
+    with recorder.recording():
+        for length in range(1, 101):
+            worker = workers[length % 2]
+            worker.add("resize", length * 0.9e-3, 1, cpu_s=0.5e-3)
+            worker.add("resize", length * 0.1e-3, 0)
+        workers[0].add("collate", 0.048, 48)
+        found = recorder.spans(1, 100)
+    told = {name: found["resize"][name] for name in ("p50_s", "p95_s", "p99_s", "max_s")}
+    assert told == pytest.approx(
+        {"p50_s": 0.050, "p95_s": 0.095, "p99_s": 0.099, "max_s": 0.1}, rel=0.02
+    )
+    assert found["resize"]["count"] == 100
+    assert found["resize"]["max_s"] == pytest.approx(0.1)
+    assert found["collate"]["p50_s"] == pytest.approx(0.001, rel=0.02)  # of one sample
+
+
+def test_cpu_time_is_told_by_process():
+    recorder = Recorder(2)
+    workers = [recorder.attach(number) for number in (1, 2)]
+    with recorder.recording():
+        workers[0].add("decode", 0.4, cpu_s=0.3)
+        workers[1].add("decode", 0.8, cpu_s=0.1)
+        found = recorder.spans(1, 4)["decode"]
+    assert found["cpu_s"] == pytest.approx(0.8)  # two pictures were decoded, a step has four
+    assert found["workers"] == {"1": pytest.approx([0.8, 0.6]), "2": pytest.approx([1.6, 0.2])}
+
+
+def test_a_recording_has_no_spans_of_the_one_before(monkeypatch):
+    monkeypatch.setattr(stages, "SPANS", 4)
+    recorder = Recorder(0)
+    process = recorder.attach(0)
+    for seconds in (1.0, 2.0):
+        with recorder.recording():
+            for _ in range(3):
+                process.add("read", seconds)
+            assert recorder.spans(1, 1)["read"]["max_s"] == seconds
+            assert recorder.spans(1, 1)["read"]["count"] == 3
+    with recorder.recording():
+        for _ in range(5):
+            process.add("read", 1.0)
+        with pytest.raises(OverflowError, match="5 spans in a process; the recorder keeps 4"):
+            recorder.spans(1, 1)
+
+
+def test_threads_of_a_process_lose_no_span():
+    recorder = Recorder(0)
+    recorder.attach(0)
+
+    def load():
+        for _ in range(500):
+            with stages.span("decode"):
+                pass
+
+    with recorder.recording():
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert recorder.spans(1, 1)["decode"]["count"] == 2000
+
+
+def test_a_span_tells_the_cpu_time_of_its_process_only():
+    recorder = Recorder(0)
+    recorder.attach(0)
+    with recorder.recording():
+        with stages.span("read"):
+            time.sleep(0.05)
+        with stages.span("decode"):
+            end_s = time.process_time() + 0.05
+            while time.process_time() < end_s:
+                pass
+        found = recorder.spans(1, 1)
+    assert found["read"]["cpu_s"] < 0.02 < 0.05 <= found["decode"]["cpu_s"]
 
 
 def record(recorder):
@@ -141,7 +226,7 @@ def test_processes_write_to_the_same_memory(method):
         child = multiprocessing.get_context(method).Process(target=record, args=(recorder,))
         child.start()
         child.join(60)
-        assert set(recorder.seconds(1, 1)) == {"read", "decode"}
+        assert set(recorder.spans(1, 1)) == {"read", "decode"}
 
 
 def test_nothing_is_recorded_unless_it_is_asked_for():

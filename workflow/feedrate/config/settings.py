@@ -9,7 +9,8 @@ from feedrate.config.values import Count, Name, Natural, Positive, Share, Strict
 Task = Literal["training", "inference"]
 Decode = Literal["reference", "host", "cache", "device"]
 """How JPEG files are decoded; feedrate.loading has the code of each."""
-
+Storage = Literal["warm", "cold"] | Positive | UnsetType
+"""Where files are read from: memory, the disk, or late by so many ms; unset: as it happens."""
 
 BUILDERS = "feedrate.models.builders"
 """The package of the models, one file each."""
@@ -61,6 +62,13 @@ class LoaderSettings(Strict, kw_only=True):
     colour_jitter: Annotated[
         Share, about("Brightness, contrast and saturation vary by up to this share; 0: off.")
     ] = 0.0
+    storage: Annotated[
+        Storage,
+        about(
+            "Files are read from memory (warm) or the disk (cold), or opening takes so many ms "
+            "more, as object storage does (reference and host); absent: as they are."
+        ),
+    ] = UNSET  # which no spec contains
     fetch: Annotated[
         Literal["sample", "batch"] | None,
         about("What a loader makes at a time; null: samples for reference, else batches."),

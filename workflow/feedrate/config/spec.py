@@ -29,7 +29,7 @@ else:
     Kind = Literal[plugins.names(KINDS)]
     Launcher = Literal[plugins.names(LAUNCHERS)]
 
-LoadingStage = Literal["read", "decode", "resize", "tokenise", "collate"]
+LoadingStage = Literal["open", "read", "decode", "resize", "tokenise", "collate"]
 Stage = Literal[LoadingStage, "hand_over", "copy", "forward", "backward", "exchange", "optimizer"]
 """The stages of a step: those of the loader's processes, and those of the one that trains."""
 
@@ -158,6 +158,11 @@ def loader_faults(loader: LoaderSettings) -> Iterator[str]:
             f"loader.threads_per_worker: {loader.threads_per_worker} threads hang in a forked "
             "worker; use loader.start_method: forkserver or spawn"
         )
+    if loader.storage is not UNSET and loader.decode not in ("reference", "host"):
+        yield (
+            f"loader.storage: {loader.storage} is for files that the host reads one by one, and "
+            f"decode: {loader.decode} does not; use reference or host"
+        )
 
 
 @cache
@@ -178,6 +183,7 @@ ONLY_TRAINING = {
     "train.cpu_offload": False,
     "model.checkpointing": False,
     "loader.workers": 0,
+    "loader.storage": UNSET,
     "loader.random_crop": 0,
     "loader.random_flip": False,
     "loader.colour_jitter": 0,

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import torch
 from accelerate.utils import send_to_device
 
@@ -28,8 +29,9 @@ from feedrate.jobs.events import EventLog
 from feedrate.jobs.trace import marked, write_trace
 from feedrate.jobs.worker import classify
 from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.decoders import lacks
 from feedrate.loading.pixels import Batch
-from feedrate.loading.stages import STAMP, Recorder, span
+from feedrate.loading.stages import LOADING, STAMP, Recorder, span
 from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12
@@ -187,9 +189,15 @@ class Session:
         steps = 2 * self._steps["live"]
         with self._timed():
             wall_s = self._repeat(self._parts["live"], steps)
-        seconds = self._recorder.seconds(steps, self._step_samples)
+        spans = self._recorder.spans(steps, self._step_samples)
+        known = (*spans, *lacks(self._spec.settings.loader))
         told = events.Stages(
-            rank=self._log.rank, steps=steps, seconds=seconds, forward_memory_gib=self._forward_gib
+            rank=self._log.rank,
+            steps=steps,
+            seconds={stage: one["seconds"] for stage, one in spans.items()},
+            spans=msgspec.convert(spans, dict[str, events.Spans]),
+            not_split=[stage for stage in LOADING if stage not in known],
+            forward_memory_gib=self._forward_gib,
         )
         self._log.write(told)
         return wall_s

@@ -30,6 +30,7 @@ from feedrate.jobs.strategy import check_strategy, describe_strategy, shares_wei
 from feedrate.jobs.trackers import make_trackers
 from feedrate.jobs.trainer import make_trainer
 from feedrate.jobs.worker import Options
+from feedrate.loading.storage import settle
 from feedrate.loading.workers import check_workers
 from feedrate.models.build import Built, build, build_bare
 from feedrate.models.flops import check_fits
@@ -59,6 +60,7 @@ def run_job(
     built = build(spec.settings.model, spec.settings.loader, prepared, empty=empty)
     cast_for_training(built.model, spec, built.layers)
     dataset = make_dataset(spec, prepared, built, "train")
+    settle(dataset.paths, spec.settings.loader.storage)
     write_model(log, spec, built, dataset)
     counted = spec.protocol.steps, spec.protocol.warmup_steps
     folder, meter = run / TRAINER_NAME, Meter(device, log, *counted) if options.measured else None

@@ -137,7 +137,9 @@ class PairDataset(Dataset[Sample]):
             opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
         )
         self.paths = [prepared / image for image in self.images]
-        source = Source(self.paths, image_px, self.loader.scaled_decode, opened)
+        source = Source(
+            self.paths, image_px, self.loader.scaled_decode, opened, self.loader.storage
+        )
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
@@ -192,6 +194,8 @@ class PairDataset(Dataset[Sample]):
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
         pixels = self.read(row, draw)
+        if self.dtype == torch.uint8 and not draw.flip:
+            return pixels
         with stages.span("resize", 0):  # of the sample that the decoder has counted
             if draw.flip:
                 pixels = pixels.flip(-1)
@@ -241,8 +245,10 @@ def tokenise(
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same settings without augmentation, for evaluation."""
-    return msgspec.structs.replace(loader, random_crop=0.0, random_flip=False, colour_jitter=0.0)
+    """The same settings without augmentation, for evaluation; its storage is not
+    measured."""
+    plain = {"random_crop": 0.0, "random_flip": False, "colour_jitter": 0.0}
+    return msgspec.structs.replace(loader, storage=msgspec.UNSET, **plain)
 
 
 def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:

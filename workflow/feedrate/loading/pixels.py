@@ -8,6 +8,7 @@ Random crops, flips and colours depend only on seed, epoch and row. Every decode
 changes a sample in the same way, with any number of workers and ranks, and after a resume.
 """
 
+import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import UNSET
 from PIL import Image
 
-from feedrate.config.settings import LoaderSettings
+from feedrate.config.settings import LoaderSettings, Storage
 from feedrate.data.manifest import DataError
+from feedrate.loading.stages import span
+from feedrate.loading.storage import fetch
 
 LEVELS = 255
 
@@ -125,12 +129,19 @@ def decoding(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
 
 
-def decode(path: str | Path) -> torch.Tensor:
+def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
     """Read an image as RGB: float32 in 0 to 1, shape (3, height, width).
 
     Raises DataError, which names the file, if it is missing or damaged.
     """
-    with decoding(path), Image.open(path) as image:
+    with decoding(path):
+        data = fetch(Path(path), storage)
+        with span("decode"):
+            return _decoded(data)
+
+
+def _decoded(data: bytes) -> torch.Tensor:
+    with Image.open(io.BytesIO(data)) as image:
         levels = np.array(image.convert("RGB"))
     return torch.from_numpy(levels).permute(2, 0, 1).contiguous().to(torch.float32).div_(LEVELS)
 

@@ -2,7 +2,7 @@
 
 The loader's processes and the one that trains mark their stages with `span`. A span does nothing
 until a `Recorder` is attached to the process and switched on, which happens only in blocks of steps
-after the timed window.
+after the timed window. It then takes about 2 us.
 
 A virtual speed-up (Curtsinger and Berger, "Coz", SOSP 2015) shows what a faster stage would gain:
 whenever a process spends t in the stage, all others are delayed by share * t. Relative to them, the
@@ -11,10 +11,15 @@ stage is then faster by `share`. The delays are subtracted from the wall time in
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from time import perf_counter, sleep
+from itertools import count
+from struct import Struct
+from threading import get_ident
+from time import perf_counter, process_time, sleep, thread_time
 from typing import Any, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from feedrate.config.spec import LoadingStage, Stage
 
@@ -23,6 +28,14 @@ LOADING: tuple[Stage, ...] = get_args(LoadingStage)
 """The stages of the loader; the others are of the process that trains."""
 STAMP = "collated_s"
 """Key of a batch: when it was complete, by `perf_counter`, which all processes share on Linux."""
+_NUMBER = {stage: number for number, stage in enumerate(STAGES)}
+NUMBER, SECONDS, CPU_S, SAMPLES = range(4)
+"""What is kept of a span: its stage's number, and the others."""
+_SPAN = Struct("4d")
+SPANS = 2**16
+"""The latest spans that are kept of each process, in 2 MiB."""
+NEAR_S = 20e-6
+"""A span that begins so soon after another takes over its reading of the CPU time."""
 _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
@@ -34,40 +47,75 @@ class Recorder:
 
     def __init__(self, workers: int) -> None:
         rows = workers + 1  # the first is of the process that trains
-        shapes = (rows, len(STAGES), 2), (rows,), (3,)
+        shapes = (rows, SPANS, _SPAN.size // 8), (rows,), (rows,), (3,)
         self._shared = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
         for memory in self._shared if workers else []:
             memory.share_memory_()
+        self._before = np.zeros(rows, int)
+        """Spans of each process before the present recording."""
 
     def attach(self, process: int) -> "Process":
         """Make this process the one of this number, 0 being the one that trains."""
         global _here  # spans are far from whoever holds the recorder
-        times, caused_s, switch = (memory.numpy() for memory in self._shared)
-        _here = Process(times[process], caused_s, switch, process)
+        log, counts, caused_s, switch = (memory.numpy() for memory in self._shared)
+        _here = Process(log[process], counts[process:], caused_s, switch, process)
         return _here
 
     @contextmanager
     def recording(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
         """Record in this context, from 0; with `stage` also delay the others by `share` of it."""
-        times, _, switch = self._shared
-        times.zero_()
+        _, counts, _, switch = self._shared
+        self._before = counts.numpy().astype(int)
         switch[:] = torch.tensor([1, -1 if stage is None else STAGES.index(stage), share])
         try:
             yield
         finally:
             switch[0] = 0
 
-    def seconds(self, steps: int, step_samples: int) -> dict[str, float]:
-        """Seconds of each recorded stage per step of `step_samples`, over `steps` steps.
+    def spans(self, steps: int, step_samples: int) -> dict[str, dict[str, Any]]:
+        """Each recorded stage over `steps` steps, as the keys of `events.Spans`.
 
-        Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for.
+        Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for:
+        its times are those of a step of `step_samples`. Its percentiles are of one sample; those
+        of another stage are of one micro-step.
         """
-        sums = zip(STAGES, self._shared[0].sum(0).tolist(), strict=True)
-        return {
-            stage: seconds / samples * step_samples if stage in LOADING else seconds / steps
-            for stage, (seconds, samples) in sums
-            if samples
-        }
+        told = [self._told(process) for process in range(len(self._before))]
+        found: dict[str, dict[str, Any]] = {}
+        for number, stage in enumerate(STAGES):
+            rows = [one[one[:, NUMBER] == number] for one in told]
+            sums = np.array([one.sum(0) for one in rows])
+            samples = sums[:, SAMPLES].sum()
+            if samples:
+                steps_done = samples / step_samples if stage in LOADING else steps
+                a_step = sums[:, [SECONDS, CPU_S]] / steps_done
+                seconds, cpu_s = a_step.sum(0).tolist()
+                workers = {str(n): one for n, one in enumerate(a_step.tolist()) if any(one)}
+                totals = {"seconds": seconds, "cpu_s": cpu_s or None, "workers": workers}
+                found[stage] = totals | _percentiles(rows)
+        return found
+
+    def _told(self, process: int) -> NDArray[np.float64]:
+        """The spans of a process in this recording, in their order. Raises OverflowError."""
+        log, counts = self._shared[0].numpy()[process], self._shared[1].numpy()
+        first, end = self._before[process], int(counts[process])
+        if end - first > SPANS:
+            raise OverflowError(f"{end - first} spans in a process; the recorder keeps {SPANS}")
+        return log[np.arange(first, end) % SPANS]
+
+
+def _percentiles(rows: list[NDArray[np.float64]]) -> dict[str, float]:
+    """Number of spans, percentiles and maximum; each process's spans are apart and in order.
+
+    A span without samples goes on with what the one before it began.
+    """
+    spans_s = []
+    for one in rows:
+        first = np.flatnonzero(one[:, SAMPLES])
+        if len(first):
+            spans_s.append(np.add.reduceat(one[:, SECONDS], first) / one[first, SAMPLES])
+    every_s = np.concatenate(spans_s)
+    tails = zip(("p50_s", "p95_s", "p99_s"), np.percentile(every_s, [50, 95, 99]), strict=True)
+    return {"count": len(every_s), "max_s": float(every_s.max())} | {n: float(s) for n, s in tails}
 
 
 class Process:
@@ -79,9 +127,18 @@ class Process:
 
     clock, pause = staticmethod(perf_counter), staticmethod(sleep)
 
-    def __init__(self, times: Any, caused_s: Any, switch: Any, number: int) -> None:
-        """`times` (stages, 2), `caused_s` (processes,) and `switch` are shared numpy arrays."""
-        self._times, self._caused_s, self._switch = times, caused_s, switch
+    def __init__(self, log: Any, counts: Any, caused_s: Any, switch: Any, number: int) -> None:
+        """`log` (SPANS, 4), `counts` (its first is this process's), `caused_s` (processes,) and
+        `switch` are shared numpy arrays."""
+        # numpy is slow for single numbers.
+        self._log = memoryview(log).cast("B")
+        self._counts, self.switch = (
+            memoryview(one).cast("B").cast("d") for one in (counts, switch)
+        )
+        self._caused_s = caused_s
+        self._places = count(int(counts[0]))  # threads that load beside others count together
+        self.thread, self.read = get_ident(), (0.0, -1.0)
+        """The thread that attached itself; its last reading of the CPU time, and when."""
         self.number = number
         self.had_s = self.delays_s()
         """The delays that it has had: those of others, and its own."""
@@ -89,25 +146,29 @@ class Process:
     @property
     def on(self) -> bool:
         """Whether stages are recorded now."""
-        return bool(self._switch[0])
+        return bool(self.switch[0])
 
     def delays_s(self) -> float:
         """All delays caused so far."""
         return float(self._caused_s.sum())
 
-    @contextmanager
-    def span(self, stage: Stage, samples: int) -> Iterator[None]:
+    def span(self, stage: Stage, samples: int) -> AbstractContextManager[None]:
         """Record the time in this context."""
-        start_s = self.clock()
-        yield
-        self.add(stage, self.clock() - start_s, samples)
+        return _Span(self, stage, samples)
 
-    def add(self, stage: Stage, seconds: float, samples: int = 1) -> None:
-        """Record a stage that has ended, and have the delays that are owed."""
-        number = STAGES.index(stage)
-        self._times[number] += (seconds, samples)
-        if number == self._switch[1]:
-            delay_s = self._switch[2] * seconds
+    def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
+        """Record a stage that has ended, and have the delays that are owed.
+
+        Without `samples` it goes on with what the last span of the stage began.
+        """
+        number, place = _NUMBER[stage], next(self._places)
+        where = place % SPANS * _SPAN.size
+        _SPAN.pack_into(self._log, where, number, seconds, cpu_s, samples)
+        self._counts[0] = place + 1
+        if self.switch[1] < 0:
+            return
+        if number == self.switch[1]:
+            delay_s = self.switch[2] * seconds
             self._caused_s[self.number] += delay_s
             self.had_s += delay_s
         self.settle()
@@ -125,9 +186,45 @@ class Process:
         self.had_s = max(self.had_s, self.delays_s())
 
 
+class _Span:
+    """The time and CPU time of a process in this context. (It is written for speed.)
+
+    The CPU time is that of the process with the threads that compute for it; in another of its
+    threads, which loads beside others, of that thread.
+    """
+
+    __slots__ = ("_cpu_s", "_process", "_samples", "_stage", "_start_s")
+
+    def __init__(self, process: Process, stage: Stage, samples: int) -> None:
+        self._process, self._stage, self._samples = process, stage, samples
+
+    def __enter__(self) -> None:
+        process = self._process
+        if get_ident() != process.thread:
+            self._cpu_s, self._start_s = thread_time(), process.clock()
+            return
+        self._start_s = process.clock()
+        self._cpu_s, read_s = process.read
+        if self._start_s - read_s > NEAR_S:
+            self._cpu_s, self._start_s = process_time(), process.clock()
+
+    def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:
+        if fault is not None:
+            return
+        process, end_s = self._process, self._process.clock()
+        if get_ident() == process.thread:
+            cpu_s = process_time()
+            process.read = cpu_s, end_s
+        else:
+            cpu_s = thread_time()
+        process.add(self._stage, end_s - self._start_s, self._samples, cpu_s - self._cpu_s)
+
+
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
-    return _here.span(stage, samples) if _here is not None and _here.on else _NOTHING
+    if _here is None or not _here.switch[0]:
+        return _NOTHING
+    return _Span(_here, stage, samples)
 
 
 def begin_batch() -> None:

@@ -1,11 +1,12 @@
 """The parts of a run: each part's rate alone and time by stage, the slow rank, the CPU's use."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import Any, get_args
 
-from feedrate.jobs.events import Ceiling, RankEvents
+from feedrate.config.spec import LoadingStage, Stage
+from feedrate.jobs.events import Ceiling, RankEvents, Spans
 from feedrate.results.schema import Ceilings, Stages
 from feedrate.results.statistics import critical, median_interval
 
@@ -16,6 +17,12 @@ Blocks = dict[int, Ceiling]
 CONFIDENCE = 0.95
 """Level of the intervals in a record, which is made without its study's thresholds."""
 PARTS = ("loader", "model", "exchange")
+STAGES = get_args(Stage)
+FETCHING = ("open", "read")
+"""The stages that bring a file's bytes; the loader's others prepare them."""
+FEWEST = 20
+"""Spans that a 95th percentile needs; of fewer it is the longest."""
+PREPARING = tuple(stage for stage in get_args(LoadingStage) if stage not in FETCHING)
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
@@ -81,14 +88,30 @@ def _rate(*rounds: Blocks) -> float | None:
 
 
 def stages(ranks: Ranks) -> Stages:
-    """Seconds per optimizer step of each stage, mean of the ranks that told it."""
-    told = [events.stages.seconds for events in ranks.values() if events.stages]
-    known = {
-        f"{name}_s": [seconds[name] for seconds in told if name in seconds]
-        for name in dict.fromkeys(name for seconds in told for name in seconds)
-        if f"{name}_s" in Stages.__struct_fields__
-    }
-    return Stages(**{field: fmean(seconds) for field, seconds in known.items()})
+    """Seconds and CPU seconds per optimizer step of each stage, mean of the ranks that told it; its
+    spans on the rank where they are slowest."""
+    told = [events.stages for events in ranks.values() if events.stages]
+    known: dict[str, float | None] = {}
+    slowest: dict[str, Spans] = {}
+    for name in STAGES:
+        known[f"{name}_s"] = _mean(one.seconds.get(name) for one in told)
+        spans = [one.spans[name] for one in told if name in one.spans]
+        known[f"{name}_cpu_s"] = _mean(one.cpu_s for one in spans)
+        if spans:
+            slowest[name] = max(spans, key=lambda one: one.p95_s or 0.0)
+            known[f"{name}_p95_s"] = slowest[name].p95_s if slowest[name].count >= FEWEST else None
+    for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
+        seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
+        known[field] = sum(seconds) if seconds else None
+    fields = {name: one for name, one in known.items() if name in Stages.__struct_fields__}
+    not_split = list(dict.fromkeys(stage for one in told for stage in one.not_split))
+    return Stages(**fields, not_split=not_split, spans=slowest)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are known."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def slow_rank(ranks: Ranks) -> dict[str, Any]:

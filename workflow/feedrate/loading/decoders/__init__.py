@@ -8,6 +8,7 @@ KINDS      the device kinds that decode with it; missing: the host decodes, for 
 ORDER      its place among the decoders of the same path and kind, the lowest first; missing: last
 TRANSFERS  the types it can send to the device, the default first; missing: ("uint8", "float32")
 FETCH      whether loaders make "sample" or "batch" by default; missing: "batch"
+LACKS      stages that it does not have; one that it has and does not mark counts as not split
 IGNORES    settings of `loader` that change nothing; cells that differ in no other are one run
 
 A decoder on the host defines `read(source, row, draw)`, which the loader's workers call. A decoder
@@ -22,7 +23,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from feedrate.config.settings import Decode, LoaderSettings
+from msgspec import UNSET
+
+from feedrate.config.settings import Decode, LoaderSettings, Storage
 from feedrate.config.spec import DECODERS, Kind
 from feedrate.core import plugins
 from feedrate.core.errors import tell
@@ -43,6 +46,8 @@ class Source(NamedTuple):
     scaled: bool
     """`loader.scaled_decode`."""
     store: "Store | None"
+    storage: Storage = UNSET
+    """`loader.storage`."""
 
 
 def decoders(level: Decode, kind: Kind | None = None) -> list[str]:
@@ -90,6 +95,11 @@ def transfer_of(loader: LoaderSettings) -> str:
 def fetch_of(loader: LoaderSettings) -> str:
     """Whether loaders make a "sample" or a "batch": as set, or by default."""
     return loader.fetch or str(_declared(loader.decode, "FETCH", "batch"))
+
+
+def lacks(loader: LoaderSettings) -> tuple[str, ...]:
+    """The loader's stages that this decode path does not have."""
+    return tuple(_declared(loader.decode, "LACKS", ()))
 
 
 def _declared(level: Decode, constant: str, default: Any) -> Any:

@@ -14,6 +14,7 @@ from feedrate.loading.stages import span
 
 LEVEL = "cache"
 ORDER = 1
+LACKS = ("open", "decode")
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 import torch
+from msgspec import UNSET
 from PIL import Image
 
+from feedrate.config.settings import Storage
 from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import (
     NOTHING,
@@ -23,6 +25,7 @@ from feedrate.loading.pixels import (
     resized_size,
 )
 from feedrate.loading.stages import span
+from feedrate.loading.storage import fetch
 
 LEVEL = "host"
 ORDER = 1
@@ -36,16 +39,19 @@ _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: uint8 (1 or 3, side, side)."""
-    return read_pixels(source.paths[row], source.side_px, draw, scaled=source.scaled)
+    path, scaled, storage = source.paths[row], source.scaled, source.storage
+    return read_pixels(path, source.side_px, draw, scaled=scaled, storage=storage)
 
 
-def read_pixels(path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool) -> torch.Tensor:
+def read_pixels(
+    path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool, storage: Storage = UNSET
+) -> torch.Tensor:
     """The picture's crop: uint8, shape (1 or 3, side_px, side_px).
 
     `scaled`: the decoder may shrink by a power of two first. Raises DataError, which names the
     file, if it cannot be decoded.
     """
-    levels, size = read_levels(path, side_px if scaled else None, draw)
+    levels, size = read_levels(path, side_px if scaled else None, draw, storage)
     with span("resize"):
         box = draw.box(*size)
         if box is None:
@@ -55,14 +61,17 @@ def read_pixels(path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool)
 
 
 def read_levels(
-    path: Path, shrink_to_px: int | None = None, draw: Draw = NOTHING
+    path: Path,
+    shrink_to_px: int | None = None,
+    draw: Draw = NOTHING,
+    storage: Storage = UNSET,
 ) -> tuple[torch.Tensor, Size]:
     """A whole picture: uint8 of shape (1 or 3, h, w), and its size in the file.
 
     With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
     """
-    with span("read"), decoding(path):
-        data = path.read_bytes()
+    with decoding(path):
+        data = fetch(path, storage)
     with span("decode"):
         return _decode(path, data, shrink_to_px, draw)
 

@@ -14,7 +14,6 @@ FETCH = "sample"
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
     """A row's crop: float32 (3, side, side) in 0 to 1."""
-    with span("decode"):  # Pillow reads the file while it decodes
-        picture = decode(source.paths[row])
+    picture = decode(source.paths[row], source.storage)
     with span("resize"):
         return crop(picture, source.side_px, draw)

@@ -1,14 +1,32 @@
 """Time of an optimizer step by stage: of the loader's processes, and of the one that trains."""
 
+from typing import get_args
+
+from feedrate.config.spec import Stage
 from feedrate.report import text
-from feedrate.report.markup import Field, Markup, cell_table
+from feedrate.report.markup import Field, Markup, cell_table, join, small
 from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
-from feedrate.results.schema import VALUES
+from feedrate.report.rows import CellRow, Inputs
 
 NEEDS = ("cells",)
 ORDER = 125
+NOT_SPLIT = "not split"
+
+
+def _stage(stage: str) -> Field:
+    """A stage's time in a step; below it the 95th percentile of a single one, and its CPU time."""
+
+    def told(cell: CellRow) -> str:
+        seconds = getattr(cell, f"stage_{stage}_s")
+        if seconds is None:
+            return NOT_SPLIT if stage in cell.stage_not_split.split(";") else text.DASH
+        p95_s, cpu_s = (getattr(cell, f"stage_{stage}_{one}", None) for one in ("p95_s", "cpu_s"))
+        details = {"p95": p95_s, "CPU": cpu_s}
+        words = (f"{name} {text.seconds(one)}" for name, one in details.items() if one is not None)
+        return join(text.seconds(seconds), small(", ".join(words)))
+
+    return told
 
 
 def _time(column: str) -> Field:
@@ -16,15 +34,15 @@ def _time(column: str) -> Field:
 
 
 STAGES: dict[str, Field] = {
-    value.field.removesuffix("_s").replace("_", " ").capitalize(): _time(value.column)
-    for value in VALUES.values()
-    if value.part == "stages"
+    stage.replace("_", " ").capitalize(): _stage(stage) for stage in get_args(Stage)
 }
-"""In the order of the schema; a stage that no run told apart has no column."""
+"""A stage that no run told apart has no column."""
+TOGETHER = {"Fetch": _time("stage_fetch_s"), "Prepare": _time("stage_prepare_s")}
 
 
 @as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each tried cell: the median step, and its stages."""
-    columns = {"Step, median": _time("step_time_median_s"), **STAGES}
-    return cell_table(settings, inputs.cells(settings.study), columns, optional=STAGES)
+    """A row for each tried cell: the median step, what fetches and prepares, and the stages."""
+    columns = {"Step, median": _time("step_time_median_s"), **TOGETHER, **STAGES}
+    optional = (*TOGETHER, *STAGES)
+    return cell_table(settings, inputs.cells(settings.study), columns, optional=optional)
