@@ -3,13 +3,15 @@
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of, missing_packages
@@ -18,8 +20,9 @@ from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.decoders.host import read_pixels
 from feedrate.loading.path import Done, LoadingPath, Order, none_done, replace_inner
-from feedrate.loading.pixels import Batch
+from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.watchdog import watched
 
 Made = tuple[list[int], torch.Tensor]
@@ -64,11 +67,6 @@ def one_thread() -> None:
         _here.limited = True
 
 
-def file_bytes(dataset: PairDataset, number: int) -> bytes:
-    """The JPEG file of a sample."""
-    return dataset.paths[number % len(dataset)].read_bytes()
-
-
 def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
     """The folder with a split in a library's own format, which `write` fills once.
 
@@ -81,6 +79,42 @@ def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -
         with replaced_folder(folder) as fresh:
             write(fresh)
     return folder
+
+
+def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
+    """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
+    one_thread()
+    pixels = read_pixels(dataset.paths[row], dataset.image_px, scaled=False, data=data)
+    return pixels.expand(dataset.shape)
+
+
+def pillow_decoded(dataset: PairDataset, image: Image.Image) -> torch.Tensor:
+    """Pixels of a picture that a library decoded with Pillow: shorter side by antialiased bicubic,
+    centre crop; uint8 (3, side, side)."""
+    side = dataset.image_px
+    height, width = resized_size(image.height, image.width, side)
+    resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+    return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
+
+
+def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
+    """A batch of single samples."""
+    return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
+
+
+def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:
+    """Full batches of a stream in which each worker process ends with a smaller one."""
+    rows: list[int] = []
+    parts: list[torch.Tensor] = []
+    for numbers, pixels in stream:
+        if not rows and len(numbers) == size:
+            yield numbers, pixels
+            continue
+        rows, parts = rows + numbers, [*parts, pixels]
+        if len(rows) >= size:
+            whole = torch.cat(parts)
+            yield rows[:size], whole[:size]
+            rows, parts = rows[size:], [whole[size:]]
 
 
 class LibraryPath(LoadingPath):

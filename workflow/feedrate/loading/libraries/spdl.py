@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import spdl.io
 from spdl.pipeline import PipelineBuilder
 
+from feedrate.devices.base import UnsupportedError
 from feedrate.loading.libraries._feed import Made, Work
 from feedrate.loading.stages import span
 
@@ -26,6 +27,14 @@ def best(work: Work) -> Iterator[Made]:
 
     The library decodes, scales and stacks in one call, which counts as the stage `decode`.
     """
+    try:
+        spdl.io.demux_image(b"")
+    except RuntimeError as error:
+        if "import libspdl" in str(error):
+            raise UnsupportedError(
+                "loader.form: best: spdl-io needs FFmpeg's shared libraries, 4 to 9; install them: "
+                "apt-get install ffmpeg"
+            ) from error
     dataset, side = work.dataset, work.dataset.image_px
     filters = spdl.io.get_video_filter_desc(
         scale_width=side,
