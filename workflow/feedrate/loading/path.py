@@ -69,9 +69,7 @@ class LoadingPath(ABC):
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
 
-    def compared(
-        self, dataset: PairDataset, rows: list[int]
-    ) -> tuple[list[int], torch.Tensor]:
+    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels that this path makes of `rows`, or of the rows that it returns with them."""
         (batch,) = self.batches(dataset, BatchSampler(rows, len(rows), drop_last=False))
         return rows, batch["pixel_values"]
@@ -110,9 +108,7 @@ class HostPath(LoadingPath):
         # A generator, so that the loader and its memory live as long as its batches.
         yield from equip(loader, self._settings, held=self._held_batches)
 
-    def compared(
-        self, dataset: PairDataset, rows: list[int]
-    ) -> tuple[list[int], torch.Tensor]:
+    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """The pixels of `rows`, read here."""
         return rows, dataset.pixels(rows)
 

@@ -202,9 +202,7 @@ class LibraryPath(LoadingPath):
         if asked or next(wanted, None):
             raise UnequalWorkError(f"{self.library} ended its epoch too early")
 
-    def _check(
-        self, dataset: PairDataset, asked: list[int], made: Made, *, again: bool
-    ) -> None:
+    def _check(self, dataset: PairDataset, asked: list[int], made: Made, *, again: bool) -> None:
         """Compare a batch with what was asked for: rows, type, layout and so bytes; `again`: one of
         its rows came before."""
         numbers, pixels = made

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from nvidia.dali import fn, pipeline_def, types
+from nvidia.dali import fn, math, pipeline_def, types
 
 from feedrate.loading.libraries._feed import Made, Work
 
@@ -32,11 +32,18 @@ def best(work: Work) -> Iterator[Made]:
     )
     def graph() -> object:
         encoded = fn.external_source(source=files(), batch=True, dtype=types.UINT8)
+        # The sizes of `resized_size`; the operator's own `resize_shorter` rounds in another way.
+        size = fn.peek_image_shape(encoded)[:2]
+        shorter = fn.reductions.min(size)
+        wanted = math.floor(side * size / shorter)
         pictures = fn.decoders.image(encoded, device="cpu", jpeg_fancy_upsampling=True)
-        resized = fn.resize(
-            pictures, resize_shorter=side, interp_type=types.INTERP_CUBIC, antialias=True
-        )
-        crops = fn.crop(resized, crop=(side, side))
+        resized = fn.resize(pictures, size=wanted, interp_type=types.INTERP_CUBIC, antialias=True)
+        half = (wanted - side) / 2
+        nearest = math.floor(half + 0.5)
+        odd = nearest - 2 * math.floor(nearest / 2)
+        start = nearest - odd * (half - math.floor(half) == 0.5)  # halves to even, as `crop_centre`
+        axes = {"axes": (0, 1), "shape": (side, side)}
+        crops = fn.slice(resized, start=fn.cast(start, dtype=types.INT32), **axes)
         return fn.transpose(crops, perm=[2, 0, 1])
 
     pipeline = graph()

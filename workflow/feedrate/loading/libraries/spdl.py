@@ -36,13 +36,10 @@ def best(work: Work) -> Iterator[Made]:
                 "apt-get install ffmpeg"
             ) from error
     dataset, side = work.dataset, work.dataset.image_px
-    filters = spdl.io.get_video_filter_desc(
-        scale_width=side,
-        scale_height=side,
-        scale_algo="bicubic",
-        scale_mode="crop",
-        pix_fmt="rgb24",
-    )
+    # The sizes of `resized_size`; the library's own filter would round them in another way.
+    width, height = f"max({side},trunc({side}*iw/ih))", f"max({side},trunc({side}*ih/iw))"
+    scale = f"scale=w='{width}':h='{height}':flags=bicubic+accurate_rnd+full_chroma_int"
+    filters = f"{scale},format=pix_fmts=rgb24,crop=w={side}:h={side}"
 
     def load(numbers: list[int]) -> Made:
         paths = [str(dataset.paths[number]) for number in numbers]

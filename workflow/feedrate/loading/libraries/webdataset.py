@@ -71,6 +71,7 @@ def _stream(work: Work, decode: Callable[[Any], Any]) -> Iterator[Made]:
         num_workers=work.workers,
         prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
         worker_init_fn=WorkerStart(),
+        multiprocessing_context="fork" if work.workers else None,
     )
     return rebatched(loader, work.batch_size)
 
