@@ -237,7 +237,7 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     yield from model_faults(spec.settings.model)
     yield from loader_faults(spec.settings.loader)
     if library_of(spec.settings.loader) and spec.protocol.virtual:
-        yield "protocol.virtual: delays reach only the workers of loader.library: torch; leave it out"
+        yield "protocol.virtual: delays reach only workers of loader.library: torch; leave it out"
     if spec.task == "inference":
         yield from inference_faults(spec)
 

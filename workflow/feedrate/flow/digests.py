@@ -77,7 +77,8 @@ def plugins_of(
     kind: Kind, launcher: str, model: str, level: Decode, library: str = ""
 ) -> tuple[str, ...]:
     """The files of the plug-ins that a run imports by name: its device kind, launcher, model,
-    decoders and loader library. The reference decoder is one of them: every run compares its pixels with it."""
+    decoders and loader library. The reference decoder is one of them: every run compares its
+    pixels with it."""
     names = {*decoders(level), *decoders(level, kind), *decoders("reference")}
     return (
         f"devices/kinds/{kind}.py",

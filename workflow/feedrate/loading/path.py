@@ -200,7 +200,7 @@ class FedLoader(DataLoader[Any]):
 
 
 class Undecoded(Dataset[Any]):
-    """Rows that raise an error on the host, so that the Trainer's loader never decodes unnoticed."""
+    """Rows that raise an error on the host, so that no library decodes there unnoticed."""
 
     def __init__(self, dataset: Any, setting: str) -> None:
         self._rows, self._setting = len(dataset), setting
