@@ -109,8 +109,8 @@ def load_project(
             published[name] += rows
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
-    loaders = read_loader_claims(root, studies)
-    tables = published, scores, accuracies, loaders, read_sheets(root, studies, published)
+    claims = read_loader_claims(root, studies)
+    tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
     further, searched = read_further(root, workflow), read_searched(root, studies)
     studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
     return Project(workflow, devices, studies, *tables, further, searched)
