@@ -169,7 +169,7 @@ def missing_packages(library: str) -> str:
     lock = f"requirements/loaders/{library}.lock"
     return (
         f"loader.library: {library} needs {' and '.join(missing)}, not installed here; "
-        f"install: pip install -r {lock}"
+        f"install: pip install --no-deps -r {lock}"
     )
 
 
