@@ -1,4 +1,4 @@
-"""What authors say of their loader's speed, beside our ratios: from how many workers on it holds."""
+"""What authors say of their loader's speed, with our ratios: from how many workers on it holds."""
 
 from collections.abc import Iterator
 
@@ -80,6 +80,8 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
         return f"Does not hold with its own {text.count(claim.workers, 'worker')}."
     if later:
         return f"Holds from {text.count(min(later), 'worker')} on."
+    if holding:
+        return f"Holds only with {text.listed(text.count(w, 'worker') for w in holding)}."
     if len(losing) < len(found):
         return "Cannot tell: the repeats disagree."
     most = max(found)
