@@ -1,4 +1,4 @@
-"""Where a statement about a loader's speed begins to hold, and what is said where that is unknown."""
+"""Where a statement about a loader's speed begins to hold, and what is said where it is unknown."""
 
 from types import SimpleNamespace
 
