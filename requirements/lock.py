@@ -51,10 +51,20 @@ def main() -> None:
     for kind, what in JOBS.items():
         pins = direct("run", run) + EXTRA.get(kind, [])
         write(root / f"envs/{kind}.yaml", conda(f"feedrate-{kind}", what, pins))
+    write_loaders(root, direct("run", run))
     pins = [pin for pin in direct("gaudi", gaudi) if pin.split("==")[0] not in NEED_TORCH]
     what = "The supervisor of jobs on Gaudi, whose processes run in the vendor's interpreter"
     lines = conda("feedrate-gaudi", what, pins, lock="gaudi")
     write(root / "envs/gaudi.yaml", lines)
+
+
+def write_loaders(root: Path, pins: list[str]) -> None:
+    """An environment for each loader library: training on the CPU, with the pins of its lock."""
+    for lock in sorted((HERE / "loaders").glob("*.lock")):
+        own = [line for line in lock.read_text().splitlines() if "==" in line]
+        what = f"Training on the CPU with loader.library: {lock.stem}"
+        lines = conda(f"feedrate-{lock.stem}", what, pins + own)
+        write(root / f"envs/loaders/{lock.stem}.yaml", lines)
 
 
 @contextmanager

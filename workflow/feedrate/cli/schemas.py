@@ -15,7 +15,13 @@ from feedrate.config.sheets import FILE as SHEETS
 from feedrate.config.sheets import Sheet
 from feedrate.config.spec import RunSpec
 from feedrate.config.statements import Document, read_documents
-from feedrate.config.study import BenchmarkAccuracy, BenchmarkScore, Published, Study
+from feedrate.config.study import (
+    BenchmarkAccuracy,
+    BenchmarkScore,
+    LoaderClaim,
+    Published,
+    Study,
+)
 from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
@@ -39,6 +45,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "source": (Document, "A file in config/published/sources/"),
     "scores": (BenchmarkScore, "A row of a CSV file of `published_scores` in config/published/"),
     "accuracies": (BenchmarkAccuracy, "The same of `published_accuracies`"),
+    "loaders": (LoaderClaim, "The same of `published_loaders`"),
     "spec": (RunSpec, "spec.json of a run"),
     "record": (Record, "record.json of a run"),
 }

@@ -17,7 +17,9 @@ from feedrate.config.spec import (
     StudyProtocol,
     ignored_settings,
     inference_faults,
+    library_of,
     loader_faults,
+    missing_packages,
     model_faults,
 )
 from feedrate.config.study import (
@@ -35,13 +37,15 @@ _replace = msgspec.structs.replace
 
 
 class Unsupported(Strict, kw_only=True):
-    """A cell that requires a capability that the device lacks; it is shown and never launched."""
+    """A cell that requires a capability that the device lacks, or a loader library that is not
+    installed; it is shown and never launched."""
 
     study: str
     device: str
     cell: str
     levels: dict[str, Level]
     lacks: str
+    install: Annotated[str, about("How to install the library that is lacking.")] = ""
 
 
 class Shared(Strict, kw_only=True):
@@ -188,10 +192,23 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
         for fault in _faults(spec):
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
+    if not device.software.python:  # another interpreter may have the libraries: the job finds out
+        unsupported += _without_library(cells)
+        lacking = {cell.cell for cell in unsupported}
+        cells = [spec for spec in cells if spec.cell not in lacking]
     # A search must not change the rows that the listed levels train on.
     listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
     dataset = dataset_for(project.config, listed)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
+
+
+def _without_library(cells: Iterable[RunSpec]) -> Iterator[Unsupported]:
+    """The cells whose loader library is not installed."""
+    for spec in cells:
+        library = library_of(spec.settings.loader)
+        if install := missing_packages(library):
+            where = {name: getattr(spec, name) for name in ("study", "device", "cell", "levels")}
+            yield Unsupported(**where, lacks=library, install=install)
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
@@ -219,6 +236,8 @@ def _faults(spec: RunSpec) -> Iterator[str]:
     """Settings of a cell that do not work together."""
     yield from model_faults(spec.settings.model)
     yield from loader_faults(spec.settings.loader)
+    if library_of(spec.settings.loader) and spec.protocol.virtual:
+        yield "protocol.virtual: delays reach only workers of loader.library: torch; leave it out"
     if spec.task == "inference":
         yield from inference_faults(spec)
 

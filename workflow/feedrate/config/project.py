@@ -12,7 +12,7 @@ from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.imports import check_imports, with_page
 from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import Sheet, read_scores, read_sheets
+from feedrate.config.sheets import Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -23,6 +23,7 @@ from feedrate.config.study import (
     Bundle,
     Factor,
     Figure,
+    LoaderClaim,
     Published,
     Study,
     Table,
@@ -66,7 +67,8 @@ class Project(Strict):
     published: dict[str, list[Published]]
     scores: dict[str, list[BenchmarkScore]] = {}
     accuracies: dict[str, list[BenchmarkAccuracy]] = {}
-    """By study: published numbers, scores on Winoground, and accuracies on other benchmarks."""
+    loaders: dict[str, list[LoaderClaim]] = {}
+    """By study: published numbers, scores on Winoground, accuracies elsewhere, loaders' speeds."""
     sheets: dict[str, Sheet] = {}
     """What the sources of published numbers say about their experiments."""
     further: dict[str, int] = {}
@@ -107,7 +109,8 @@ def load_project(
             published[name] += rows
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
-    tables = published, scores, accuracies, read_sheets(root, studies, published)
+    claims = read_loader_claims(root, studies)
+    tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
     further, searched = read_further(root, workflow), read_searched(root, studies)
     studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
     return Project(workflow, devices, studies, *tables, further, searched)
@@ -144,9 +147,10 @@ def check_study(
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
         "search": ([study.search] if study.search else [], study.ladder, "factors of ladder"),
-        "published": (study.published, files, "files in config/published"),
-        "published_scores": (study.published_scores, files, "files in config/published"),
-        "published_accuracies": (study.published_accuracies, files, "files in config/published"),
+    } | {
+        name: (getattr(study, name), files, "files in config/published")
+        for name in Study.__struct_fields__
+        if name.startswith("published")
     }
     for part, (values, allowed, what) in names.items():
         for key, name in numbered(f"{part}[{{}}]", values):

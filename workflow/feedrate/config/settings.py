@@ -53,6 +53,14 @@ class LoaderSettings(Strict, kw_only=True):
             "the CPU; cache: once, in preprocessing; device: on the accelerator."
         ),
     ] = "reference"
+    library: Annotated[
+        Name | UnsetType,
+        about("A file in feedrate/loading/libraries that makes the batches; absent: torch, ours."),
+    ] = UNSET
+    form: Annotated[
+        Literal["best"] | UnsetType,
+        about("best: decoded as the library's documentation does; absent: as decode says."),
+    ] = UNSET
     scaled_decode: Annotated[
         bool,
         about("host and cache: the decoder shrinks by a power of two; faster, but not equal."),

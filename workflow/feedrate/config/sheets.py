@@ -8,7 +8,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from feedrate.config.errors import Findings, raise_all
-from feedrate.config.study import Published, Study
+from feedrate.config.study import LoaderClaim, Published, Study
 from feedrate.config.values import AnyRow, Level, Name, Strict, about, load, read_rows
 
 FILE = "config/published/sheets.yaml"
@@ -80,3 +80,18 @@ def read_scores(
     """The rows of the files that each study names under `key`. Raises ConfigError."""
     files = {n: map("config/published/{}".format, getattr(s, key)) for n, s in studies.items()}
     return {n: [r for f in fs for r in read_rows(root / f, kind, f)] for n, fs in files.items()}
+
+
+def read_loader_claims(root: Path, studies: Mapping[str, Study]) -> dict[str, list[LoaderClaim]]:
+    """What each study's `published_loaders` say, about levels of its factor `loader`. Raises
+    ConfigError."""
+    loaders = read_scores(root, studies, "published_loaders", LoaderClaim)
+    found = Findings("published_loaders")
+    for name, claims in loaders.items():
+        factor = studies[name].factors.get("loader")
+        for claim in claims:
+            for part in ("loader", "over"):
+                levels = factor.levels if factor else []
+                found.known(f"{claim.id}.{part}", getattr(claim, part), levels, "levels of loader")
+    raise_all(found)
+    return loaders

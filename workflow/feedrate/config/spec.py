@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import metadata
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,9 +19,9 @@ SPEC_SCHEMA = 1
 """Version of `RunSpec`; raise it when a field changes its meaning (all runs are then redone)."""
 
 KINDS, LAUNCHERS = "feedrate.devices.kinds", "feedrate.devices.launchers"
-DECODERS = "feedrate.loading.decoders"
-"""The packages of the device kinds, the launchers and the decoders, which planning reads without
-importing."""
+DECODERS, LIBRARIES = "feedrate.loading.decoders", "feedrate.loading.libraries"
+"""The packages of the device kinds, the launchers, the decoders and the loader libraries, which
+planning reads without importing."""
 
 if TYPE_CHECKING:
     Kind = str
@@ -149,8 +150,64 @@ def model_faults(model: ModelSettings) -> tuple[str, ...]:
     return tuple(faults)
 
 
+def library_of(loader: LoaderSettings) -> str:
+    """The loader library that makes a run's batches; empty: PyTorch's, with our workers."""
+    return "" if loader.library in (UNSET, "torch") else str(loader.library)
+
+
+@cache
+def missing_packages(library: str) -> str:
+    """Why a loader library cannot be used here, and the command that installs it; empty: it can."""
+    missing = []
+    for name in plugins.declared(LIBRARIES, "PACKAGES").get(library, ()):
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if not missing:
+        return ""
+    lock = f"requirements/loaders/{library}.lock"
+    return (
+        f"loader.library: {library} needs {' and '.join(missing)}, not installed here; "
+        f"install: pip install --no-deps -r {lock}"
+    )
+
+
+def library_faults(loader: LoaderSettings) -> Iterator[str]:
+    """Settings that the loader library does not have, with what is allowed instead."""
+    library, best = library_of(loader), loader.form == "best"
+    if not library:
+        if best:
+            yield "loader.form: best is for other libraries than torch; leave it out"
+        return
+    forms = plugins.declared(LIBRARIES, "FORMS")
+    if library not in forms:
+        known = ("torch", *forms)
+        yield f"loader.library: {not_one_of(library, known, 'libraries')}"
+        return
+    form = "best" if best else "same"
+    if form not in forms[library]:
+        other = "leave it out" if best else "set loader.form: best"
+        yield f"loader.form: {library} does not decode so; {other}"
+    least = plugins.declared(LIBRARIES, "LEAST_WORKERS").get(library, 0)
+    if loader.workers < least:
+        yield f"loader.workers: {loader.workers}: {library} takes {least} or more"
+    own_order = form in plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
+    if own_order and loader.last_batch != "drop":
+        yield f"loader.last_batch: {loader.last_batch}: {library} has its own order; use drop"
+    allowed = ("host",) if best or own_order else ("reference", "host", "cache")
+    if loader.decode not in allowed:
+        yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
+    plain = loader.transfer in (None, "uint8") and not (
+        loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
+    )
+    if allowed == ("host",) and not plain:
+        yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
+
+
 def loader_faults(loader: LoaderSettings) -> Iterator[str]:
     """Loader settings that do not work together, with what is allowed instead."""
+    yield from library_faults(loader)
     processes = loader.workers and loader.decode != "device"
     if processes and loader.threads_per_worker > 1 and loader.start_method == "fork":
         # A fork does not have its parent's threads, but torch waits for those of its pool.

@@ -186,6 +186,7 @@ class Study(Strict, kw_only=True):
     published: Annotated[list[str], about("Files in config/published/.")] = []
     published_scores: Annotated[list[str], about("The same, of scores on Winoground.")] = []
     published_accuracies: Annotated[list[str], about("The same, on other benchmarks.")] = []
+    published_loaders: Annotated[list[str], about("The same, of loaders' speeds.")] = []
     claims: list[Claim] = []
     tables: list[Table] = []
     figures: list[Figure] = []
@@ -274,6 +275,25 @@ class Published(Strict, kw_only=True):
     protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
     sheet: Annotated[str, about("Entry of sheets.yaml: what the source says about the run.")] = ""
     headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
+
+
+class LoaderClaim(Strict, kw_only=True):
+    """One row of a study's `published_loaders` files: what a library's authors say of its speed,
+    with the regime in which they measured it."""
+
+    id: Annotated[Name, about("Name that is unique in the file.")]
+    text: Annotated[str, Meta(description="The statement, in few words.", min_length=1)]
+    loader: Annotated[Name, about("Level of the factor `loader` that it is about.")]
+    over: Annotated[Name, about("The level that it is compared with.")]
+    ratio: Annotated[Positive, about("Rate of `loader` over that of `over`.")]
+    workers: Annotated[Count | None, about("Worker processes or threads.")] = None
+    cores: Annotated[Count | None, about("Cores of the source's machine.")] = None
+    storage: str = ""
+    picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
+    pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
+    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
+    source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
+    note: str = ""
 
 
 class BenchmarkResult(Strict, kw_only=True):

@@ -208,6 +208,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
     **dict.fromkeys(("timed_samples", "flops_per_sample", "counted"), parse_level),
     **dict.fromkeys(("text_score", "image_score", "group_score", "accuracy"), parse_level),
+    **dict.fromkeys(("ratio", "workers", "cores"), parse_level),
 }
 """Columns that are not text, with the function that reads their values."""
 

@@ -74,15 +74,19 @@ CODE = {
 
 
 @cache
-def plugins_of(kind: Kind, launcher: str, model: str, level: Decode) -> tuple[str, ...]:
-    """The files of the plug-ins that a run imports by name: its device kind, launcher, model and
-    decoders. The reference decoder is one of them: every run compares its pixels with it."""
+def plugins_of(
+    kind: Kind, launcher: str, model: str, level: Decode, library: str = ""
+) -> tuple[str, ...]:
+    """The files of the plug-ins that a run imports by name: its device kind, launcher, model,
+    decoders and loader library. The reference decoder is one of them: every run compares its
+    pixels with it."""
     names = {*decoders(level), *decoders(level, kind), *decoders("reference")}
     return (
         f"devices/kinds/{kind}.py",
         f"devices/launchers/{launcher}.py",
         builder(model),
         *(f"loading/decoders/{name}.py" for name in sorted(names)),
+        *([f"loading/libraries/{library}.py"] if library else []),
     )
 
 

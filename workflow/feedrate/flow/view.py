@@ -15,7 +15,7 @@ import msgspec
 from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
-from feedrate.config.spec import RunSpec
+from feedrate.config.spec import RunSpec, library_of
 from feedrate.config.workflow import Folder, Generated, LocalExamples, find_dataset
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
@@ -340,7 +340,8 @@ class PlanView:
 
 def _plugins(spec: RunSpec, launcher: str) -> tuple[str, ...]:
     settings = spec.settings
-    return digests.plugins_of(spec.kind, launcher, settings.model.name, settings.loader.decode)
+    loader, model = settings.loader, settings.model.name
+    return digests.plugins_of(spec.kind, launcher, model, loader.decode, library_of(loader))
 
 
 def _as_text(spec: RunSpec) -> str:

@@ -81,6 +81,8 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
     digest: str | None = None
     samples: int | None = None
     decode: str | None = None
+    library: str | None = None
+    form: str | None = None
     pixel_mean_abs_diff: float | None = None
     pixel_psnr_db: float | None = None
     pixel_worst_abs_diff: float | None = None

@@ -138,6 +138,8 @@ def write_data(
             digest=digest_file(dataset.prepared / MANIFEST),
             samples=len(dataset),
             decode=path.decode,
+            library=path.library,
+            form=path.form,
             pixel_mean_abs_diff=pixels and pixels.mean_abs_diff,
             pixel_psnr_db=pixels and pixels.psnr_db,
             pixel_worst_abs_diff=pixels and pixels.worst_abs_diff,

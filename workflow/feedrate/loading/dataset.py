@@ -180,11 +180,25 @@ class PairDataset(Dataset[Sample]):
         else:
             taken = torch.empty((len(rows), *self.shape), dtype=self.dtype)
         room = taken.tensor if isinstance(taken, Filling) else taken
+        self._fill(room, rows, draws)
+        return {"pixel_values": taken} | self._tokens(rows) | self._left_to_device(draws)
+
+    def pixels(self, numbers: list[int]) -> torch.Tensor:
+        """Only the pixels of these numbers, in new memory; several threads may call this."""
+        room = torch.empty((len(numbers), *self.shape), dtype=self.dtype)
+        self._fill(room, *self.rows_and_draws(numbers))
+        return room
+
+    def rest_of(self, numbers: list[int]) -> dict[str, Any]:
+        """What a batch of these numbers has beside its pixels."""
+        rows, draws = self.rows_and_draws(numbers)
+        return self._tokens(rows) | self._left_to_device(draws)
+
+    def _fill(self, room: torch.Tensor, rows: list[int], draws: list[Draw]) -> None:
         for place, row, draw in zip(room, rows, draws, strict=True):
             pixels = self._pixels(row, draw)
             with stages.span("collate"):
                 place.copy_(pixels)
-        return {"pixel_values": taken} | self._tokens(rows) | self._left_to_device(draws)
 
     def _tokens(self, rows: int | list[int]) -> Sample:
         """The tokens of a row, or of several; they were made when the dataset was opened."""

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from feedrate.config.settings import Decode, LoaderSettings
+from feedrate.config.spec import library_of
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders import decoders, first, transfer_of
@@ -47,6 +48,8 @@ class LoadingPath(ABC):
 
     decode: Decode
     """The decode path that really runs, for the `data` event."""
+    library, form = "torch", "same"
+    """The package that makes the batches, with its version, and the form of `loader.form`."""
     skips: ClassVar[bool]
     """Whether its loaders skip batches that a resumed run has done; otherwise the Trainer must."""
     round_size: int
@@ -65,6 +68,11 @@ class LoadingPath(ABC):
     @abstractmethod
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
+
+    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+        """The pixels that this path makes of `rows`, or of the rows that it returns with them."""
+        (batch,) = self.batches(dataset, BatchSampler(rows, len(rows), drop_last=False))
+        return rows, batch["pixel_values"]
 
 
 class HostPath(LoadingPath):
@@ -100,6 +108,10 @@ class HostPath(LoadingPath):
         # A generator, so that the loader and its memory live as long as its batches.
         yield from equip(loader, self._settings, held=self._held_batches)
 
+    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
+        """The pixels of `rows`, read here."""
+        return rows, dataset.pixels(rows)
+
 
 class Decoder(Protocol):
     """Decodes a dataset's images on the device. No two loaders share one."""
@@ -134,17 +146,11 @@ class DevicePath(LoadingPath):
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
         """The Trainer's loader with its inner one replaced.
 
-        It still seeds each epoch, and still announces the last batch to evaluation. Raises
-        UnsupportedError if it is not built as expected, because it would then decode on the host.
+        Raises UnsupportedError if it is not built as expected: it would then decode on the host.
         """
-        if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
-            raise UnsupportedError(
-                "loader.decode: device: the Trainer's loader is not one of accelerate's "
-                "(it has no base_dataloader), so the device cannot replace it; use host"
-            )
         decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
-        loader.base_dataloader = DeviceLoader(loader, partial(self._decode, decoder), done)
-        return loader
+        feed = partial(self._decode, decoder)
+        return replace_inner(loader, "loader.decode: device", feed, done)
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the device, from a decoder of their own."""
@@ -155,17 +161,32 @@ class DevicePath(LoadingPath):
         return watched(decoder.batches(order), self._timeout_s, name)
 
 
-class DeviceLoader(DataLoader[Any]):
-    """Batches on the device, in the order of the loader that it replaces."""
+Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
+"""The batches of an epoch, from the numbers of each."""
 
-    def __init__(
-        self,
-        replaced: DataLoader[Any],
-        decode: Callable[[Iterable[list[int]]], Iterator[Batch]],
-        done: Done,
-    ) -> None:
-        super().__init__(Undecoded(replaced.dataset), batch_sampler=replaced.batch_sampler)
-        self._decode = decode
+
+def replace_inner(loader: Any, setting: str, feed: Feed, done: Done) -> Any:
+    """The Trainer's loader, whose batches `feed` makes because of `setting`.
+
+    It still seeds each epoch, and still announces the last batch to evaluation. Raises
+    UnsupportedError if it is not built as expected.
+    """
+    if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
+        raise UnsupportedError(
+            f"{setting}: the Trainer's loader is not one of accelerate's (it has no "
+            "base_dataloader), so nothing can replace it; use host"
+        )
+    loader.base_dataloader = FedLoader(loader, setting, feed, done)
+    return loader
+
+
+class FedLoader(DataLoader[Any]):
+    """Batches that something else makes, in the order of the loader that it replaces."""
+
+    def __init__(self, replaced: DataLoader[Any], setting: str, feed: Feed, done: Done) -> None:
+        undecoded = Undecoded(replaced.dataset, setting)
+        super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
+        self._feed = feed
         self._done = done
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
@@ -175,14 +196,14 @@ class DeviceLoader(DataLoader[Any]):
         if not done:
             # torch's own loaders draw a number here. With it, dropout is the same on all paths.
             torch.empty((), dtype=torch.int64).random_()
-        return self._decode(order[done:])
+        return self._feed(order[done:])
 
 
 class Undecoded(Dataset[Any]):
     """Rows that raise an error on the host, so that no library decodes there unnoticed."""
 
-    def __init__(self, dataset: Any) -> None:
-        self._rows = len(dataset)
+    def __init__(self, dataset: Any, setting: str) -> None:
+        self._rows, self._setting = len(dataset), setting
 
     def __len__(self) -> int:
         """Rows of the dataset."""
@@ -191,8 +212,8 @@ class Undecoded(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         """Raise UnsupportedError."""
         raise UnsupportedError(
-            f"loader.decode: device: row {index} was requested on the host, which must not decode; "
-            "use host"
+            f"{self._setting}: row {index} was requested on the host by the Trainer's own loader, "
+            "which must not decode; use host"
         )
 
 
@@ -207,6 +228,10 @@ def open_path(
     transfer_of(loader)
     if loader.decode != "device":
         pin_memory = loader.pin_memory and device.pins_memory
+        if library_of(loader):
+            from feedrate.loading.libraries._feed import LibraryPath  # it imports this module
+
+            return LibraryPath(loader, pin_memory=pin_memory)
         return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
     names = decoders("device", device.kind)
     if not names:
@@ -237,22 +262,20 @@ def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
     It is reported with every result of a decode path.
     """
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
+    unchanged = copy.copy(dataset)
+    unchanged.augmentation = Augmentation(seed=0)
+    rows, pixels = path.compared(unchanged, rows)
     reference = [crop(decode(dataset.paths[row]), dataset.image_px, NOTHING) for row in rows]
     wanted = torch.stack(reference) * LEVELS
-    difference = (_levels(dataset, path, rows).double() - wanted.double()).abs()
+    difference = (_levels(dataset, pixels).double() - wanted.double()).abs()
     squared = float(difference.square().mean())
     psnr = 10 * math.log10(LEVELS**2 / squared) if squared else None
     return Distance(float(difference.mean()), psnr, float(difference.mean((1, 2, 3)).max()))
 
 
-def _levels(dataset: PairDataset, path: LoadingPath, rows: list[int]) -> torch.Tensor:
-    """The path's pixels of these rows, in levels of 0 to 255; (rows, 3, h, w)."""
-    if path.decode != "device":
-        crops = [dataset.read(row, NOTHING).expand(dataset.shape) for row in rows]
-        pixels = torch.stack(crops)
-        return pixels if pixels.dtype == torch.uint8 else pixels * LEVELS
-    unchanged = copy.copy(dataset)
-    unchanged.augmentation = Augmentation(seed=0)
-    (batch,) = path.batches(unchanged, BatchSampler(rows, len(rows), drop_last=False))
+def _levels(dataset: PairDataset, pixels: torch.Tensor) -> torch.Tensor:
+    """Pixels for the transfer, in levels of 0 to 255; (rows, 3, h, w)."""
+    if pixels.dtype == torch.uint8:
+        return pixels
     mean, std = (torch.tensor(value).view(3, 1, 1) for value in (dataset.mean, dataset.std))
-    return (batch["pixel_values"].cpu() * std + mean) * LEVELS
+    return (pixels.cpu() * std + mean) * LEVELS

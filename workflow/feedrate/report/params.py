@@ -21,6 +21,7 @@ from feedrate.config.study import (
     Exclude,
     Factor,
     Figure,
+    LoaderClaim,
     Published,
     Source,
     Table,
@@ -128,6 +129,8 @@ class PageSettings(StudyContext):
     """Published scores on Winoground."""
     accuracies: list[BenchmarkAccuracy] = []
     """Published accuracies on other benchmarks."""
+    loaders: list[LoaderClaim] = []
+    """What authors of loader libraries say of their speed."""
     peaks: dict[Name, dict[Name, Positive | None]] = {}
     """The data sheet's peaks by published device and precision, TFLOP/s."""
     precisions: list[Name] = []
@@ -182,6 +185,8 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
         options["scores"] = project.scores.get(study, [])
         options["accuracies"] = project.accuracies.get(study, [])
         options["examples"] = _examples(project.config)
+    if "loaders" in needs:
+        options["loaders"] = project.loaders.get(study, [])
     if "peaks" in needs:
         rows = project.published[study]
         of_device = {row.device: project.devices[row.device].peaks for row in rows}

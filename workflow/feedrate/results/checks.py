@@ -16,6 +16,7 @@ from feedrate.results.conformity import (
     device_model,
     equal_weights,
     fp32,
+    library,
     listed,
     pixels,
     strategy,
@@ -136,7 +137,7 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     for check in (
         *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(device_model, decode_path, pixels, attention, strategy, fp32, data_digest),
+        *(device_model, decode_path, library, pixels, attention, strategy, fp32, data_digest),
         *(computation, equal_weights, alone_on_host, undisturbed),
     )
 }

@@ -169,7 +169,7 @@ def unsupported_row(cell: Unsupported) -> Row:
         "cell": cell.cell,
         "repeat": 1,
         "status": "unsupported",
-        "cause": f"{cell.device} lacks the capability {cell.lacks}.",
+        "cause": cell.install or f"{cell.device} lacks the capability {cell.lacks}.",
         **cell.levels,
     }
 

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from feedrate.config.devices import is_called
-from feedrate.config.spec import KINDS, RunSpec
+from feedrate.config.spec import KINDS, LIBRARIES, RunSpec, library_of
 from feedrate.core import plugins
 from feedrate.jobs.events import RankEvents, Window
 from feedrate.logs.trainer import fallback_reason
@@ -86,6 +86,19 @@ def decode_path(e: Evidence) -> Judgement:
     if used != asked:
         return False, f"decode: {asked} was asked for, {used or 'an unknown path'} was used."
     return True, f"Images were decoded as asked for: {asked}."
+
+
+def library(e: Evidence) -> Judgement:
+    """The loader library that was asked for made the batches, in the form that was asked for. It
+    compares each batch with its order: rows, type, layout; another one ends the run."""
+    loader, data = e.spec.settings.loader, e.first.data
+    asked, form = library_of(loader) or "torch", loader.form or "same"
+    if data is None or data.library is None:
+        return asked == "torch", f"The library {asked} was asked for; the run reported none."
+    package = plugins.declared(LIBRARIES, "PACKAGES").get(asked, ("torch",))[0]
+    if (data.library.partition(" ")[0], data.form) != (package, form):
+        return False, f"{package}, {form}, was asked for; {data.library}, {data.form}, was used."
+    return True, f"{data.library} made the batches, in the form {form}."
 
 
 PIXEL_BOUND = 20.0

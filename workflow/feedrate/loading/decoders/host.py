@@ -44,14 +44,20 @@ def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
 
 
 def read_pixels(
-    path: Path, side_px: int, draw: Draw = NOTHING, *, scaled: bool, storage: Storage = UNSET
+    path: Path,
+    side_px: int,
+    draw: Draw = NOTHING,
+    *,
+    scaled: bool,
+    storage: Storage = UNSET,
+    data: bytes | None = None,
 ) -> torch.Tensor:
     """The picture's crop: uint8, shape (1 or 3, side_px, side_px).
 
-    `scaled`: the decoder may shrink by a power of two first. Raises DataError, which names the
-    file, if it cannot be decoded.
+    `scaled`: the decoder may shrink by a power of two first. `data`: the file's bytes, if they have
+    been read. Raises DataError, which names the file, if it cannot be decoded.
     """
-    levels, size = read_levels(path, side_px if scaled else None, draw, storage)
+    levels, size = read_levels(path, side_px if scaled else None, draw, storage, data)
     with span("resize"):
         box = draw.box(*size)
         if box is None:
@@ -65,13 +71,15 @@ def read_levels(
     shrink_to_px: int | None = None,
     draw: Draw = NOTHING,
     storage: Storage = UNSET,
+    data: bytes | None = None,
 ) -> tuple[torch.Tensor, Size]:
     """A whole picture: uint8 of shape (1 or 3, h, w), and its size in the file.
 
     With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
     """
-    with decoding(path):
-        data = fetch(path, storage)
+    if data is None:
+        with decoding(path):
+            data = fetch(path, storage)
     with span("decode"):
         return _decode(path, data, shrink_to_px, draw)
 

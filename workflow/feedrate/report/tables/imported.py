@@ -2,7 +2,8 @@
 
 from feedrate.report import text
 from feedrate.report.lines import level_key, published_rates
-from feedrate.report.markup import Markup, as_page, el, join, row, small, table, word
+from feedrate.report.markup import Markup, el, join, row, small, table, word
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.record import Record

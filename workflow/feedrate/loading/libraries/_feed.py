@@ -1,0 +1,222 @@
+"""The loading path of another loader library, and the checks that its work equals that of ours."""
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+
+from feedrate.config.settings import LoaderSettings
+from feedrate.config.spec import LIBRARIES, library_of, missing_packages
+from feedrate.core import plugins
+from feedrate.core.files import digest_file, replaced_folder
+from feedrate.data.manifest import MANIFEST
+from feedrate.devices.base import UnsupportedError
+from feedrate.loading.dataset import PairDataset, collate
+from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.path import Done, LoadingPath, Order, none_done, replace_inner
+from feedrate.loading.pixels import Batch, crop_centre, resized_size
+from feedrate.loading.watchdog import watched
+
+Made = tuple[list[int], torch.Tensor]
+"""A batch of a library: the numbers of its samples, and their pixels."""
+
+
+class UnequalWorkError(Exception):
+    """A library's batches are not those that were asked for: its rate would mean nothing."""
+
+
+class Work(NamedTuple):
+    """What a library is asked for."""
+
+    dataset: PairDataset
+    order: Iterable[list[int]]
+    """The numbers of each batch; it may have no end."""
+    batch_size: int
+    workers: int
+    ahead: int
+    """Batches that may be ready or in the making before they are requested."""
+    seed: int
+    """For an order of the library's own."""
+    length: int | None
+    """Batches of this epoch; None: epochs follow one another without end."""
+
+    def make(self, numbers: list[int]) -> Made:
+        """One batch, by the run's own decode function; any number of threads may call this."""
+        one_thread()
+        return numbers, self.dataset.pixels(numbers)
+
+
+_here = threading.local()
+
+
+def one_thread() -> None:
+    """Give torch one thread in this thread of a library, as in a worker process of ours.
+
+    OpenMP keeps the setting by thread, MKL by process: `LibraryPath` restores it for the process.
+    """
+    if threading.current_thread() is not threading.main_thread() and not hasattr(_here, "limited"):
+        torch.set_num_threads(1)
+        _here.limited = True
+
+
+def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
+    """The folder with a split in a library's own format, which `write` fills once.
+
+    It lies beside the stores of `decode: cache`, belongs to the prepared data by their digest, and
+    is written completely or not at all.
+    """
+    digest = digest_file(dataset.prepared / MANIFEST)[:16]
+    folder = dataset.prepared.parent / "store" / f"{name}-{dataset.split}-{digest}"
+    if not folder.exists():
+        with replaced_folder(folder) as fresh:
+            write(fresh)
+    return folder
+
+
+def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
+    """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
+    one_thread()
+    pixels = read_pixels(dataset.paths[row], dataset.image_px, scaled=False, data=data)
+    return pixels.expand(dataset.shape)
+
+
+def pillow_decoded(dataset: PairDataset, image: Image.Image) -> torch.Tensor:
+    """Pixels of a picture that a library decoded with Pillow: shorter side by antialiased bicubic,
+    centre crop; uint8 (3, side, side)."""
+    side = dataset.image_px
+    height, width = resized_size(image.height, image.width, side)
+    resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+    return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
+
+
+def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
+    """A batch of single samples."""
+    return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
+
+
+def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:
+    """Full batches of a stream in which each worker process ends with a smaller one."""
+    rows: list[int] = []
+    parts: list[torch.Tensor] = []
+    for numbers, pixels in stream:
+        if not rows and len(numbers) == size:
+            yield numbers, pixels
+            continue
+        rows, parts = rows + numbers, [*parts, pixels]
+        if len(rows) >= size:
+            whole = torch.cat(parts)
+            yield rows[:size], whole[:size]
+            rows, parts = rows[size:], [whole[size:]]
+
+
+class LibraryPath(LoadingPath):
+    """Batches from a library, each compared with what was asked for."""
+
+    skips, stops = True, False
+
+    def __init__(self, settings: LoaderSettings, *, pin_memory: bool) -> None:
+        """Raise UnsupportedError if the library is not installed, or cannot be imported."""
+        library = library_of(settings)
+        self.decode, self.form = settings.decode, settings.form or "same"
+        if missing := missing_packages(library):
+            raise UnsupportedError(missing)
+        try:
+            plugin = plugins.load(LIBRARIES, library)
+        except ImportError as error:
+            raise UnsupportedError(f"loader.library: {library}: {error}") from error
+        packages = plugins.declared(LIBRARIES, "PACKAGES")[library]
+        self.library = f"{packages[0]} {metadata.version(packages[0])}"
+        own_order = plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
+        self._own_order = self.form in own_order
+        self.round_size = max(1, settings.workers) * settings.prefetch_factor
+        self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
+        self._settings, self._pin_memory = settings, pin_memory
+
+    def adopt(self, loader: Any, done: Done = none_done) -> Any:
+        """The Trainer's loader with its inner one replaced.
+
+        Raises UnsupportedError if it is not built as expected, or if a library with an order of its
+        own should share an epoch among ranks.
+        """
+        if self._own_order and torch.distributed.is_initialized():
+            raise UnsupportedError(
+                f"loader.library: {self.library} has its own order, which several ranks do not "
+                "share; use one device"
+            )
+        feed = partial(self._feed, loader.dataset)
+        return replace_inner(loader, f"loader.library: {self.library}", feed, done)
+
+    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
+        """Batches on the host, from a pipeline of their own."""
+        yield from self._feed(dataset, order)
+
+    def compared(self, dataset: PairDataset, rows: list[int]) -> Made:
+        """Pixels of these rows, or of as many in the library's own order, without augmentation."""
+        made = self._made(dataset, [rows])
+        try:
+            return next(made)
+        finally:
+            made.close()
+
+    def _feed(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """Complete batches; a library that hangs ends the process."""
+        made = self._made(dataset, order)
+        for numbers, pixels in watched(made, self._settings.timeout_s, self.library):
+            batch = collate({"pixel_values": pixels} | dataset.rest_of(numbers))
+            if self._pin_memory:
+                batch["pixel_values"] = batch["pixel_values"].pin_memory()
+            yield batch
+
+    def _made(self, dataset: PairDataset, order: Iterable[list[int]]) -> Generator[Made]:
+        """The library's batches. Raises UnequalWorkError for one that is not as asked for."""
+        asked, batches = deque[list[int]](), iter(order)
+        if (first := next(batches, None)) is None:
+            return
+
+        def noted() -> Iterator[list[int]]:
+            for numbers in itertools.chain([first], batches):
+                asked.append(numbers)
+                yield numbers
+
+        wanted, workers, ahead = noted(), self._settings.workers, self.round_size
+        length = len(order) if isinstance(order, Sized) else None
+        work = Work(dataset, wanted, len(first), workers, ahead, first[0], length)
+        own, epoch = self._own_order, self._own_order and length is not None
+        threads, seen = torch.get_num_threads(), set[int]()
+        for made in self._batches(work):
+            if own and next(wanted, None) is None:
+                return
+            torch.set_num_threads(threads)  # see `one_thread`
+            again = epoch and not seen.isdisjoint(made[0])
+            self._check(dataset, asked.popleft(), made, again=again)
+            seen.update(made[0] if epoch else ())
+            yield made
+        if asked or next(wanted, None):
+            raise UnequalWorkError(f"{self.library} ended its epoch too early")
+
+    def _check(self, dataset: PairDataset, asked: list[int], made: Made, *, again: bool) -> None:
+        """Compare a batch with what was asked for: rows, type, layout and so bytes; `again`: one of
+        its rows came before."""
+        numbers, pixels = made
+        shape = len(asked), *dataset.shape
+        if not self._own_order and numbers != asked:
+            what = f"the rows {numbers[:3]} … in place of {asked[:3]} …"
+        elif len(numbers) != len(asked):
+            what = f"{len(numbers)} rows in place of {len(asked)}"
+        elif again or len({*numbers}) != len(numbers):
+            what = "a row twice in one epoch"
+        elif (*pixels.shape, pixels.dtype) != (*shape, dataset.dtype):
+            what = f"{pixels.dtype} {tuple(pixels.shape)} in place of {dataset.dtype} {shape}"
+        elif not pixels.is_contiguous():
+            what = f"another layout (strides {pixels.stride()})"
+        else:
+            return
+        raise UnequalWorkError(f"{self.library} does not do equal work: it delivered {what}")

@@ -1,0 +1,60 @@
+"""SPDL of Meta: a pipeline of threads, https://github.com/facebookresearch/spdl.
+
+Its own decoder, spdl-io, is FFmpeg's.
+"""
+
+from collections.abc import Callable, Iterator
+
+import spdl.io
+from spdl.pipeline import PipelineBuilder
+
+from feedrate.devices.base import UnsupportedError
+from feedrate.loading.libraries._feed import Made, Work
+from feedrate.loading.stages import span
+
+PACKAGES = ("spdl-core", "spdl-io")
+FORMS = ("same", "best")
+LEAST_WORKERS = 1
+
+
+def same(work: Work) -> Iterator[Made]:
+    """Each thread makes a batch with the run's decode function."""
+    return _piped(work, work.make)
+
+
+def best(work: Work) -> Iterator[Made]:
+    """Each thread decodes a batch with FFmpeg (`load_image_batch`), bicubic and with a centre crop.
+
+    The library decodes, scales and stacks in one call, which counts as the stage `decode`.
+    """
+    try:
+        spdl.io.demux_image(b"")
+    except RuntimeError as error:
+        if "import libspdl" in str(error):
+            raise UnsupportedError(
+                "loader.form: best: spdl-io needs FFmpeg's shared libraries, 4 to 9; install them: "
+                "apt-get install ffmpeg"
+            ) from error
+    dataset, side = work.dataset, work.dataset.image_px
+    # The sizes of `resized_size`; the library's own filter would round them in another way.
+    width, height = f"max({side},trunc({side}*iw/ih))", f"max({side},trunc({side}*ih/iw))"
+    scale = f"scale=w='{width}':h='{height}':flags=bicubic+accurate_rnd+full_chroma_int"
+    filters = f"{scale},format=pix_fmts=rgb24,crop=w={side}:h={side}"
+
+    def load(numbers: list[int]) -> Made:
+        paths = [str(dataset.paths[number]) for number in numbers]
+        with span("decode", len(numbers)):
+            made = spdl.io.load_image_batch(paths, width=None, height=None, filter_desc=filters)
+            pixels = spdl.io.to_torch(made)
+        with span("collate", len(numbers)):
+            return numbers, pixels.permute(0, 3, 1, 2).contiguous()
+
+    return _piped(work, load)
+
+
+def _piped(work: Work, make: Callable[[list[int]], Made]) -> Iterator[Made]:
+    builder = PipelineBuilder().add_source(work.order)
+    builder = builder.pipe(make, concurrency=work.workers, output_order="input")
+    pipeline = builder.add_sink(work.ahead).build(num_threads=work.workers, max_failures=0)
+    with pipeline.auto_stop():
+        yield from pipeline

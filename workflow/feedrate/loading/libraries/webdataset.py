@@ -1,0 +1,86 @@
+"""WebDataset: samples in tar files that worker processes read from end to end,
+https://github.com/webdataset/webdataset.
+
+Shards are shuffled, and samples within a buffer, so its order is its own. Its worker processes are
+those of torch's DataLoader.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import webdataset
+from PIL import Image
+
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.libraries._feed import (
+    Made,
+    Work,
+    decoded,
+    own_format,
+    pillow_decoded,
+    rebatched,
+    stacked,
+)
+from feedrate.loading.workers import WorkerStart
+
+PACKAGES = ("webdataset",)
+FORMS = ("same", "best")
+OWN_ORDER = ("same", "best")
+SHARDS = 32
+"""Tar files of a split: several for each worker."""
+BUFFER = 1000
+"""Samples that are shuffled at a time, as in the library's examples."""
+
+Sample = dict[str, Any]
+
+
+def same(work: Work) -> Iterator[Made]:
+    """Our decoder in place of the library's."""
+
+    def decode(sample: Sample) -> tuple[int, torch.Tensor]:
+        row = int(sample["__key__"])
+        return row, decoded(work.dataset, row, sample["jpg"])
+
+    return _stream(work, lambda samples: samples.map(decode))
+
+
+def best(work: Work) -> Iterator[Made]:
+    """Its decoder "pil"; Pillow resizes too."""
+
+    def resize(sample: Sample) -> tuple[int, torch.Tensor]:
+        image: Image.Image = sample["jpg"]
+        return int(sample["__key__"]), pillow_decoded(work.dataset, image)
+
+    return _stream(work, lambda samples: samples.decode("pil").map(resize))
+
+
+def _stream(work: Work, decode: Callable[[Any], Any]) -> Iterator[Made]:
+    folder = own_format(work.dataset, "webdataset", partial(_write, work.dataset))
+    shards = [str(file) for file in sorted(folder.glob("*.tar"))]
+    samples = webdataset.WebDataset(
+        shards, shardshuffle=SHARDS, seed=work.seed, repeat=work.length is None, empty_check=False
+    )
+    samples = decode(samples.shuffle(BUFFER, seed=work.seed))
+    loader = webdataset.WebLoader(
+        samples.batched(work.batch_size, collation_fn=stacked),
+        batch_size=None,
+        num_workers=work.workers,
+        prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
+        worker_init_fn=WorkerStart(),
+        multiprocessing_context="fork" if work.workers else None,
+    )
+    return rebatched(loader, work.batch_size)
+
+
+def _write(dataset: PairDataset, folder: Path) -> None:
+    """Tar files of the pictures in random order, as the library advises."""
+    rows = list(range(len(dataset)))
+    random.Random(0).shuffle(rows)
+    most = -(-len(rows) // SHARDS)
+    with webdataset.ShardWriter(str(folder / "%04d.tar"), maxcount=most, verbose=0) as shards:
+        for row in rows:
+            shards.write({"__key__": f"{row:08}", "jpg": dataset.paths[row].read_bytes()})
