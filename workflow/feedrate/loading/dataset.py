@@ -101,8 +101,8 @@ class PairDataset(Dataset[Sample]):
     A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
     """
 
-    slots: Slots | None = None
-    """Memory for batches, if their loader reuses memory."""
+    slots: dict[str, Slots] | None = None
+    """Memory for the tensors of batches by their names, if their loader reuses memory."""
     recorder: stages.Recorder | None = None
     """Where its workers record their stages."""
 
@@ -141,6 +141,7 @@ class PairDataset(Dataset[Sample]):
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
+        self._store = opened if opened and opened.side_px == image_px else None
 
     def __len__(self) -> int:
         """Pairs in the split."""
@@ -152,7 +153,9 @@ class PairDataset(Dataset[Sample]):
         stages.begin_batch()
         (row,), (draw,) = self.rows_and_draws([number])
         sample = {"pixel_values": self._pixels(row, draw).expand(self.shape)}
-        return sample | self._tokens(row) | self._left_to_device([draw], one=True)
+        with stages.span("tokenise"):
+            sample |= {name: tokens[row] for name, tokens in self._tokens.items()}
+        return sample | self._left_to_device([draw], one=True)
 
     def rows_and_draws(self, numbers: Sequence[int]) -> tuple[list[int], list[Draw]]:
         """The rows of these numbers, and the augmentation of each."""
@@ -173,21 +176,45 @@ class PairDataset(Dataset[Sample]):
         """The samples of these numbers as one batch, in a slot if one is free."""
         stages.begin_batch()
         rows, draws = self.rows_and_draws(numbers)
-        if self.slots:
-            taken = self.slots.take(len(rows))
+        batch, room = self._memory(len(rows))
+        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
+            with stages.span("read", len(rows)):
+                self._store.gather(rows, room["pixel_values"])
+                for place, draw in zip(room["pixel_values"], draws, strict=True):
+                    if draw.flip:
+                        place.copy_(place.flip(-1))
         else:
-            taken = torch.empty((len(rows), *self.shape), dtype=self.dtype)
-        room = taken.tensor if isinstance(taken, Filling) else taken
-        for place, row, draw in zip(room, rows, draws, strict=True):
-            pixels = self._pixels(row, draw)
-            with stages.span("collate"):
-                place.copy_(pixels)
-        return {"pixel_values": taken} | self._tokens(rows) | self._left_to_device(draws)
+            for place, row, draw in zip(room["pixel_values"], rows, draws, strict=True):
+                picture = self._pixels(row, draw)
+                with stages.span("collate"):
+                    place.copy_(picture)
+        with stages.span("tokenise", len(rows)):
+            chosen = torch.tensor(rows)
+            for name, tokens in self._tokens.items():
+                torch.index_select(tokens, 0, chosen, out=room[name])
+        return batch | self._left_to_device(draws)
 
-    def _tokens(self, rows: int | list[int]) -> Sample:
-        """The tokens of a row, or of several; they were made when the dataset was opened."""
-        with stages.span("tokenise", 1 if isinstance(rows, int) else len(rows)):
-            return {"input_ids": self.input_ids[rows], "attention_mask": self.attention_mask[rows]}
+    @property
+    def _tokens(self) -> Sample:
+        """The tokens of all rows; they were made when the dataset was opened."""
+        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of one sample's large tensors, by name."""
+        tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
+        return {"pixel_values": (self.shape, self.dtype)} | tokens
+
+    def _memory(self, rows: int) -> tuple[dict[str, Any], Sample]:
+        """Memory for a batch: what the loader returns or sends, and the tensors to fill."""
+        if self.slots:
+            taken = {name: slots.take(rows) for name, slots in self.slots.items()}
+        else:
+            taken = {
+                name: torch.empty((rows, *shape), dtype=dtype)
+                for name, (shape, dtype) in self.shapes().items()
+            }
+        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in taken.items()}
+        return taken, room
 
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""

@@ -42,6 +42,19 @@ class Store:
         self.tokens = tokens[:, : tokens.shape[1] // 2], tokens[:, tokens.shape[1] // 2 :]
         """Token numbers and attention mask, each (rows, max_tokens) int64."""
         self._spans = self._pictures.tolist()
+        self.side_px = None if index.spec.whole else index.image_px
+        """Side of all pictures if they are stored as crops, px."""
+        if self.side_px:
+            starts, channels = self._pictures[rows[:, 0], :2].T[:, :, None]
+            planes = starts // self.side_px**2 + np.arange(3) * (channels == 3)
+            self._planes = torch.from_numpy(planes)
+
+    def gather(self, rows: list[int], room: torch.Tensor) -> None:
+        """Copy the crops of these rows to `room`, contiguous uint8 (rows, 3, side_px, side_px);
+        a grey one comes three times."""
+        planes = self._planes[rows].flatten()
+        stored = self._pixels.view(-1, room[0, 0].numel())
+        torch.index_select(stored, 0, planes, out=room.view(len(planes), -1))
 
     def read(self, row: int, side_px: int, draw: Draw) -> torch.Tensor:
         """A row's crop at `side_px`."""
