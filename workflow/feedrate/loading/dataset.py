@@ -177,22 +177,25 @@ class PairDataset(Dataset[Sample]):
         stages.begin_batch()
         rows, draws = self.rows_and_draws(numbers)
         batch, room = self._memory(len(rows))
-        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
-            with stages.span("read", len(rows)):
-                self._store.gather(rows, room["pixel_values"])
-                for place, draw in zip(room["pixel_values"], draws, strict=True):
-                    if draw.flip:
-                        place.copy_(place.flip(-1))
-        else:
-            for place, row, draw in zip(room["pixel_values"], rows, draws, strict=True):
-                picture = self._pixels(row, draw)
-                with stages.span("collate"):
-                    place.copy_(picture)
+        self._fill(room["pixel_values"], rows, draws)
         with stages.span("tokenise", len(rows)):
             chosen = torch.tensor(rows)
             for name, tokens in self._tokens.items():
                 torch.index_select(tokens, 0, chosen, out=room[name])
         return batch | self._left_to_device(draws)
+
+    def _fill(self, room: torch.Tensor, rows: list[int], draws: list[Draw]) -> None:
+        """Write the rows' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
+            with stages.span("read", len(rows)):
+                self._store.gather(rows, room)
+                for place in (place for place, draw in enumerate(draws) if draw.flip):
+                    room[place] = room[place].flip(-1)
+            return
+        for place, row, draw in zip(room, rows, draws, strict=True):
+            pixels = self._pixels(row, draw)
+            with stages.span("collate"):
+                place.copy_(pixels)
 
     @property
     def _tokens(self) -> Sample:
