@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
+from feedrate.loading.pixels import Draw, crop_levels
 from feedrate.loading.stages import span
 
 LEVEL = "cache"
@@ -61,13 +61,9 @@ class Store:
         offset, channels, height, width, full_height, full_width = self._spans[self._of_row[row]]
         end = offset + channels * height * width
         picture = self._pixels[offset:end].view(channels, height, width)
-        box = draw.box(full_height, full_width)
-        if box is None:
-            if min(height, width) > side_px:
-                picture = resize_to(picture, resized_size(full_height, full_width, side_px))
-            return crop_centre(picture, side_px)
-        part = box.scaled((full_height, full_width), (height, width))
-        return resize_to(cut(picture, *part), [side_px, side_px])
+        if self.side_px == side_px and not draw.min_area:
+            return picture
+        return crop_levels(picture, (full_height, full_width), side_px, draw)
 
     def _map(self) -> None:
         # Nothing is written, but torch warns about read-only arrays, so the mode is copy-on-write.
