@@ -5,13 +5,22 @@ import io
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile
 
 from feedrate.data.manifest import DataError
 from feedrate.loading.decoders.host import read_levels, read_pixels
-from feedrate.loading.pixels import crop_centre, decode, resize, resized_size
+from feedrate.loading.pixels import (
+    Box,
+    crop_centre,
+    cut,
+    decode,
+    resize,
+    resize_part,
+    resize_to,
+    resized_size,
+)
 
 EQUAL_WITHIN_ROUNDING = 0.02
 ImageFile.MAXBLOCK = 2**22  # Pillow writes a progressive file at once, noise needs room
@@ -65,6 +74,30 @@ def test_equal_within_rounding_to_pillow(
     # Where one rounds up and the other down, pictures of few pixels show more of it.
     assert difference(pixels, pillow(path, side)) < EQUAL_WITHIN_ROUNDING + 4 / side**2
     assert (pixels.int() - pillow(path, side).int()).abs().max() <= 2
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    given_size=st.tuples(st.integers(5, 260), st.integers(5, 260)),
+    size=st.tuples(st.integers(2, 150), st.integers(2, 150)),
+    channels=st.sampled_from([1, 3]),
+    ends=st.tuples(*[st.floats(0, 1)] * 4),
+    planes=st.booleans(),
+)
+@example((58, 341), (99, 582), 3, (0, 1, 242 / 582, 341 / 582), False)
+def test_a_part_is_that_of_the_whole(given_size, size, channels, ends, planes):
+    rng = np.random.default_rng(given_size)
+    levels = torch.from_numpy(rng.integers(0, 256, (*given_size, channels), dtype=np.uint8))
+    levels = levels.permute(2, 0, 1)
+    levels = levels.contiguous() if planes else levels
+    top, bottom = sorted(round(end * size[0]) for end in ends[:2])
+    left, right = sorted(round(end * size[1]) for end in ends[2:])
+    top, left = min(top, size[0] - 1), min(left, size[1] - 1)
+    part = Box(top, left, max(1, bottom - top), max(1, right - left))
+    found = resize_part(levels, size, part)
+    wanted = cut(resize_to(levels, list(size)), *part)
+    assert found.shape == wanted.shape
+    assert (found.int() - wanted.int()).abs().max() <= 1
 
 
 OTHERS = {

@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
 from feedrate.loading.path import HostPath, distance, none_done, open_path
+from feedrate.loading.pixels import NOTHING
 
 LEVELS = {
     "reference": {"decode": "reference"},
@@ -174,6 +175,19 @@ def test_the_cache_has_the_very_pixels_of_the_host(make_pairs):
     for row in range(len(host)):
         assert torch.equal(host[row]["pixel_values"], cache[row]["pixel_values"])
         assert torch.equal(host[row]["input_ids"], cache[row]["input_ids"])
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_batch_of_the_cache_is_gathered_to_the_hosts_pixels(make_pairs, monkeypatch, flip):
+    host = make_pairs(decode="host", random_flip=flip)
+    cache = make_pairs(decode="cache", random_flip=flip)
+    # Whole batches come in one copy: no row is read by itself.
+    monkeypatch.setattr(cache, "read", None)
+    numbers = [5, 23, 5, 0, 7, 24 + 5]
+    wanted, found = host.batch(numbers), cache.batch(numbers)
+    assert host.read(0, NOTHING).shape[0] == 1 or host.read(6, NOTHING).shape[0] == 1
+    assert wanted.keys() == found.keys()
+    assert all(torch.equal(wanted[name], found[name]) for name in wanted)
 
 
 @pytest.mark.parametrize("level", ["host", "cache"])

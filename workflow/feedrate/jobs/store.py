@@ -36,7 +36,7 @@ from feedrate.data.manifest import (
 )
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import read_levels
-from feedrate.loading.pixels import crop_centre, resize_to, resized_size
+from feedrate.loading.pixels import Box, centre, resize_part, resized_size
 from feedrate.models.build import build_bare
 
 MARGIN = 8 / 7
@@ -133,9 +133,10 @@ def _write_some(
     pixels = open_memmap(pixels_path, mode="r+")
     for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
         levels, _ = read_levels(path, side_px if scaled else None)
-        levels = resize_to(levels, resized_size(size[0], size[1], side_px))
-        if levels.shape[1:] != (height, width):
-            levels = crop_centre(levels, side_px)
+        resized = resized_size(size[0], size[1], side_px)
+        whole = [height, width] == resized
+        part = Box(0, 0, height, width) if whole else centre(resized, side_px)
+        levels = resize_part(levels, resized, part)
         room = pixels[start : start + channels * height * width].reshape(channels, height, width)
         room[:] = levels.numpy()
 

@@ -101,8 +101,8 @@ class PairDataset(Dataset[Sample]):
     A sample's number is its row, or epoch * rows + row if an augmentation must know the epoch.
     """
 
-    slots: Slots | None = None
-    """Memory for batches, if their loader reuses memory."""
+    slots: dict[str, Slots] | None = None
+    """Memory for the tensors of batches by their names, if their loader reuses memory."""
     recorder: stages.Recorder | None = None
     """Where its workers record their stages."""
 
@@ -143,6 +143,7 @@ class PairDataset(Dataset[Sample]):
         # If the host needs pixels that a device would decode, it reads them as `decode: host` does.
         level = "host" if self.loader.decode == "device" else self.loader.decode
         self.read = first(decoders(level), lambda decoder: partial(decoder.read, source))
+        self._store = opened if opened and opened.side_px == image_px else None
 
     def __len__(self) -> int:
         """Pairs in the split."""
@@ -154,7 +155,9 @@ class PairDataset(Dataset[Sample]):
         stages.begin_batch()
         (row,), (draw,) = self.rows_and_draws([number])
         sample = {"pixel_values": self._pixels(row, draw).expand(self.shape)}
-        return sample | self._tokens(row) | self._left_to_device([draw], one=True)
+        with stages.span("tokenise"):
+            sample |= {name: tokens[row] for name, tokens in self._tokens.items()}
+        return sample | self._left_to_device([draw], one=True)
 
     def rows_and_draws(self, numbers: Sequence[int]) -> tuple[list[int], list[Draw]]:
         """The rows of these numbers, and the augmentation of each."""
@@ -175,13 +178,13 @@ class PairDataset(Dataset[Sample]):
         """The samples of these numbers as one batch, in a slot if one is free."""
         stages.begin_batch()
         rows, draws = self.rows_and_draws(numbers)
-        if self.slots:
-            taken = self.slots.take(len(rows))
-        else:
-            taken = torch.empty((len(rows), *self.shape), dtype=self.dtype)
-        room = taken.tensor if isinstance(taken, Filling) else taken
-        self._fill(room, rows, draws)
-        return {"pixel_values": taken} | self._tokens(rows) | self._left_to_device(draws)
+        batch, room = self._memory(len(rows))
+        self._fill(room["pixel_values"], rows, draws)
+        with stages.span("tokenise", len(rows)):
+            chosen = torch.tensor(rows)
+            for name, tokens in self._tokens.items():
+                torch.index_select(tokens, 0, chosen, out=room[name])
+        return batch | self._left_to_device(draws)
 
     def pixels(self, numbers: list[int]) -> torch.Tensor:
         """Only the pixels of these numbers, in new memory; several threads may call this."""
@@ -192,18 +195,43 @@ class PairDataset(Dataset[Sample]):
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
         """What a batch of these numbers has beside its pixels."""
         rows, draws = self.rows_and_draws(numbers)
-        return self._tokens(rows) | self._left_to_device(draws)
+        tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
+        return tokens | self._left_to_device(draws)
 
     def _fill(self, room: torch.Tensor, rows: list[int], draws: list[Draw]) -> None:
+        """Write the rows' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+        if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
+            with stages.span("read", len(rows)):
+                self._store.gather(rows, room)
+                for place in (place for place, draw in enumerate(draws) if draw.flip):
+                    room[place] = room[place].flip(-1)
+            return
         for place, row, draw in zip(room, rows, draws, strict=True):
             pixels = self._pixels(row, draw)
             with stages.span("collate"):
                 place.copy_(pixels)
 
-    def _tokens(self, rows: int | list[int]) -> Sample:
-        """The tokens of a row, or of several; they were made when the dataset was opened."""
-        with stages.span("tokenise", 1 if isinstance(rows, int) else len(rows)):
-            return {"input_ids": self.input_ids[rows], "attention_mask": self.attention_mask[rows]}
+    @property
+    def _tokens(self) -> Sample:
+        """The tokens of all rows; they were made when the dataset was opened."""
+        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and type of one sample's large tensors, by name."""
+        tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
+        return {"pixel_values": (self.shape, self.dtype)} | tokens
+
+    def _memory(self, rows: int) -> tuple[dict[str, Any], Sample]:
+        """Memory for a batch: what the loader returns or sends, and the tensors to fill."""
+        if self.slots:
+            taken = {name: slots.take(rows) for name, slots in self.slots.items()}
+        else:
+            taken = {
+                name: torch.empty((rows, *shape), dtype=dtype)
+                for name, (shape, dtype) in self.shapes().items()
+            }
+        room = {n: t.tensor if isinstance(t, Filling) else t for n, t in taken.items()}
+        return taken, room
 
     def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
         """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""

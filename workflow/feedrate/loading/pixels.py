@@ -10,7 +10,7 @@ changes a sample in the same way, with any number of workers and ranks, and afte
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +161,61 @@ def resize_to(pixels: torch.Tensor, size: list[int]) -> torch.Tensor:
     )[0]
 
 
+def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.Tensor:
+    """The part of `resize_to(levels, size)`, uint8 (c, h, w), but only that part is computed.
+
+    A level differs by at most 1, where rounding of the scale shows. torch is fast only with 3 or 4
+    channels, so four rows of a grey picture are resized as the channels of one.
+    """
+    channels, height, width = levels.shape
+    first, last = _reach(part.top, part.height, height, size[0])
+    rows = _resize_rows(levels[:, first:last], part.left + part.width, size[1] / width)
+    used = part.width * channels
+    # Rows before the first stay undefined. They only reach resized rows that are cut off.
+    columns = rows.new_empty((last, used + -used % 4))
+    columns[first:, :used] = rows[:, part.left * channels :]
+    bottom = part.top + part.height
+    groups = columns.view(1, last, -1, 4).permute(0, 3, 1, 2)
+    resized = _upsample(groups, (bottom, groups.shape[3]), (size[0] / height, 1.0))
+    bytes_ = resized.permute(0, 2, 3, 1).reshape(bottom, -1)[part.top :, :used]
+    return bytes_.unflatten(1, (part.width, channels)).permute(2, 0, 1)
+
+
+def _reach(start: int, length: int, full: int, resized: int) -> tuple[int, int]:
+    """First and last input row (exclusive) on which these rows of the resized picture depend."""
+    scale = full / resized
+    support = 2 * max(1.0, scale) + 1  # of the cubic kernel, and one row more
+    first, last = scale * (start + 0.5) - support, scale * (start + length - 0.5) + support
+    return max(0, math.floor(first)), min(full, math.ceil(last))
+
+
+def _resize_rows(levels: torch.Tensor, width: int, scale: float) -> torch.Tensor:
+    """The first `width` px of all rows of (c, h, w), resized by `scale`: uint8 (h, width * c)."""
+    channels, height, given = levels.shape
+    if channels > 1:
+        levels = levels.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # strides of channels_last
+        return _upsample(levels, (height, width), (1.0, scale)).permute(0, 2, 3, 1).flatten(2)[0]
+    rows = levels[0]
+    if height % 4:
+        rows = torch.nn.functional.pad(rows, (0, 0, 0, -height % 4))
+    groups = rows.reshape(1, 4, -1, given)
+    resized = _upsample(groups, (groups.shape[2], width), (1.0, scale))
+    return resized.reshape(-1, width)[:height]
+
+
+def _upsample(
+    pixels: torch.Tensor, size: tuple[int, int], scales: tuple[float, float]
+) -> torch.Tensor:
+    """The first `size` px of (n, c, h, w) resized by `scales`, with torch's kernel."""
+    # torch skips a side that keeps its size; a part may do so by chance, so it gets a px more.
+    grown = [
+        length + (length == given and scale != 1)
+        for length, given, scale in zip(size, pixels.shape[2:], scales, strict=True)
+    ]
+    resized = torch.ops.aten._upsample_bicubic2d_aa(pixels, grown, False, *scales)
+    return resized[:, :, : size[0], : size[1]]
+
+
 def resized_size(height: int, width: int, shorter_px: int) -> list[int]:
     """[height, width] with the shorter side at `shorter_px`, rounded as in torchvision."""
     longer_px = shorter_px * max(height, width) // min(height, width)
@@ -168,10 +223,14 @@ def resized_size(height: int, width: int, shorter_px: int) -> list[int]:
 
 
 def crop_centre(pixels: torch.Tensor, side_px: int) -> torch.Tensor:
-    """The middle `side_px` x `side_px` of (c, h, w), rounded as torchvision's CenterCrop."""
-    height, width = pixels.shape[-2:]
-    top, left = round((height - side_px) / 2), round((width - side_px) / 2)
-    return pixels[:, top : top + side_px, left : left + side_px]
+    """The middle `side_px` x `side_px` of (c, h, w)."""
+    return cut(pixels, *centre(pixels.shape[-2:], side_px))
+
+
+def centre(size: Sequence[int], side_px: int) -> Box:
+    """The middle square of a (height, width), rounded as torchvision's CenterCrop."""
+    top, left = (round((length - side_px) / 2) for length in size)
+    return Box(top, left, side_px, side_px)
 
 
 def cut(pixels: torch.Tensor, top: int, left: int, height: int, width: int) -> torch.Tensor:
@@ -185,6 +244,18 @@ def crop(pixels: torch.Tensor, side_px: int, draw: Draw) -> torch.Tensor:
     if box:
         return resize_to(cut(pixels, *box), [side_px, side_px])
     return crop_centre(resize(pixels, side_px), side_px)
+
+
+def crop_levels(
+    levels: torch.Tensor, size: tuple[int, int], side_px: int, draw: Draw
+) -> torch.Tensor:
+    """`crop` of uint8 (c, h, w), which may be smaller than the picture's `size` in its file."""
+    box = draw.box(*size)
+    if box is None:
+        resized = resized_size(*size, side_px)
+        return resize_part(levels, resized, centre(resized, side_px))
+    levels = cut(levels, *box.scaled(size, (levels.shape[1], levels.shape[2])))
+    return resize_part(levels, (side_px, side_px), Box(0, 0, side_px, side_px))
 
 
 def normalise(pixels: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:

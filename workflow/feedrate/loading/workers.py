@@ -45,7 +45,7 @@ class WorkerStart:
         self,
         then: Callable[[int], None] | None = None,
         threads: int = 1,
-        slots: Slots | None = None,
+        slots: dict[str, Slots] | None = None,
     ) -> None:
         """`then`, the Trainer's own seeding, is called last. Batches are written to `slots`."""
         self._then, self._threads, self.slots = then, threads, slots
@@ -84,8 +84,10 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     return loader
 
 
-def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int) -> Slots:
-    """Slots for all batches that can be on their way or in use at a time.
+def make_slots(
+    dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int
+) -> dict[str, Slots]:
+    """Slots for the tensors of all batches that can be on their way or in use at a time.
 
     Raises UnsupportedError if the host lacks the shared memory.
     """
@@ -93,7 +95,10 @@ def make_slots(dataset: PairDataset, batch_size: int, settings: LoaderSettings, 
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
     try:
-        return Slots((batch_size, *dataset.shape), dataset.dtype, workers, each)
+        return {
+            name: Slots((batch_size, *shape), dtype, workers, each)
+            for name, (shape, dtype) in dataset.shapes().items()
+        }
     except SharedMemoryError as error:
         raise UnsupportedError(
             f"loader.workers: batches of {workers} workers need {error} of shared memory, more "

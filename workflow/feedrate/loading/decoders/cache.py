@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from feedrate.data.manifest import PICTURES, PIXELS, DataError, read_store
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import Draw, crop_centre, cut, resize_to, resized_size
+from feedrate.loading.pixels import Draw, crop_levels
 from feedrate.loading.stages import span
 
 LEVEL = "cache"
@@ -43,19 +43,28 @@ class Store:
         self.tokens = tokens[:, : tokens.shape[1] // 2], tokens[:, tokens.shape[1] // 2 :]
         """Token numbers and attention mask, each (rows, max_tokens) int64."""
         self._spans = self._pictures.tolist()
+        self.side_px = None if index.spec.whole else index.image_px
+        """Side of all pictures if they are stored as crops, px."""
+        if self.side_px:
+            starts, channels = self._pictures[rows[:, 0], :2].T[:, :, None]
+            planes = starts // self.side_px**2 + np.arange(3) * (channels == 3)
+            self._planes = torch.from_numpy(planes)
+
+    def gather(self, rows: list[int], room: torch.Tensor) -> None:
+        """Copy the crops of these rows to `room`, contiguous uint8 (rows, 3, side_px, side_px);
+        a grey one comes three times."""
+        planes = self._planes[rows].flatten()
+        stored = self._pixels.view(-1, room[0, 0].numel())
+        torch.index_select(stored, 0, planes, out=room.view(len(planes), -1))
 
     def read(self, row: int, side_px: int, draw: Draw) -> torch.Tensor:
         """A row's crop at `side_px`."""
         offset, channels, height, width, full_height, full_width = self._spans[self._of_row[row]]
         end = offset + channels * height * width
         picture = self._pixels[offset:end].view(channels, height, width)
-        box = draw.box(full_height, full_width)
-        if box is None:
-            if min(height, width) > side_px:
-                picture = resize_to(picture, resized_size(full_height, full_width, side_px))
-            return crop_centre(picture, side_px)
-        part = box.scaled((full_height, full_width), (height, width))
-        return resize_to(cut(picture, *part), [side_px, side_px])
+        if self.side_px == side_px and not draw.min_area:
+            return picture
+        return crop_levels(picture, (full_height, full_width), side_px, draw)
 
     def _map(self) -> None:
         # Nothing is written, but torch warns about read-only arrays, so the mode is copy-on-write.

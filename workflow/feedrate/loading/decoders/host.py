@@ -15,15 +15,7 @@ from PIL import Image
 
 from feedrate.config.settings import Storage
 from feedrate.loading.decoders import Source
-from feedrate.loading.pixels import (
-    NOTHING,
-    Draw,
-    crop_centre,
-    cut,
-    decoding,
-    resize_to,
-    resized_size,
-)
+from feedrate.loading.pixels import NOTHING, Draw, crop_levels, decoding
 from feedrate.loading.stages import span
 from feedrate.loading.storage import fetch
 
@@ -59,11 +51,7 @@ def read_pixels(
     """
     levels, size = read_levels(path, side_px if scaled else None, draw, storage, data)
     with span("resize"):
-        box = draw.box(*size)
-        if box is None:
-            return crop_centre(resize_to(levels, resized_size(*size, side_px)), side_px)
-        part = box.scaled(size, (levels.shape[1], levels.shape[2]))
-        return resize_to(cut(levels, *part), [side_px, side_px])
+        return crop_levels(levels, size, side_px, draw)
 
 
 def read_levels(
