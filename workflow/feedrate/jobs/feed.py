@@ -1,0 +1,395 @@
+"""Emulated accelerators that real loaders feed, for `feedrate certify`.
+
+Each accelerator is a process with a loader of its own, as a rank has in training: it takes a batch,
+is busy for the time of a step of its pace, and asks for the next. The files, decoding, tokens and
+hand-over to the process are real; only the computing is replaced by waiting. For each decode path
+the job looks for the largest number of accelerators of which each is busy `BUSY` of the time.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import cycle
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter, sleep
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from feedrate.config.settings import Decode
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import Count, Strict
+from feedrate.core.errors import ExpectedError, tell
+from feedrate.core.files import write_json
+from feedrate.core.processes import die_with_parent
+from feedrate.data.manifest import store_folder
+from feedrate.devices.host import host_load
+from feedrate.jobs.drain import with_loader
+from feedrate.jobs.worker import bind_process, classify
+from feedrate.loading.watchdog import end_process_on_hang
+
+BUSY = 0.9
+"""The share of time for which a fed accelerator is busy (MLPerf Storage asks the same)."""
+WARMUP_S, WINDOW_S, WINDOW_STEPS = 2.0, 8.0, 10
+"""Least warm-up and window, s; steps of the pace that a window has at least."""
+MOST = 64
+"""No more accelerators are tried."""
+ANSWER = "fed.json"
+COMPARED = 64
+"""Rows whose files are looked at for their sizes."""
+COPIED_BYTES = 2**29
+
+
+class FeedError(ExpectedError):
+    """An emulated accelerator failed."""
+
+
+class Level(Strict, frozen=True):
+    """A decode path."""
+
+    decode: Decode
+    scaled: bool = False
+
+    @property
+    def name(self) -> str:
+        """As `tune` names it."""
+        return f"{self.decode} scaled" if self.scaled else self.decode
+
+
+class Request(Strict, frozen=True, kw_only=True):
+    """What to emulate."""
+
+    step_s: list[float]
+    """Seconds for which an accelerator is busy with each step; they are replayed in turn."""
+    levels: tuple[Level, ...] = (*map(Level, get_args(Decode)), Level("host", scaled=True))
+    most: Count = MOST
+
+
+class Feeding(Strict, frozen=True, kw_only=True):
+    """What `accelerators` emulated accelerators took from their loaders."""
+
+    accelerators: int
+    workers: int
+    """Worker processes of each accelerator's loader."""
+    samples_per_s: float
+    """Of all accelerators together."""
+    busy: list[float]
+    """Share of time for which each was busy; 0 at the pace of a drain."""
+    window_s: float
+    cpu_s: float
+    """CPU seconds per sample, of all processes."""
+    cores_busy: float
+    """Share of the cores' time that was not idle, whoever used it."""
+    io_waited: float
+    """Share of the time in which some process of the host waited for a disk."""
+
+    @property
+    def fed(self) -> bool:
+        """Whether every accelerator was busy enough."""
+        return min(self.busy) >= BUSY
+
+
+class Fed(Strict, frozen=True, kw_only=True):
+    """The measurements of a decode path, or why there is no certificate for it."""
+
+    level: Level
+    refused: str = ""
+    limit: Feeding | None = None
+    """One accelerator that is never busy: the rate limit of the loader with all cores."""
+    runs: list[Feeding] = []
+    """The emulated accelerators, in the order in which their numbers were tried."""
+
+
+class Answer(Strict, frozen=True, kw_only=True):
+    """All measurements."""
+
+    cores: int
+    rows: int
+    file_bytes: float
+    """Mean size of a row's file."""
+    picture_bytes: float
+    """Mean size of its decoded pixels, one byte for each channel."""
+    crop_bytes: float
+    """Size of the pixels that the model takes, as bytes."""
+    copy_bytes_per_s: float
+    """Bytes read and written when all cores copy memory."""
+    fed: list[Fed]
+
+
+class Step(NamedTuple):
+    """A step of an emulated accelerator; times by `perf_counter`, s."""
+
+    asked_s: float
+    ended_s: float
+    busy_s: float
+    samples: int
+
+
+def count_fed(samples_per_s: float, step_s: Sequence[float], batch_size: int) -> float:
+    """How many accelerators a loader of this rate keeps `BUSY`: its rate over what they take."""
+    return samples_per_s * fmean(step_s) / batch_size / BUSY
+
+
+def feed_accelerators(run: Path, data: Path, request: Request) -> None:
+    """Find for each decode path how many accelerators this host feeds.
+
+    --run       folder with spec.json, for the answer
+    --data      folder of the prepared dataset
+    --request   the pace, and the decode paths
+    """
+    end_process_on_hang(lambda error: tell("feedrate feed", error))
+    spec, placement = bind_process(run)
+    host = Host(spec, data, placement.cores_of_rank(1))
+    fed = []
+    for level in request.levels:
+        fed.append(host.certify(level, request))
+        tell("feedrate certify", told(fed[-1]))
+    answer = Answer(cores=host.cores, fed=fed, **host.sizes(), copy_bytes_per_s=host.copy_rate())
+    write_json(run / ANSWER, msgspec.to_builtins(answer))
+
+
+def told(fed: Fed) -> str:
+    """A line about a decode path, as soon as it is known."""
+    if not fed.limit:
+        return f"{fed.level.name}: refused"
+    tried = (f"{one.accelerators} busy {min(one.busy):.0%}" for one in fed.runs)
+    return f"{fed.level.name}: {fed.limit.samples_per_s:.4g} samples/s; {', '.join(tried)}"
+
+
+class Host:
+    """The cores of this host, with a dataset to feed from. Makes torch use one thread, because it
+    forks accelerators."""
+
+    def __init__(self, spec: RunSpec, prepared: Path, cores: int) -> None:
+        # Importing torch starts its threads, so the process must be bound before.
+        import torch
+
+        from feedrate.devices.base import adapter
+        from feedrate.models.build import build_bare
+
+        torch.set_num_threads(1)
+        self.cores = cores
+        self._spec, self._prepared = spec, prepared
+        self._device = adapter(spec.kind, 0, 1)
+        self._built = build_bare(spec.settings.model, spec.settings.loader, prepared)
+
+    def certify(self, level: Level, request: Request) -> Fed:
+        """Feed as many accelerators as this host can from a decode path that decodes here."""
+        try:
+            dataset = self.dataset(level)
+            if why := self.refusal(level, dataset):
+                return Fed(level=level, refused=why)
+            limit = self.feed(level, dataset, 1, [0.0])
+            size = self._spec.settings.train.batch_size
+            expected = count_fed(limit.samples_per_s, request.step_s, size)
+            runs = search(
+                lambda count: self.feed(level, dataset, count, request.step_s),
+                first=int(expected),
+                most=request.most,
+            )
+        except Exception as error:  # a decode path that fails must not end the others
+            return Fed(level=level, refused=classify(error).message)
+        return Fed(level=level, limit=limit, runs=list(runs))
+
+    def dataset(self, level: Level) -> Any:
+        """The rows as the decode path reads them; None if it is no path of this host's."""
+        from feedrate.jobs.job_setup import make_dataset
+
+        spec = with_loader(self._spec, decode=level.decode, scaled_decode=level.scaled)
+        if level.decode == "device" or store_folder(spec.settings, self._prepared):
+            return None
+        return make_dataset(spec, self._prepared, self._built, "train")
+
+    def refusal(self, level: Level, dataset: Any) -> str:
+        """Why a decode path gets no certificate; empty if each picture is decoded at each read."""
+        if level.decode == "device":
+            return "pictures are decoded on the accelerator, and the accelerators are emulated"
+        if dataset is None or decoded(dataset, reads=2) < 2:
+            return "it does not decode: it reads pixels that were prepared before"
+        return ""
+
+    def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
+        """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
+        from feedrate.jobs.ceilings import EndlessBatches
+        from feedrate.loading.path import open_path
+
+        workers, context = math.ceil(self.cores / count), get_context("fork")
+        values = {"decode": level.decode, "scaled_decode": level.scaled, "workers": workers}
+        path = open_path(self._device, with_loader(self._spec, **values).settings.loader)
+        size, seed = self._spec.settings.train.batch_size, self._spec.seed
+        pipes, processes = [], []
+        for number in range(count):
+            here, there = context.Pipe()
+            order = EndlessBatches(len(dataset), size, seed + number)
+            batches = (path, dataset, order, step_s)
+            process = context.Process(target=accelerator, args=(there, *batches))
+            process.start()
+            there.close()  # so that the pipe ends with the process
+            pipes, processes = [*pipes, here], [*processes, process]
+        try:
+            return measure(pipes, workers, step_s)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+    def sizes(self) -> dict[str, float]:
+        """Rows, and mean bytes of files, decoded pictures and crops."""
+        from PIL import Image
+
+        dataset = self.dataset(Level("host"))
+        paths = dataset.paths[:: max(1, len(dataset) // COMPARED)]
+        pictures = []
+        for path in paths:
+            with Image.open(path) as opened:
+                pictures.append(opened.width * opened.height * len(opened.getbands()))
+        return {
+            "rows": len(dataset),
+            "file_bytes": fmean(path.stat().st_size for path in paths),
+            "picture_bytes": fmean(pictures),
+            "crop_bytes": float(math.prod(dataset.shape)),
+        }
+
+    def copy_rate(self) -> float:
+        """Bytes/s that all cores read and write when they copy memory; the best of five. Call it
+        last: torch's threads do not survive a fork."""
+        import torch
+
+        torch.set_num_threads(self.cores)
+        source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
+        target = torch.zeros_like(source)
+        times_s = []
+        for _ in range(5):
+            start_s = perf_counter()
+            target.copy_(source)
+            times_s.append(perf_counter() - start_s)
+        return 2 * COPIED_BYTES / min(times_s)
+
+
+def decoded(dataset: Any, reads: int) -> int:
+    """How often the first row was decoded when it was read so often, by the decoder's own marks."""
+    from feedrate.loading.pixels import NOTHING
+    from feedrate.loading.stages import Recorder
+
+    times, recorder = 0, Recorder(workers=0)
+    recorder.attach(0)
+    for _ in range(reads):
+        with recorder.recording():
+            dataset.read(0, NOTHING)
+        times += "decode" in recorder.seconds(1, 1)
+    return times
+
+
+def search(run: Callable[[int], Feeding], *, first: int, most: int) -> Iterator[Feeding]:
+    """Feed the expected number of accelerators, then more or fewer, until the largest number that
+    is fed is known: one more is not, or it is `most`."""
+    count = min(max(1, first), most)
+    feeding = run(count)
+    yield feeding
+    step = 1 if feeding.fed else -1
+    while 1 <= (count := count + step) <= most:
+        feeding = run(count)
+        yield feeding
+        if feeding.fed == (step < 0):
+            return
+
+
+def accelerator(
+    pipe: Connection, path: Any, dataset: Any, order: Any, step_s: Sequence[float]
+) -> None:
+    """One emulated accelerator; it tells the parent when it begins, and then its steps."""
+    die_with_parent()
+    try:
+        batches = path.batches(dataset, order)
+        # The first batches of all workers come at once. They count as nothing that was made later.
+        for _ in range(path.round_size):
+            next(batches)
+        pipe.send(None)
+        pipe.send(take_batches(batches, step_s, pipe.recv()))
+    except Exception as error:
+        pipe.send(classify(error).message)
+
+
+def take_batches(
+    batches: Iterable[Any],
+    step_s: Sequence[float],
+    until_s: float,
+    clock: Callable[[], float] = perf_counter,
+    pause: Callable[[float], None] = sleep,
+) -> list[Step]:
+    """Take batches until `until_s`: wait for one, be busy, ask for the next.
+
+    What a pause takes too long counts as idle: a process that gets no core late submits late.
+    """
+    steps: list[Step] = []
+    paces, taken = cycle(step_s), iter(batches)
+    asked_s = clock()
+    while asked_s < until_s:
+        batch, busy_s = next(taken), next(paces)
+        pause(busy_s)
+        ended_s = clock()
+        steps.append(Step(asked_s, ended_s, busy_s, len(batch["input_ids"])))
+        asked_s = ended_s
+    return steps
+
+
+def measure(pipes: Sequence[Connection], workers: int, step_s: Sequence[float]) -> Feeding:
+    """The window of accelerators that run at the other ends of these pipes."""
+    for pipe in pipes:
+        _hear(pipe)
+    pace_s = fmean(step_s)
+    begin_s = perf_counter() + max(WARMUP_S, workers * pace_s)
+    end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
+    for pipe in pipes:
+        pipe.send(end_s)
+    before, after = (_load_at(time_s) for time_s in (begin_s, end_s))
+    used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
+    inside = [window(_hear(pipe), begin_s, end_s, workers) for pipe in pipes]
+    samples_per_s = sum(_rate(steps) for steps in inside)
+    wall_s = end_s - begin_s
+    return Feeding(
+        accelerators=len(pipes),
+        workers=workers,
+        samples_per_s=samples_per_s,
+        busy=[sum(one.busy_s for one in steps) / _seconds(steps) for steps in inside],
+        window_s=wall_s,
+        cpu_s=used["job_cpu_s"] / wall_s / samples_per_s,
+        cores_busy=used["cores_busy_s"] / used["cores_s"],
+        io_waited=used.get("io_waited_s", 0.0) / wall_s,
+    )
+
+
+def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int) -> list[Step]:
+    """The steps that lie inside, in whole rounds of the loader's workers, which deliver in bursts.
+
+    Raises FeedError if there is none: the loader is too slow to say how slow.
+    """
+    inside = [one for one in steps if begin_s <= one.asked_s and one.ended_s <= end_s]
+    if not inside:
+        raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")
+    return inside[: len(inside) // round_size * round_size] or inside
+
+
+def _seconds(steps: Sequence[Step]) -> float:
+    return steps[-1].ended_s - steps[0].asked_s
+
+
+def _rate(steps: Sequence[Step]) -> float:
+    return sum(one.samples for one in steps) / _seconds(steps)
+
+
+def _load_at(time_s: float) -> dict[str, float]:
+    sleep(max(0.0, time_s - perf_counter()))
+    return host_load()
+
+
+def _hear(pipe: Connection) -> Any:
+    try:
+        said = pipe.recv()
+    except EOFError:
+        raise FeedError("an accelerator's process was killed; often for lack of memory") from None
+    if isinstance(said, str):
+        raise FeedError(said)
+    return said
