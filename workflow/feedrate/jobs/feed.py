@@ -219,7 +219,8 @@ class Host:
         values = {"decode": level.decode, "scaled_decode": level.scaled, "workers": workers}
         path = open_path(self._device, with_loader(self._spec, **values).settings.loader)
         size, seed = self._spec.settings.train.batch_size, self._spec.seed
-        pipes, processes = [], []
+        pipes: list[Connection] = []
+        processes: list[Any] = []
         for number in range(count):
             here, there = context.Pipe()
             order = EndlessBatches(len(dataset), size, seed + number)
@@ -235,7 +236,7 @@ class Host:
                 process.kill()
                 process.join()
 
-    def sizes(self) -> dict[str, float]:
+    def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""
         from PIL import Image
 
