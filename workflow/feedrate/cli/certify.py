@@ -29,6 +29,7 @@ from feedrate.core import paths
 from feedrate.core.errors import UsageError, tell
 from feedrate.core.files import digest_file, write_json, write_text
 from feedrate.devices.host import host_facts
+from feedrate.jobs.accelerator import BUSY, WARMUP_S, WINDOW_S
 from feedrate.jobs.events import read_run_events
 from feedrate.jobs.feed import ANSWER, Answer, Request
 from feedrate.jobs.supervisor import read_commit
@@ -186,6 +187,7 @@ def measure(pace: Pace, spec: RunSpec, manifest: Path, folder: Path) -> Certific
         commit=read_commit(),
         machine=host_facts(),
         cores=answer.cores,
+        protocol={"busy": BUSY, "warmup_s": WARMUP_S, "window_s": WINDOW_S},
         host=answer,
         levels=certificate.certify(answer, pace),
     )

@@ -1,49 +1,35 @@
-"""Emulated accelerators that real loaders feed, for `feedrate certify`.
+"""The job `feed` of `feedrate certify`: how many emulated accelerators this host feeds.
 
-Each accelerator is a process with a loader of its own, as a rank has in training: it takes a batch,
-is busy for the time of a step of its pace, and asks for the next. The files, decoding, tokens and
-hand-over to the process are real; only the computing is replaced by waiting. For each decode path
-the job looks for the largest number of accelerators of which each is busy `BUSY` of the time.
+For each decode path that decodes here, it drains a loader with all cores, and looks for the largest
+number of accelerators of which each is busy `BUSY` of the time.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import cycle
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter, sleep
-from typing import Any, NamedTuple, get_args
+from time import perf_counter
+from typing import Any, get_args
 
 import msgspec
 
 from feedrate.config.settings import Decode
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Strict
-from feedrate.core.errors import ExpectedError, tell
+from feedrate.core.errors import tell
 from feedrate.core.files import write_json
-from feedrate.core.processes import die_with_parent
 from feedrate.data.manifest import store_folder
-from feedrate.devices.host import host_load
+from feedrate.jobs.accelerator import BUSY, Feeding, feed
 from feedrate.jobs.drain import with_loader
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
-BUSY = 0.9
-"""The share of time for which a fed accelerator is busy (MLPerf Storage asks the same)."""
-WARMUP_S, WINDOW_S, WINDOW_STEPS = 2.0, 8.0, 10
-"""Least warm-up and window, s; steps of the pace that a window has at least."""
 MOST = 64
 """No more accelerators are tried."""
 ANSWER = "fed.json"
 COMPARED = 64
 """Rows whose files are looked at for their sizes."""
 COPIED_BYTES = 2**29
-
-
-class FeedError(ExpectedError):
-    """An emulated accelerator failed."""
 
 
 class Level(Strict, frozen=True):
@@ -65,30 +51,6 @@ class Request(Strict, frozen=True, kw_only=True):
     """Seconds for which an accelerator is busy with each step; they are replayed in turn."""
     levels: tuple[Level, ...] = (*map(Level, get_args(Decode)), Level("host", scaled=True))
     most: Count = MOST
-
-
-class Feeding(Strict, frozen=True, kw_only=True):
-    """What `accelerators` emulated accelerators took from their loaders."""
-
-    accelerators: int
-    workers: int
-    """Worker processes of each accelerator's loader."""
-    samples_per_s: float
-    """Of all accelerators together."""
-    busy: list[float]
-    """Share of time for which each was busy; 0 at the pace of a drain."""
-    window_s: float
-    cpu_s: float
-    """CPU seconds per sample, of all processes."""
-    cores_busy: float
-    """Share of the cores' time that was not idle, whoever used it."""
-    io_waited: float
-    """Share of the time in which some process of the host waited for a disk."""
-
-    @property
-    def fed(self) -> bool:
-        """Whether every accelerator was busy enough."""
-        return min(self.busy) >= BUSY
 
 
 class Fed(Strict, frozen=True, kw_only=True):
@@ -118,15 +80,6 @@ class Answer(Strict, frozen=True, kw_only=True):
     fed: list[Fed]
 
 
-class Step(NamedTuple):
-    """A step of an emulated accelerator; times by `perf_counter`, s."""
-
-    asked_s: float
-    ended_s: float
-    busy_s: float
-    samples: int
-
-
 def count_fed(samples_per_s: float, step_s: Sequence[float], batch_size: int) -> float:
     """How many accelerators a loader of this rate keeps `BUSY`: its rate over what they take."""
     return samples_per_s * fmean(step_s) / batch_size / BUSY
@@ -141,6 +94,9 @@ def feed_accelerators(run: Path, data: Path, request: Request) -> None:
     """
     end_process_on_hang(lambda error: tell("feedrate feed", error))
     spec, placement = bind_process(run)
+    from feedrate.jobs.job_setup import check_rows
+
+    check_rows(spec, data)
     host = Host(spec, data, placement.cores_of_rank(1))
     fed = []
     for level in request.levels:
@@ -215,26 +171,12 @@ class Host:
         from feedrate.jobs.ceilings import EndlessBatches
         from feedrate.loading.path import open_path
 
-        workers, context = math.ceil(self.cores / count), get_context("fork")
+        workers = math.ceil(self.cores / count)
         values = {"decode": level.decode, "scaled_decode": level.scaled, "workers": workers}
         path = open_path(self._device, with_loader(self._spec, **values).settings.loader)
         size, seed = self._spec.settings.train.batch_size, self._spec.seed
-        pipes: list[Connection] = []
-        processes: list[Any] = []
-        for number in range(count):
-            here, there = context.Pipe()
-            order = EndlessBatches(len(dataset), size, seed + number)
-            batches = (path, dataset, order, step_s)
-            process = context.Process(target=accelerator, args=(there, *batches))
-            process.start()
-            there.close()  # so that the pipe ends with the process
-            pipes, processes = [*pipes, here], [*processes, process]
-        try:
-            return measure(pipes, workers, step_s)
-        finally:
-            for process in processes:
-                process.kill()
-                process.join()
+        orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
+        return feed(path, dataset, orders, workers, step_s)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""
@@ -295,102 +237,3 @@ def search(run: Callable[[int], Feeding], *, first: int, most: int) -> Iterator[
         yield feeding
         if feeding.fed == (step < 0):
             return
-
-
-def accelerator(
-    pipe: Connection, path: Any, dataset: Any, order: Any, step_s: Sequence[float]
-) -> None:
-    """One emulated accelerator; it tells the parent when it begins, and then its steps."""
-    die_with_parent()
-    try:
-        batches = path.batches(dataset, order)
-        # The first batches of all workers come at once. They count as nothing that was made later.
-        for _ in range(path.round_size):
-            next(batches)
-        pipe.send(None)
-        pipe.send(take_batches(batches, step_s, pipe.recv()))
-    except Exception as error:
-        pipe.send(classify(error).message)
-
-
-def take_batches(
-    batches: Iterable[Any],
-    step_s: Sequence[float],
-    until_s: float,
-    clock: Callable[[], float] = perf_counter,
-    pause: Callable[[float], None] = sleep,
-) -> list[Step]:
-    """Take batches until `until_s`: wait for one, be busy, ask for the next.
-
-    What a pause takes too long counts as idle: a process that gets no core late submits late.
-    """
-    steps: list[Step] = []
-    paces, taken = cycle(step_s), iter(batches)
-    asked_s = clock()
-    while asked_s < until_s:
-        batch, busy_s = next(taken), next(paces)
-        pause(busy_s)
-        ended_s = clock()
-        steps.append(Step(asked_s, ended_s, busy_s, len(batch["input_ids"])))
-        asked_s = ended_s
-    return steps
-
-
-def measure(pipes: Sequence[Connection], workers: int, step_s: Sequence[float]) -> Feeding:
-    """The window of accelerators that run at the other ends of these pipes."""
-    for pipe in pipes:
-        _hear(pipe)
-    pace_s = fmean(step_s)
-    begin_s = perf_counter() + max(WARMUP_S, workers * pace_s)
-    end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
-    for pipe in pipes:
-        pipe.send(end_s)
-    before, after = (_load_at(time_s) for time_s in (begin_s, end_s))
-    used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
-    inside = [window(_hear(pipe), begin_s, end_s, workers) for pipe in pipes]
-    samples_per_s = sum(_rate(steps) for steps in inside)
-    wall_s = end_s - begin_s
-    return Feeding(
-        accelerators=len(pipes),
-        workers=workers,
-        samples_per_s=samples_per_s,
-        busy=[sum(one.busy_s for one in steps) / _seconds(steps) for steps in inside],
-        window_s=wall_s,
-        cpu_s=used["job_cpu_s"] / wall_s / samples_per_s,
-        cores_busy=used["cores_busy_s"] / used["cores_s"],
-        io_waited=used.get("io_waited_s", 0.0) / wall_s,
-    )
-
-
-def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int) -> list[Step]:
-    """The steps that lie inside, in whole rounds of the loader's workers, which deliver in bursts.
-
-    Raises FeedError if there is none: the loader is too slow to say how slow.
-    """
-    inside = [one for one in steps if begin_s <= one.asked_s and one.ended_s <= end_s]
-    if not inside:
-        raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")
-    return inside[: len(inside) // round_size * round_size] or inside
-
-
-def _seconds(steps: Sequence[Step]) -> float:
-    return steps[-1].ended_s - steps[0].asked_s
-
-
-def _rate(steps: Sequence[Step]) -> float:
-    return sum(one.samples for one in steps) / _seconds(steps)
-
-
-def _load_at(time_s: float) -> dict[str, float]:
-    sleep(max(0.0, time_s - perf_counter()))
-    return host_load()
-
-
-def _hear(pipe: Connection) -> Any:
-    try:
-        said = pipe.recv()
-    except EOFError:
-        raise FeedError("an accelerator's process was killed; often for lack of memory") from None
-    if isinstance(said, str):
-        raise FeedError(said)
-    return said

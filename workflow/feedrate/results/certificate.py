@@ -19,7 +19,8 @@ from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Name, Strict, about
 from feedrate.core import paths
-from feedrate.jobs.feed import BUSY, MOST, WARMUP_S, WINDOW_S, Answer, Fed, Feeding, count_fed
+from feedrate.jobs.accelerator import BUSY, Feeding
+from feedrate.jobs.feed import Answer, Fed, count_fed
 
 SCHEMA = 1
 """Version of `Certificate`; raise it when a field changes its meaning."""
@@ -89,15 +90,10 @@ class Certificate(Strict, kw_only=True):
     commit: str
     machine: Annotated[dict[str, Any], about("The host, as in a run's start event.")]
     cores: Annotated[int, about("Cores that the measurement was granted.")]
-    protocol: dict[str, float] = {
-        "busy": BUSY,
-        "warmup_s": WARMUP_S,
-        "window_s": WINDOW_S,
-        "most": MOST,
-    }
+    protocol: dict[str, float]
     host: Annotated[Answer, about("All measurements.")]
     levels: list[Certified]
-    not_covered: list[str] = list(NOT_COVERED)
+    not_covered: tuple[str, ...] = NOT_COVERED
 
 
 def certify(answer: Answer, pace: Pace) -> list[Certified]:
