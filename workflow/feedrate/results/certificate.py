@@ -7,20 +7,19 @@ with them: n accelerators need n * `BUSY` * P * C / R cores. docs/loading.md has
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Name, Strict, about
+from feedrate.config.values import Count, Name, Strict, about, convert_text
 from feedrate.core import paths
 from feedrate.jobs.accelerator import BUSY, Feeding
-from feedrate.jobs.feed import Answer, Fed, count_fed
+from feedrate.jobs.feed import Answer, Fed, Level, count_fed
 
 SCHEMA = 1
 """Version of `Certificate`; raise it when a field changes its meaning."""
@@ -217,38 +216,35 @@ def model_name(settings: Settings) -> str:
 
 
 def read_certificates(root: Path) -> list[Certificate]:
-    """All certificates under `root`. Raises MsgspecError for a file that is none."""
+    """All certificates under `root`. Raises ConfigError for a file that is none."""
     files = sorted(root.glob(paths.CERTIFICATE.format(device="*", model="*")))
-    return [msgspec.json.decode(file.read_bytes(), type=Certificate) for file in files]
+    return [convert_text(file.read_text("utf-8"), Certificate, str(file)) for file in files]
 
 
 def shortfalls(
-    specs: Iterable[RunSpec], cores: dict[str, int], certificates: Sequence[Certificate]
+    specs: Iterable[RunSpec], cores: Mapping[str, int], certificates: Sequence[Certificate]
 ) -> Iterator[str]:
-    """A sentence for each study, device and decode path whose planned cells cannot be fed.
+    """A warning for each study, device and decode path whose planned cells cannot be fed.
 
-    `cores` are those of a job by device. Cells with fewer workers than that get even less.
+    `cores` are those of a job by device. The cells' numbers of workers do not count: fewer workers
+    get even less.
     """
-    cells: dict[tuple[str, str, int, str, str], int] = {}
-    for spec in specs:
-        if spec.repeat == 1 and spec.task == "training":
-            loader = spec.settings.loader
-            name = f"{loader.decode} scaled" if loader.scaled_decode else loader.decode
-            key = spec.study, spec.device, spec.count, model_name(spec.settings), name
-            cells[key] = cells.get(key, 0) + 1
-    for (study, device, count, model, name), number in cells.items():
-        for made in certificates:
-            if (made.pace.device, made.pace.model) != (device, model) or device not in cores:
-                continue
-            for one in made.levels:
-                fed = one.measured
-                if fed.limit is None or fed.level.name != name:
-                    continue
-                needed = need(made.host, made.pace, fed, count).cores
-                if needed > cores[device]:
-                    yield (
-                        f"Warning: {number} cell{'s' * (number != 1)} of {study} on {device} with "
-                        f"`{name}` cannot be fed: {count} accelerators need {needed:.0f} cores to "
-                        f"be busy {BUSY:.0%} of the time, the job has {cores[device]} (feed "
-                        f"certificate of {made.machine['host']}, {made.started_at[:10]})."
-                    )
+    for made in certificates:
+        known = {one.measured.level.name: one.measured for one in made.levels}
+        cells: Counter[tuple[str, str, int, str]] = Counter()
+        for spec in specs:
+            loader, device = spec.settings.loader, spec.device
+            name = Level(loader.decode, loader.scaled_decode).name
+            alike = (device, model_name(spec.settings)) == (made.pace.device, made.pace.model)
+            certified = name in known and known[name].limit is not None
+            if alike and certified and spec.repeat == 1 and spec.task == "training":
+                cells[spec.study, device, spec.count, name] += 1
+        for (study, device, count, name), number in cells.items():
+            needed = math.ceil(need(made.host, made.pace, known[name], count).cores)
+            if needed > cores.get(device, needed):
+                yield (
+                    f"Warning: {number} cell{'s' * (number != 1)} of {study} on {device} with "
+                    f"`{name}` cannot be fed: {count} accelerators need {needed} cores to be busy "
+                    f"{BUSY:.0%} of the time, the job has {cores[device]} (feed certificate of "
+                    f"{made.machine['host']}, {made.started_at[:10]}; emulated)."
+                )
