@@ -167,16 +167,9 @@ def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
 def measure(pace: Pace, spec: RunSpec, manifest: Path, folder: Path) -> Certificate:
     """Feed emulated accelerators, with `folder` for the job. Raises TuningError if it fails."""
     request = msgspec.json.encode(Request(step_s=pace.step_s)).decode()
-    data = manifest.parent.absolute()
-    started = datetime.now(UTC)
-    run_ranks(
-        spec,
-        "feed",
-        folder.absolute(),
-        ["--data", str(data), "--request", request],
-        "the feed certificate",
-        LIMIT_S,
-    )
+    data, started = manifest.parent.absolute(), datetime.now(UTC)
+    options = ["--data", str(data), "--request", request]
+    run_ranks(spec, "feed", folder.absolute(), options, "the feed certificate", LIMIT_S)
     answer = msgspec.json.decode((folder / ANSWER).read_bytes(), type=Answer)
     return Certificate(
         pace=pace,
@@ -186,8 +179,7 @@ def measure(pace: Pace, spec: RunSpec, manifest: Path, folder: Path) -> Certific
         ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=read_commit(),
         machine=host_facts(),
-        cores=answer.cores,
         protocol={"busy": BUSY, "warmup_s": WARMUP_S, "window_s": WINDOW_S},
         host=answer,
-        levels=certificate.certify(answer, pace),
+        levels=list(certificate.judge(answer, pace)),
     )

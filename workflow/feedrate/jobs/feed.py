@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from feedrate.config.settings import Decode
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import Count, Strict
+from feedrate.config.values import Count, Strict, about
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.data.manifest import store_folder
@@ -24,8 +24,6 @@ from feedrate.jobs.drain import with_loader
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
-MOST = 64
-"""No more accelerators are tried."""
 ANSWER = "fed.json"
 COMPARED = 64
 """Rows whose files are looked at for their sizes."""
@@ -45,12 +43,12 @@ class Level(Strict, frozen=True):
 
 
 class Request(Strict, frozen=True, kw_only=True):
-    """What to emulate."""
+    """What to emulate: an accelerator's steps without data wait, s, replayed in turn."""
 
     step_s: list[float]
-    """Seconds for which an accelerator is busy with each step; they are replayed in turn."""
     levels: tuple[Level, ...] = (*map(Level, get_args(Decode)), Level("host", scaled=True))
-    most: Count = MOST
+    most: Count = 64
+    """No more accelerators are tried."""
 
 
 class Fed(Strict, frozen=True, kw_only=True):
@@ -58,10 +56,8 @@ class Fed(Strict, frozen=True, kw_only=True):
 
     level: Level
     refused: str = ""
-    limit: Feeding | None = None
-    """One accelerator that is never busy: the rate limit of the loader with all cores."""
-    runs: list[Feeding] = []
-    """The emulated accelerators, in the order in which their numbers were tried."""
+    limit: Annotated[Feeding | None, about("One that is never busy: all cores' rate limit.")] = None
+    runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
 
 
 class Answer(Strict, frozen=True, kw_only=True):
@@ -69,14 +65,10 @@ class Answer(Strict, frozen=True, kw_only=True):
 
     cores: int
     rows: int
-    file_bytes: float
-    """Mean size of a row's file."""
-    picture_bytes: float
-    """Mean size of its decoded pixels, one byte for each channel."""
-    crop_bytes: float
-    """Size of the pixels that the model takes, as bytes."""
-    copy_bytes_per_s: float
-    """Bytes read and written when all cores copy memory."""
+    file_bytes: Annotated[float, about("Mean size of a row's file.")]
+    picture_bytes: Annotated[float, about("Mean size of its decoded pixels, a byte a channel.")]
+    crop_bytes: Annotated[float, about("Size of the pixels that the model takes, as bytes.")]
+    copy_bytes_per_s: Annotated[float, about("Read and written when all cores copy memory.")]
     fed: list[Fed]
 
 
@@ -94,24 +86,14 @@ def feed_accelerators(run: Path, data: Path, request: Request) -> None:
     """
     end_process_on_hang(lambda error: tell("feedrate feed", error))
     spec, placement = bind_process(run)
-    from feedrate.jobs.job_setup import check_rows
-
-    check_rows(spec, data)
     host = Host(spec, data, placement.cores_of_rank(1))
     fed = []
     for level in request.levels:
         fed.append(host.certify(level, request))
-        tell("feedrate certify", told(fed[-1]))
+        tried = (f"{one.accelerators} busy {min(one.busy):.0%}" for one in fed[-1].runs)
+        tell("feedrate certify", f"{level.name}: {', '.join(tried) or 'refused'}")
     answer = Answer(cores=host.cores, fed=fed, **host.sizes(), copy_bytes_per_s=host.copy_rate())
     write_json(run / ANSWER, msgspec.to_builtins(answer))
-
-
-def told(fed: Fed) -> str:
-    """A line about a decode path, as soon as it is known."""
-    if not fed.limit:
-        return f"{fed.level.name}: refused"
-    tried = (f"{one.accelerators} busy {min(one.busy):.0%}" for one in fed.runs)
-    return f"{fed.level.name}: {fed.limit.samples_per_s:.4g} samples/s; {', '.join(tried)}"
 
 
 class Host:
@@ -119,13 +101,16 @@ class Host:
     forks accelerators."""
 
     def __init__(self, spec: RunSpec, prepared: Path, cores: int) -> None:
+        """Raise ConfigError if the dataset does not fill a batch."""
         # Importing torch starts its threads, so the process must be bound before.
         import torch
 
         from feedrate.devices.base import adapter
+        from feedrate.jobs.job_setup import check_rows
         from feedrate.models.build import build_bare
 
         torch.set_num_threads(1)
+        check_rows(spec, prepared)
         self.cores = cores
         self._spec, self._prepared = spec, prepared
         self._device = adapter(spec.kind, 0, 1)
@@ -133,24 +118,22 @@ class Host:
 
     def certify(self, level: Level, request: Request) -> Fed:
         """Feed as many accelerators as this host can from a decode path that decodes here."""
+        size = self._spec.settings.train.batch_size
         try:
             dataset = self.dataset(level)
             if why := self.refusal(level, dataset):
                 return Fed(level=level, refused=why)
             limit = self.feed(level, dataset, 1, [0.0])
-            size = self._spec.settings.train.batch_size
-            expected = count_fed(limit.samples_per_s, request.step_s, size)
+            first = int(count_fed(limit.samples_per_s, request.step_s, size))
             runs = search(
-                lambda count: self.feed(level, dataset, count, request.step_s),
-                first=int(expected),
-                most=request.most,
+                lambda count: self.feed(level, dataset, count, request.step_s), first, request.most
             )
+            return Fed(level=level, limit=limit, runs=list(runs))
         except Exception as error:  # a decode path that fails must not end the others
             return Fed(level=level, refused=classify(error).message)
-        return Fed(level=level, limit=limit, runs=list(runs))
 
     def dataset(self, level: Level) -> Any:
-        """The rows as the decode path reads them; None if it is no path of this host's."""
+        """The rows as the decode path reads them; None if it does not decode on this host."""
         from feedrate.jobs.job_setup import make_dataset
 
         spec = with_loader(self._spec, decode=level.decode, scaled_decode=level.scaled)
@@ -162,7 +145,7 @@ class Host:
         """Why a decode path gets no certificate; empty if each picture is decoded at each read."""
         if level.decode == "device":
             return "pictures are decoded on the accelerator, and the accelerators are emulated"
-        if dataset is None or decoded(dataset, reads=2) < 2:
+        if dataset is None or not decodes(dataset):
             return "it does not decode: it reads pixels that were prepared before"
         return ""
 
@@ -171,20 +154,19 @@ class Host:
         from feedrate.jobs.ceilings import EndlessBatches
         from feedrate.loading.path import open_path
 
-        workers = math.ceil(self.cores / count)
-        values = {"decode": level.decode, "scaled_decode": level.scaled, "workers": workers}
-        path = open_path(self._device, with_loader(self._spec, **values).settings.loader)
-        size, seed = self._spec.settings.train.batch_size, self._spec.seed
+        values = {"decode": level.decode, "scaled_decode": level.scaled}
+        changed = with_loader(self._spec, workers=math.ceil(self.cores / count), **values)
+        path = open_path(self._device, changed.settings.loader)
+        size, seed = changed.settings.train.batch_size, changed.seed
         orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
-        return feed(path, dataset, orders, workers, step_s)
+        return feed(path, dataset, orders, step_s)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""
         from PIL import Image
 
         dataset = self.dataset(Level("host"))
-        paths = dataset.paths[:: max(1, len(dataset) // COMPARED)]
-        pictures = []
+        paths, pictures = dataset.paths[:: max(1, len(dataset) // COMPARED)], []
         for path in paths:
             with Image.open(path) as opened:
                 pictures.append(opened.width * opened.height * len(opened.getbands()))
@@ -202,8 +184,7 @@ class Host:
 
         torch.set_num_threads(self.cores)
         source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
-        target = torch.zeros_like(source)
-        times_s = []
+        target, times_s = torch.zeros_like(source), []
         for _ in range(5):
             start_s = perf_counter()
             target.copy_(source)
@@ -211,21 +192,21 @@ class Host:
         return 2 * COPIED_BYTES / min(times_s)
 
 
-def decoded(dataset: Any, reads: int) -> int:
-    """How often the first row was decoded when it was read so often, by the decoder's own marks."""
+def decodes(dataset: Any) -> bool:
+    """Whether a row is decoded at each of two reads, by the decoder's own marks."""
     from feedrate.loading.pixels import NOTHING
     from feedrate.loading.stages import Recorder
 
-    times, recorder = 0, Recorder(workers=0)
+    recorder, times = Recorder(workers=0), []
     recorder.attach(0)
-    for _ in range(reads):
+    for _ in range(2):
         with recorder.recording():
             dataset.read(0, NOTHING)
-        times += "decode" in recorder.seconds(1, 1)
-    return times
+        times.append("decode" in recorder.seconds(1, 1))
+    return all(times)
 
 
-def search(run: Callable[[int], Feeding], *, first: int, most: int) -> Iterator[Feeding]:
+def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Feeding]:
     """Feed the expected number of accelerators, then more or fewer, until the largest number that
     is fed is known: one more is not, or it is `most`."""
     count = min(max(1, first), most)

@@ -1,15 +1,14 @@
 """Feed certificates: how many accelerators a host feeds, and what one more would need.
 
 The model has one measured constant for each decode path: the rate limit R of its loader with all C
-cores of the host. An accelerator that takes P samples/s is busy for the share `BUSY` of the time if
-it gets `BUSY` * P, so the host feeds R / (`BUSY` * P) of them. Where cores are the limit, R grows
-with them: n accelerators need n * `BUSY` * P * C / R cores. docs/loading.md has the model's errors.
+cores. An accelerator that takes P samples/s is busy for the share `BUSY` of the time if it gets
+`BUSY` * P, so the host feeds R / (`BUSY` * P) of them. Where cores are the limit, R grows with
+them: n accelerators need n * `BUSY` * P * C / R cores. docs/certificate.md has the model's errors.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
@@ -21,8 +20,6 @@ from feedrate.core import paths
 from feedrate.jobs.accelerator import BUSY, Feeding
 from feedrate.jobs.feed import Answer, Fed, Level, count_fed
 
-SCHEMA = 1
-"""Version of `Certificate`; raise it when a field changes its meaning."""
 NOT_COVERED = (
     "copies to the accelerator (PCIe)",
     "page-locked (pinned) memory",
@@ -30,14 +27,13 @@ NOT_COVERED = (
     "the exchange between accelerators, which makes all wait for the slowest",
     "files that are not in the page cache",
 )
-SATURATED = 0.9
-"""From this share of busy cores on, cores are the limit."""
-WAITED = 0.1
-"""From this share of time with a process that waits for a disk on, the disk is the limit."""
-MEMORY_SHARE = 0.5
-"""From this share of the host's copy rate on, memory is the limit."""
+SATURATED, WAITED, COPYING = 0.9, 0.1, 0.5
+"""From these shares on, something is the limit: of the cores' time, of the time in which a process
+waits for a disk, and of the rate at which the host copies memory."""
 DISTURBED = 0.05
 """Share of the cores' time that other work may take in a window."""
+
+Limit = Literal["", "cores", "disk", "memory bandwidth", "unknown"]
 
 
 class Pace(Strict, kw_only=True):
@@ -49,7 +45,7 @@ class Pace(Strict, kw_only=True):
     model: Annotated[str, about("Name and size of the model.")]
     batch_size: Count
     step_s: Annotated[list[float], about("Time of each step without waiting for data, s.")]
-    source: Annotated[str, about("The published row, or the run, and what it says.")]
+    source: Annotated[str, about("The published row or the run, and what it says.")]
 
     @property
     def samples_per_s(self) -> float:
@@ -62,7 +58,7 @@ class Need(Strict, kw_only=True):
 
     accelerators: int
     cores: Annotated[float, about("In all; it assumes that the rate grows with the cores.")]
-    disk_mb_per_s: Annotated[float, about("Files to read if none is in the page cache, 1e6 B/s.")]
+    disk_mb_per_s: Annotated[float, about("Of files that are not in the page cache, 1e6 bytes/s.")]
     memory_gb_per_s: Annotated[float, about("Least memory traffic of loading, 1e9 bytes/s.")]
 
 
@@ -72,14 +68,14 @@ class Certified(Strict, kw_only=True):
     measured: Fed
     feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
-    limited_by: Literal["", "cores", "disk", "memory bandwidth", "unknown"] = ""
+    limited_by: Limit = ""
     needs: Annotated[list[Need], about("Of one more, and of the entry's whole job.")] = []
 
 
 class Certificate(Strict, kw_only=True):
     """results/certificates/<device>/<model>/certificate.json."""
 
-    schema: int = SCHEMA
+    schema: int = 1
     emulated: Annotated[Literal[True], about("The accelerators are emulated, always.")] = True
     pace: Pace
     dataset: Name
@@ -88,41 +84,36 @@ class Certificate(Strict, kw_only=True):
     ended_at: str
     commit: str
     machine: Annotated[dict[str, Any], about("The host, as in a run's start event.")]
-    cores: Annotated[int, about("Cores that the measurement was granted.")]
-    protocol: dict[str, float]
+    protocol: Annotated[dict[str, float], about("Share of busy time, least warm-up and window.")]
     host: Annotated[Answer, about("All measurements.")]
     levels: list[Certified]
     not_covered: tuple[str, ...] = NOT_COVERED
 
 
-def certify(answer: Answer, pace: Pace) -> list[Certified]:
+def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
     """The result of each decode path from its measurements."""
-    return [_certified(answer, pace, fed) for fed in answer.fed]
+    for fed in answer.fed:
+        if fed.limit is None:
+            yield Certified(measured=fed)
+            continue
+        most = max((run.accelerators for run in fed.runs if run.fed), default=0)
+        yield Certified(
+            measured=fed,
+            feeds=count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size),
+            fed=most,
+            limited_by=limit_of(fed.limit, moved_bytes(fed, answer) / answer.copy_bytes_per_s),
+            needs=[need(answer, pace, fed, n) for n in (most + 1, pace.accelerators)],
+        )
 
 
-def _certified(answer: Answer, pace: Pace, fed: Fed) -> Certified:
-    if fed.limit is None:
-        return Certified(measured=fed)
-    feeds = count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size)
-    most = max((run.accelerators for run in fed.runs if run.fed), default=0)
-    return Certified(
-        measured=fed,
-        feeds=feeds,
-        fed=most,
-        limited_by=limit_of(fed, answer),
-        needs=[need(answer, pace, fed, n) for n in sorted({most + 1, pace.accelerators})],
-    )
-
-
-def limit_of(fed: Fed, answer: Answer) -> Literal["cores", "disk", "memory bandwidth", "unknown"]:
-    """What the host had none left of while the loader was drained."""
-    assert fed.limit is not None
-    if fed.limit.cores_busy >= SATURATED:
+def limit_of(limit: Feeding, copied_s: float) -> Limit:
+    """What the host had none left of while a loader was drained; `copied_s`: the time in which it
+    copies the bytes of a sample."""
+    if limit.cores_busy >= SATURATED:
         return "cores"
-    if fed.limit.io_waited >= WAITED:
+    if limit.io_waited >= WAITED:
         return "disk"
-    moved = fed.limit.samples_per_s * moved_bytes(fed, answer)
-    return "memory bandwidth" if moved >= MEMORY_SHARE * answer.copy_bytes_per_s else "unknown"
+    return "memory bandwidth" if limit.samples_per_s * copied_s >= COPYING else "unknown"
 
 
 def moved_bytes(fed: Fed, answer: Answer) -> float:
@@ -144,20 +135,17 @@ def need(answer: Answer, pace: Pace, fed: Fed, accelerators: int) -> Need:
     )
 
 
-def page(certificate: Certificate) -> str:
+def page(made: Certificate) -> str:
     """The certificate as text."""
-    made, pace, host = certificate, certificate.pace, certificate.host
-    start, end = (datetime.fromisoformat(one) for one in (made.started_at, made.ended_at))
-    file_kb = host.file_bytes / 1e3
+    pace, host = made.pace, made.host
     lines = [
         f"Feed certificate: {pace.model} on {pace.label} (emulated)",
-        f"Host: {made.machine['host']}, {made.cores} cores, {start:%Y-%m-%d %H:%M} to "
-        f"{end:%H:%M} UTC, commit {made.commit[:12] or 'unknown'}",
+        f"Host: {made.machine['host']}, {host.cores} cores, {made.started_at} to {made.ended_at}, "
+        f"commit {made.commit[:12] or 'unknown'}",
         f"Pace: {pace.samples_per_s:.4g} samples/s, batches of {pace.batch_size}; {pace.source}",
-        f"Data: {made.dataset}, {host.rows} rows, {file_kb:.0f} kB a file; real files, decoding, "
-        "tokens and hand-over",
-        "",
-        *(line for one in made.levels for line in _lines(one, made)),
+        f"Data: {made.dataset}, {host.rows} rows, {host.file_bytes / 1e3:.0f} kB a file; real "
+        "files, decoding, tokens and hand-over",
+        *(line for one in made.levels for line in ("", *_lines(one, made))),
         "",
         f"Not covered: {'; '.join(made.not_covered)}.",
     ]
@@ -166,48 +154,37 @@ def page(certificate: Certificate) -> str:
 
 def _lines(one: Certified, made: Certificate) -> Iterator[str]:
     """The sentences about a decode path."""
-    fed, pace, name = one.measured, made.pace, one.measured.level.name
+    fed, pace, cores, name = one.measured, made.pace, made.host.cores, one.measured.level.name
     if fed.limit is None:
-        yield f"{name}: no certificate: {fed.refused}."
+        yield f"No certificate for `{name}`: {fed.refused}."
         return
-    more, whole = (need(made.host, pace, fed, n) for n in (one.fed + 1, pace.accelerators))
+    more, whole = one.needs
+    missing, further = math.ceil(whole.cores - cores), ""
+    if one.fed < whole.accelerators:
+        further = f"; {whole.accelerators} need {missing} more core{'s' * (missing != 1)}"
+        if one.limited_by != "cores" or missing <= 0:
+            further = f"; its limit is {one.limited_by}, and more cores may not help"
     yield (
-        f"{name}: this host feeds {one.feeds:.1f} {pace.label}s (emulated) of {pace.model} at "
-        f"{BUSY:.0%} utilisation with `{name}`{_further(whole, one, made)}."
+        f"This host feeds {one.feeds:.1f} {pace.label}s (emulated) of {pace.model} at {BUSY:.0%} "
+        f"utilisation with `{name}`{further}."
     )
     tried = sorted(fed.runs, key=lambda run: run.accelerators)
     shares = ", ".join(f"{run.accelerators} busy {min(run.busy):.1%}" for run in tried)
     yield (
-        f"  Rate limit {fed.limit.samples_per_s:.4g} samples/s, limited by {one.limited_by}. "
-        f"Measured: {shares} (the least busy)."
+        f"  Rate limit: {fed.limit.samples_per_s:.4g} samples/s (by {one.limited_by}). Measured: "
+        f"{shares} (the least busy)."
     )
     yield (
-        f"  {more.accelerators} need {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
-        f"files that are not in the page cache, at least {more.memory_gb_per_s:.2g} GB/s of memory "
-        f"(copies here reach {made.host.copy_bytes_per_s / 1e9:.2g})."
+        f"  For {more.accelerators}: {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
+        f"files not in the page cache, at least {more.memory_gb_per_s:.2g} GB/s of memory (copies "
+        f"here: {made.host.copy_bytes_per_s / 1e9:.2g})."
     )
     if abs(int(one.feeds) - one.fed) > 1:
         yield "  Measured number and rate limit differ by more than one; trust the measured one."
-    if (others := max(others_share(run, made.cores) for run in (fed.limit, *tried))) > DISTURBED:
+    windows = (fed.limit, *tried)
+    others = max(run.cores_busy - run.cpu_s * run.samples_per_s / cores for run in windows)
+    if others > DISTURBED:
         yield f"  Disturbed: other work took up to {others:.0%} of the cores; measure again."
-
-
-def _further(whole: Need, one: Certified, made: Certificate) -> str:
-    """What the whole job of the registry entry needs, if this host does not feed it."""
-    if one.fed >= whole.accelerators:
-        return ""
-    missing = math.ceil(whole.cores - made.cores)
-    if one.limited_by != "cores" or missing <= 0:
-        return f"; {whole.accelerators} need more than this host's {one.limited_by}"
-    return f"; {whole.accelerators} need {missing} more core{'s' * (missing != 1)}"
-
-
-def others_share(run: Feeding, cores: int) -> float:
-    """Share of the cores' time that was not this measurement's."""
-    return max(0.0, run.cores_busy - run.cpu_s * run.samples_per_s / cores)
-
-
-# What plans take from certificates.
 
 
 def model_name(settings: Settings) -> str:
@@ -226,22 +203,21 @@ def shortfalls(
 ) -> Iterator[str]:
     """A warning for each study, device and decode path whose planned cells cannot be fed.
 
-    `cores` are those of a job by device. The cells' numbers of workers do not count: fewer workers
-    get even less.
+    `cores` are those of a job by device. Workers do not count: fewer get even less.
     """
-    for made in certificates:
-        known = {one.measured.level.name: one.measured for one in made.levels}
-        cells: Counter[tuple[str, str, int, str]] = Counter()
-        for spec in specs:
-            loader, device = spec.settings.loader, spec.device
-            name = Level(loader.decode, loader.scaled_decode).name
-            alike = (device, model_name(spec.settings)) == (made.pace.device, made.pace.model)
-            certified = name in known and known[name].limit is not None
-            if alike and certified and spec.repeat == 1 and spec.task == "training":
-                cells[spec.study, device, spec.count, name] += 1
-        for (study, device, count, name), number in cells.items():
-            needed = math.ceil(need(made.host, made.pace, known[name], count).cores)
-            if needed > cores.get(device, needed):
+    cells = Counter(
+        (spec.study, spec.device, spec.count, model_name(spec.settings), Level(*decoding).name)
+        for spec in specs
+        if spec.repeat == 1 and spec.task == "training" and spec.device in cores
+        for decoding in [(spec.settings.loader.decode, spec.settings.loader.scaled_decode)]
+    )
+    for (study, device, count, model, name), number in cells.items():
+        for made in certificates:
+            fed = next((f for f in made.host.fed if f.limit and f.level.name == name), None)
+            if fed is None or (made.pace.device, made.pace.model) != (device, model):
+                continue
+            needed = math.ceil(need(made.host, made.pace, fed, count).cores)
+            if needed > cores[device]:
                 yield (
                     f"Warning: {number} cell{'s' * (number != 1)} of {study} on {device} with "
                     f"`{name}` cannot be fed: {count} accelerators need {needed} cores to be busy "
