@@ -22,6 +22,7 @@ from benchmarks.default_study import ROOT, default_spec, prepare_default
 from benchmarks.figure import Figure
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import convert
+from feedrate.devices.host import host_load
 
 ROUNDS = 3
 REAL_S, BATCH, TOKENS = 6.0, 8, 32
@@ -67,7 +68,9 @@ def against_the_model(found: Sequence[dict[str, Any]]) -> Iterator[Figure]:
         rounds = [one for one in found if one["case"] == name]
         errors = [100 * (one["replayed"] / one["real"] - 1) for one in rounds]
         waits = median(one["wait"] for one in rounds)
+        busy = max(one["others"] for one in rounds)
         note = f"{', '.join(f'{error:+.2f}' for error in errors)}; waits {waits:.0%} of the time"
+        note += f"; other work {busy:.0%}"
         yield Figure(f"certify: recorded steps, {name}", abs(median(errors)), WITHIN, "%", note)
 
 
@@ -75,6 +78,7 @@ def predicted(found: Sequence[dict[str, Any]]) -> Iterator[Figure]:
     """Predicted and measured numbers of accelerators."""
     for one in found:
         note = f"{one['feeds']:.2f} from the rate limit, {one['fed']} measured ({one['tried']})"
+        note += f"; other work {one['others']:.0%}"
         off = abs(int(one["feeds"]) - one["fed"])
         yield Figure(f"certify: {one['device']}s, {one['level']}", off, 1, "devices", note)
 
@@ -86,6 +90,7 @@ def with_more_cores(found: Sequence[dict[str, Any]]) -> Iterator[Figure]:
         error = median(2 * one["one"] / one["two"] - 1 for one in rounds)
         rates = (median(one[key] for one in rounds) for key in ("one", "two"))
         note = "{:.0f} samples/s on one core, {:.0f} on two".format(*rates)
+        note += f"; other work {max(one['others'] for one in rounds):.0%}"
         yield Figure(f"certify: two cores from one, {level}", 100 * abs(error), 10, "%", note)
 
 
@@ -109,10 +114,11 @@ def real(prepared: Path, rounds: int) -> None:
     steps = model_steps(prepared)
     for _ in range(rounds):
         for case, (decode, pattern) in REAL.items():
+            start = used()
             done = run_real(prepared, decode, [steps[kind] for kind in pattern], seconds=REAL_S)
             busy_s = [one.busy_s for one in done]
             again = run_real(prepared, decode, busy_s, seconds=done[-1].ended_s - done[0].asked_s)
-            rates = {"real": rate(done), "replayed": rate(again[: len(done)])}
+            rates = {"real": rate(done), "replayed": rate(again[: len(done)]), **others(start)}
             wait = 1 - sum(busy_s) / (done[-1].ended_s - done[0].asked_s)
             print(json.dumps({"case": case, "wait": wait, "steps": len(done), **rates}), flush=True)
 
@@ -172,6 +178,18 @@ def run_real(prepared: Path, decode: str, steps: Sequence[Any], *, seconds: floa
     return done
 
 
+def used() -> tuple[float, float, float]:
+    """Now, CPU seconds that were wanted on the host, and those of this process and its workers."""
+    load = host_load()
+    return time.perf_counter(), load["cpu_wanted_s"], load["job_cpu_s"]
+
+
+def others(start: tuple[float, float, float]) -> dict[str, float]:
+    """The share of the host's cores that other work took since then."""
+    wall_s, wanted_s, own_s = (now - then for now, then in zip(used(), start, strict=True))
+    return {"others": (wanted_s - own_s) / wall_s / (os.cpu_count() or 1)}
+
+
 def rate(steps: Sequence[Any]) -> float:
     """Samples/s of steps in a row."""
     return sum(one.samples for one in steps) / (steps[-1].ended_s - steps[0].asked_s)
@@ -179,8 +197,7 @@ def rate(steps: Sequence[Any]) -> float:
 
 def limits(prepared: Path, device: str) -> None:
     """The job of `feedrate certify` on all cores, at one pace."""
-    from feedrate.jobs.feed import ANSWER, Answer
-    from feedrate.results.certificate import count_fed
+    from feedrate.jobs.feed import ANSWER, Answer, count_fed
 
     size, step_s = PACES[device]
     with tempfile.TemporaryDirectory() as name:
@@ -197,8 +214,10 @@ def limits(prepared: Path, device: str) -> None:
         numbers = {
             "feeds": count_fed(fed.limit.samples_per_s, [step_s], size),
             "fed": max((one.accelerators for one in fed.runs if one.fed), default=0),
-            "own": fed.limit.cpu_s * fed.limit.samples_per_s / answer.cores,
-            "cores_busy": fed.limit.cores_busy,
+            "others": max(
+                one.cores_busy - one.cpu_s * one.samples_per_s / answer.cores
+                for one in (fed.limit, *fed.runs)
+            ),
         }
         told = {"device": device, "level": fed.level.name, "tried": tried, **numbers}
         print(json.dumps(told), flush=True)
@@ -215,12 +234,12 @@ def cores(prepared: Path, rounds: int) -> None:
     hosts = {count: Host(spec, prepared, count) for count in (1, 2)}
     for _ in range(rounds):
         for level in levels:
-            found: dict[int, float] = {}
+            found, start = dict[int, float](), used()
             for count, host in hosts.items():
                 os.sched_setaffinity(0, set(range(count)))
                 limit = host.feed(level, host.dataset(level), 1, [0.0])
                 found[count] = limit.samples_per_s
-            told = {"level": level.name, "one": found[1], "two": found[2]}
+            told = {"level": level.name, "one": found[1], "two": found[2], **others(start)}
             print(json.dumps(told), flush=True)
 
 
