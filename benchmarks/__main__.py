@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from benchmarks import (
+    certify,
     coverage,
     full_run,
     loading,
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "full_run": full_run.measure,
     "meter": meter.measure,
     "loading": loading.measure,
+    "certify": certify.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
     "memory": memory.measure,
