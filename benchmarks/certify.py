@@ -214,10 +214,7 @@ def limits(prepared: Path, device: str) -> None:
         numbers = {
             "feeds": count_fed(fed.limit.samples_per_s, [step_s], size),
             "fed": max((one.accelerators for one in fed.runs if one.fed), default=0),
-            "others": max(
-                one.cores_busy - one.cpu_s * one.samples_per_s / answer.cores
-                for one in (fed.limit, *fed.runs)
-            ),
+            "others": max(of_others(one, answer.cores) for one in (fed.limit, *fed.runs)),
         }
         told = {"device": device, "level": fed.level.name, "tried": tried, **numbers}
         print(json.dumps(told), flush=True)
@@ -234,13 +231,20 @@ def cores(prepared: Path, rounds: int) -> None:
     hosts = {count: Host(spec, prepared, count) for count in (1, 2)}
     for _ in range(rounds):
         for level in levels:
-            found, start = dict[int, float](), used()
+            limits = []
             for count, host in hosts.items():
                 os.sched_setaffinity(0, set(range(count)))
-                limit = host.feed(level, host.dataset(level), 1, [0.0])
-                found[count] = limit.samples_per_s
-            told = {"level": level.name, "one": found[1], "two": found[2], **others(start)}
+                limits.append(host.feed(level, host.dataset(level), 1, [0.0]))
+            one, two = (limit.samples_per_s for limit in limits)
+            shares = [of_others(limit, count) for limit, count in zip(limits, hosts, strict=True)]
+            told = {"level": level.name, "one": one, "two": two, "others": max(shares)}
             print(json.dumps(told), flush=True)
+
+
+def of_others(feeding: Any, cores: int) -> float:
+    """Share of the cores' time in a window that other work took."""
+    busy: float = feeding.cores_busy - feeding.cpu_s * feeding.samples_per_s / cores
+    return busy
 
 
 if __name__ == "__main__":
