@@ -47,13 +47,21 @@ def certificate(*fed, pace=PACE, **changed):
 
 def test_the_rate_limit_gives_fractions_and_the_runs_whole_numbers():
     (found,) = judge(answer(HOST), PACE)
-    assert found.feeds == pytest.approx(230 / 67.5)
+    assert found.drained == pytest.approx(230 / 67.5)
+    assert found.feeds == pytest.approx(229 / 67.5)
     assert (found.fed, found.limited_by) == (3, "cores")
     more, whole = found.needs
     assert (more.accelerators, whole.accelerators) == (4, 8)
-    assert more.cores == pytest.approx(4 * 67.5 * 2 / 230)
+    assert more.cores == pytest.approx(4 * 67.5 * 2 / 229)
     assert more.disk_mb_per_s == pytest.approx(4 * 67.5 * 0.1)
     assert more.memory_gb_per_s == pytest.approx(4 * 67.5 * (0.1 + 4 + 0.6) * 1e-3)
+
+
+def test_the_fraction_stays_between_what_is_fed_and_what_is_not():
+    unfair = msgspec.structs.replace(HOST, runs=[*HOST.runs[:1], feeding(4, 0.8, 280.0)])
+    assert next(judge(answer(unfair), PACE)).feeds == 4.0, "one starves, the others get more"
+    all_fed = msgspec.structs.replace(HOST, runs=HOST.runs[:1])
+    assert next(judge(answer(all_fed), PACE)).feeds == pytest.approx(230 / 67.5)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_a_page_tells_disturbances_and_contradictions():
     disturbed = feeding(3, 0.97, 218.0, cpu_s=1 / 218)
     text = page(certificate(msgspec.structs.replace(HOST, runs=[disturbed])))
     assert "other work took up to 50% of the cores" in text
-    none = msgspec.structs.replace(HOST, runs=[feeding(1, 0.5, 200.0)])
+    none = msgspec.structs.replace(HOST, runs=[feeding(1, 0.5, 40.0)])
     assert "differ by more than one" in page(certificate(none))
 
 

@@ -1,9 +1,10 @@
 """Feed certificates: how many accelerators a host feeds, and what one more would need.
 
-The model has one measured constant for each decode path: the rate limit R of its loader with all C
-cores. An accelerator that takes P samples/s is busy for the share `BUSY` of the time if it gets
-`BUSY` * P, so the host feeds R / (`BUSY` * P) of them. Where cores are the limit, R grows with
-them: n accelerators need n * `BUSY` * P * C / R cores. docs/certificate.md has the model's errors.
+The model has one measured constant for each decode path: the rate limit R of its loaders with all C
+cores, which is what the first number of accelerators that is not fed gets. One that takes P
+samples/s is busy for the share `BUSY` of the time if it gets `BUSY` * P, so the host feeds
+R / (`BUSY` * P) of them. Where cores are the limit, R grows with them: n accelerators need
+n * `BUSY` * P * C / R cores. docs/certificate.md has the model's errors.
 """
 
 import math
@@ -66,6 +67,7 @@ class Certified(Strict, kw_only=True):
     """The result of a decode path."""
 
     measured: Fed
+    drained: Annotated[float, about("Accelerators, predicted by a drain of one loader.")] = 0.0
     feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
     limited_by: Limit = ""
@@ -97,13 +99,23 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
             yield Certified(measured=fed)
             continue
         most = max((run.accelerators for run in fed.runs if run.fed), default=0)
+        feeds = count_fed(rate_limit(fed), pace.step_s, pace.batch_size)
         yield Certified(
             measured=fed,
-            feeds=count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size),
+            drained=count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size),
+            # Some may get more than they need while another starves: then it is below R / (BUSY P).
+            feeds=feeds if all(run.fed for run in fed.runs) else min(feeds, most + 1),
             fed=most,
             limited_by=limit_of(fed.limit, moved_bytes(fed, answer) / answer.copy_bytes_per_s),
             needs=[need(answer, pace, fed, n) for n in (most + 1, pace.accelerators)],
         )
+
+
+def rate_limit(fed: Fed) -> float:
+    """Samples/s that the first unfed number of accelerators gets; if all were fed, a drain's."""
+    assert fed.limit is not None
+    unfed = [run for run in fed.runs if not run.fed]
+    return min(unfed, key=lambda run: run.accelerators, default=fed.limit).samples_per_s
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
@@ -125,11 +137,10 @@ def moved_bytes(fed: Fed, answer: Answer) -> float:
 
 def need(answer: Answer, pace: Pace, fed: Fed, accelerators: int) -> Need:
     """What so many accelerators need with this decode path."""
-    assert fed.limit is not None
     rate = accelerators * BUSY * pace.samples_per_s
     return Need(
         accelerators=accelerators,
-        cores=rate * answer.cores / fed.limit.samples_per_s,
+        cores=rate * answer.cores / rate_limit(fed),
         disk_mb_per_s=rate * answer.file_bytes / 1e6,
         memory_gb_per_s=rate * moved_bytes(fed, answer) / 1e9,
     )
@@ -171,16 +182,16 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
     tried = sorted(fed.runs, key=lambda run: run.accelerators)
     shares = ", ".join(f"{run.accelerators} busy {min(run.busy):.1%}" for run in tried)
     yield (
-        f"  Rate limit: {fed.limit.samples_per_s:.4g} samples/s (by {one.limited_by}). Measured: "
-        f"{shares} (the least busy)."
+        f"  Rate limit: {rate_limit(fed):.4g} samples/s (by {one.limited_by}). Measured: {shares} "
+        f"(the least busy). A drain of one loader predicted {one.drained:.1f}."
     )
     yield (
         f"  For {more.accelerators}: {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
         f"files not in the page cache, at least {more.memory_gb_per_s:.2g} GB/s of memory (copies "
         f"here: {made.host.copy_bytes_per_s / 1e9:.2g})."
     )
-    if abs(int(one.feeds) - one.fed) > 1:
-        yield "  Measured number and rate limit differ by more than one; trust the measured one."
+    if abs(int(one.drained) - one.fed) > 1:
+        yield "  Measured and predicted number differ by more than one; trust the measured one."
     windows = (fed.limit, *tried)
     others = max(run.cores_busy - run.cpu_s * run.samples_per_s / cores for run in windows)
     if others > DISTURBED:
