@@ -48,20 +48,22 @@ def certificate(*fed, pace=PACE, **changed):
 def test_the_rate_limit_gives_fractions_and_the_runs_whole_numbers():
     (found,) = judge(answer(HOST), PACE)
     assert found.drained == pytest.approx(230 / 67.5)
-    assert found.feeds == pytest.approx(229 / 67.5)
+    assert found.feeds == pytest.approx(4 * 0.77 / 0.9)
     assert (found.fed, found.limited_by) == (3, "cores")
     more, whole = found.needs
     assert (more.accelerators, whole.accelerators) == (4, 8)
-    assert more.cores == pytest.approx(4 * 67.5 * 2 / 229)
+    assert more.cores == pytest.approx(2 * 4 / (4 * 0.77 / 0.9))
     assert more.disk_mb_per_s == pytest.approx(4 * 67.5 * 0.1)
     assert more.memory_gb_per_s == pytest.approx(4 * 67.5 * (0.1 + 4 + 0.6) * 1e-3)
 
 
-def test_the_fraction_stays_between_what_is_fed_and_what_is_not():
-    unfair = msgspec.structs.replace(HOST, runs=[*HOST.runs[:1], feeding(4, 0.8, 280.0)])
-    assert next(judge(answer(unfair), PACE)).feeds == 4.0, "one starves, the others get more"
+def test_the_fraction_is_no_less_than_what_was_fed():
+    unfair = msgspec.structs.replace(HOST, runs=[*HOST.runs[:1], feeding(4, 0.5, 280.0)])
+    assert next(judge(answer(unfair), PACE)).feeds == 3.0, "one starves, the others get more"
     all_fed = msgspec.structs.replace(HOST, runs=HOST.runs[:1])
     assert next(judge(answer(all_fed), PACE)).feeds == pytest.approx(230 / 67.5)
+    none = msgspec.structs.replace(HOST, runs=[feeding(1, 0.45, 40.0)])
+    assert next(judge(answer(none), PACE)).feeds == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Feed certificates: how many accelerators a host feeds, and what one more would need.
 
-The model has one measured constant for each decode path: the rate limit R of its loaders with all C
-cores, which is what the first number of accelerators that is not fed gets. One that takes P
-samples/s is busy for the share `BUSY` of the time if it gets `BUSY` * P, so the host feeds
-R / (`BUSY` * P) of them. Where cores are the limit, R grows with them: n accelerators need
-n * `BUSY` * P * C / R cores. docs/certificate.md has the model's errors.
+An accelerator is fed if it is busy for the share `BUSY` of the time. If N + 1 are too many, and the
+least busy of them is busy for b, the host feeds (N + 1) b / `BUSY` (at least N: these were fed).
+Where cores are the limit, that grows with them: if C cores feed F, n accelerators need C n / F.
+docs/certificate.md has the errors of this model.
 """
 
 import math
@@ -58,7 +57,7 @@ class Need(Strict, kw_only=True):
     """What a number of accelerators take of the host at `BUSY`."""
 
     accelerators: int
-    cores: Annotated[float, about("In all; it assumes that the rate grows with the cores.")]
+    cores: Annotated[float, about("In all, if the rate grows with the cores.")]
     disk_mb_per_s: Annotated[float, about("Of files that are not in the page cache, 1e6 bytes/s.")]
     memory_gb_per_s: Annotated[float, about("Least memory traffic of loading, 1e9 bytes/s.")]
 
@@ -99,23 +98,26 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
             yield Certified(measured=fed)
             continue
         most = max((run.accelerators for run in fed.runs if run.fed), default=0)
-        feeds = count_fed(rate_limit(fed), pace.step_s, pace.batch_size)
+        drained = count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size)
+        feeds = count_limit(fed, drained)
         yield Certified(
             measured=fed,
-            drained=count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size),
-            # Some may get more than they need while another starves: then it is below R / (BUSY P).
-            feeds=feeds if all(run.fed for run in fed.runs) else min(feeds, most + 1),
+            drained=drained,
+            feeds=feeds,
             fed=most,
             limited_by=limit_of(fed.limit, moved_bytes(fed, answer) / answer.copy_bytes_per_s),
-            needs=[need(answer, pace, fed, n) for n in (most + 1, pace.accelerators)],
+            needs=[need(answer, pace, fed, feeds, n) for n in (most + 1, pace.accelerators)],
         )
 
 
-def rate_limit(fed: Fed) -> float:
-    """Samples/s that the first unfed number of accelerators gets; if all were fed, a drain's."""
-    assert fed.limit is not None
+def count_limit(fed: Fed, drained: float) -> float:
+    """How many accelerators are fed, from the first number that is not; else as `drained` says."""
+    most = max((run.accelerators for run in fed.runs if run.fed), default=0)
     unfed = [run for run in fed.runs if not run.fed]
-    return min(unfed, key=lambda run: run.accelerators, default=fed.limit).samples_per_s
+    if not unfed:
+        return drained
+    first = min(unfed, key=lambda run: run.accelerators)
+    return max(most, first.accelerators * min(first.busy) / BUSY)
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
@@ -135,12 +137,12 @@ def moved_bytes(fed: Fed, answer: Answer) -> float:
     return answer.file_bytes + 2 * pictures + 2 * answer.crop_bytes
 
 
-def need(answer: Answer, pace: Pace, fed: Fed, accelerators: int) -> Need:
-    """What so many accelerators need with this decode path."""
+def need(answer: Answer, pace: Pace, fed: Fed, feeds: float, accelerators: int) -> Need:
+    """What so many accelerators need with this decode path, of which the host feeds `feeds`."""
     rate = accelerators * BUSY * pace.samples_per_s
     return Need(
         accelerators=accelerators,
-        cores=rate * answer.cores / rate_limit(fed),
+        cores=answer.cores * accelerators / feeds,
         disk_mb_per_s=rate * answer.file_bytes / 1e6,
         memory_gb_per_s=rate * moved_bytes(fed, answer) / 1e9,
     )
@@ -181,9 +183,10 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
     )
     tried = sorted(fed.runs, key=lambda run: run.accelerators)
     shares = ", ".join(f"{run.accelerators} busy {min(run.busy):.1%}" for run in tried)
+    rate = one.feeds * BUSY * pace.samples_per_s
     yield (
-        f"  Rate limit: {rate_limit(fed):.4g} samples/s (by {one.limited_by}). Measured: {shares} "
-        f"(the least busy). A drain of one loader predicted {one.drained:.1f}."
+        f"  Rate limit: {rate:.4g} samples/s (by {one.limited_by}). "
+        f"Measured: {shares} (the least busy). A drain of one loader predicted {one.drained:.1f}."
     )
     yield (
         f"  For {more.accelerators}: {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
@@ -224,10 +227,10 @@ def shortfalls(
     )
     for (study, device, count, model, name), number in cells.items():
         for made in certificates:
-            fed = next((f for f in made.host.fed if f.limit and f.level.name == name), None)
-            if fed is None or (made.pace.device, made.pace.model) != (device, model):
+            feeds = {one.measured.level.name: one.feeds for one in made.levels}.get(name)
+            if not feeds or (made.pace.device, made.pace.model) != (device, model):
                 continue
-            needed = math.ceil(need(made.host, made.pace, fed, count).cores)
+            needed = math.ceil(made.host.cores * count / feeds)
             if needed > cores[device]:
                 yield (
                     f"Warning: {number} cell{'s' * (number != 1)} of {study} on {device} with "
