@@ -10,12 +10,13 @@ TORCH := $(shell grep '^torch==' requirements/run.lock)
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
 
-# Choices for `make run`, `make plan`, `make tune` and `make selftest`; ARGS goes to the command and to Snakemake:
+# Choices for `make run`, `make plan`, `make tune`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
 PROFILE ?=
 STUDY ?=
 DEVICE ?=
 DATASET ?=
+MODEL ?=
 CONFIG ?=
 ARGS ?=
 CELLS = $(foreach study,$(STUDY),--study $(study)) $(foreach device,$(DEVICE),--device $(device))
@@ -35,7 +36,7 @@ READY := $(RUN_READY) $(if $(GPU_DRIVER)$(shell command -v nvidia-smi 2> /dev/nu
 # What `make clean` deletes.
 MADE := results resources logs report.html .snakemake
 
-.PHONY: help setup run plan doctor tune selftest fits check-claims compare test check bench lab ledger lock \
+.PHONY: help setup run plan doctor tune selftest certify fits check-claims compare test check bench lab ledger lock \
 	format clean
 
 help: ## List these targets
@@ -57,6 +58,9 @@ tune: $(READY) ## Recommend loader settings for this machine, with the expected 
 
 selftest: $(READY) ## Show, in under ten minutes, which capabilities of a device work here
 	@$(BIN)/python -m feedrate selftest $(CHOICES)
+
+certify: $(READY) ## Find how many accelerators this machine feeds: make certify DEVICE=h100 MODEL=bridgetower-large
+	@$(BIN)/python -m feedrate certify $(if $(MODEL),--model $(MODEL)) $(CHOICES)
 
 fits: $(READY) ## Show which published cells fit in memory and the largest batches, without their devices
 	@$(BIN)/python -m feedrate fits $(CELLS) $(ARGS)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from benchmarks import (
+    certify,
     coverage,
     full_run,
     loading,
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "meter": meter.measure,
     "loading": loading.measure,
     "stages": stages.measure,
+    "certify": certify.measure,
     "slurm_latency": slurm_latency.measure,
     "virtual": virtual.measure,
     "page": page.measure,

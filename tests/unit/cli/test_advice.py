@@ -51,6 +51,13 @@ def test_loading_and_computing_beside_it_share_the_cores():
         assert part in said
 
 
+def test_the_cores_of_a_device_are_told_if_they_are_known():
+    model, worker = Model(80.0), Loader("host", 1, 200.0, 0.1, cpu_s=0.01)
+    assert advice.cores_of_loading(2, worker, model) == pytest.approx(0.9 * 40 * 0.01)
+    assert "0.36 cores load" in advice.cores_line(2, worker, model)
+    assert "not known" in advice.cores_line(2, loader("host", 1, 200.0), model)
+
+
 @given(loaders=st.lists(LOADERS, min_size=1, max_size=8), model=MODELS)
 def test_what_is_chosen_is_as_good_as_the_best(loaders, model):
     chosen = choose(loaders, model)

@@ -115,6 +115,7 @@ def test_the_advice_on_a_run_of_any_strategy(stood_in, tmp_path, strategy, worke
     assert (check.decode, check.workers) == ("host", 1)
     assert ("sharded" in lines[0]) == (strategy == "fsdp")
     assert "+5.6% off" in "\n".join(lines)
+    assert lines[-1].startswith("Cores per device: ")
     assert numbers["use"] == {"decode": "host", "workers": 1}
     assert numbers["error"] == pytest.approx(95 / 90 - 1)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from feedrate.config.settings import Decode
 from feedrate.core import variables
 from feedrate.core.files import write_text
+from feedrate.jobs.accelerator import BUSY
 from feedrate.jobs.drain import Loader, Refused
 from feedrate.results.fitting import predict
 from feedrate.results.loader_model import fit_rows
@@ -151,6 +152,21 @@ def model_line(device: str, plain: Run, in_loop: float, *, sharded: bool) -> str
     if in_loop < model_only:
         line += f", and {rate(in_loop)} in training steps without their data wait, which is used"
     return f"{line}."
+
+
+def cores_of_loading(devices: int, loader: Loader, model: Model) -> float:
+    """Cores of loading that keep one device busy `BUSY` of the time; 0: not known."""
+    return BUSY * model.samples_per_s / devices * loader.cpu_s
+
+
+def cores_line(devices: int, loader: Loader, model: Model) -> str:
+    """The cores per device, and where to ask about devices that are not here."""
+    found = cores_of_loading(devices, loader, model)
+    needed = f"{found:.2g} cores load" if found else "it is not known how many cores load"
+    return (
+        f"Cores per device: {needed} for one that is to be busy {BUSY:.0%} of the time. How many "
+        "other accelerators this host feeds: make certify DEVICE=name MODEL=name-size"
+    )
 
 
 def why(choice: Loader, loaders: Sequence[Loader], model: Model) -> str:

@@ -40,6 +40,7 @@ JOBS = {
     "selftest-device": "cli.selftest:selftest_device",
     "probe": "jobs.probe:probe_device",
     "drain": "jobs.drain:drain_loaders",
+    "feed": "jobs.feed:feed_accelerators",
     "render-page": "report.rows:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",

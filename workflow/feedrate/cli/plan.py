@@ -14,10 +14,11 @@ from feedrate.cli.display import counted, output, table
 from feedrate.cli.run import check_call, run_snakemake, snakemake_arguments
 from feedrate.config.plan import make_plan, protocols
 from feedrate.config.project import load_project
-from feedrate.core import variables
+from feedrate.core import paths, variables
 from feedrate.devices import host
-from feedrate.flow.forecast import HERE, Forecast, Jobs, Runs, forecast, read
+from feedrate.flow.forecast import HERE, DryRun, Forecast, Jobs, Runs, forecast, read
 from feedrate.flow.runs import START_S, Basis
+from feedrate.results.certificate import read_certificates, shortfalls
 
 IN_COLUMNS = ("cpus_per_task", "mem_mb", "runtime")
 """Resources with their own columns."""
@@ -46,7 +47,11 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
             return code
         planned = read(Path(folder))
     project = load_project(Path(), planned.configuration.config, host.machine)
-    show(forecast(project, make_plan(project), planned))
+    made = make_plan(project)
+    show(forecast(project, made, planned))
+    cores = _cores_of_jobs(project.config.devices, planned)
+    for line in shortfalls(made.runs.values(), cores, read_certificates(Path())):
+        output().print(line)
     if project.config.repeats == "auto":
         most, hours = project.config.auto_repeats.most, project.config.auto_repeats.hours
         numbers = {str(p.repeats) for of in protocols(project).values() for p in of.values()}
@@ -55,6 +60,18 @@ def plan(options: argparse.Namespace, others: Sequence[str]) -> int:
             f"decision is open, up to {most}, and in all {hours:g} hours (repeats: auto)."
         )
     return 0
+
+
+def _cores_of_jobs(devices: Iterable[str], planned: DryRun) -> dict[str, int]:
+    """The cores of a training job by device: those that it requests, or those of this host."""
+    rules = {paths.rule_of(paths.TRAIN_RULE, device): device for device in devices}
+    return {
+        rules[job.rule]: host.cores_granted()
+        if planned.runs_here(job)
+        else int(job.resources.get("cpus_per_task", job.threads))
+        for job in planned.jobs
+        if job.rule in rules
+    }
 
 
 def show(forecast: Forecast) -> None:

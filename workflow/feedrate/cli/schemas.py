@@ -26,6 +26,7 @@ from feedrate.config.values import Name
 from feedrate.config.workflow import WorkflowConfig
 from feedrate.core.files import write_text
 from feedrate.report import sources
+from feedrate.results.certificate import Certificate
 from feedrate.results.checks import CHECKS, ONLY_IF_FAILED
 from feedrate.results.columns import FILES
 from feedrate.results.record import Record
@@ -48,6 +49,7 @@ KINDS: dict[str, tuple[Any, str]] = {
     "loaders": (LoaderClaim, "The same of `published_loaders`"),
     "spec": (RunSpec, "spec.json of a run"),
     "record": (Record, "record.json of a run"),
+    "certificate": (Certificate, "certificate.json of a feed certificate"),
 }
 
 

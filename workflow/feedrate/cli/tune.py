@@ -17,7 +17,16 @@ from statistics import fmean
 
 import msgspec
 
-from feedrate.cli.advice import Model, Run, advice, choose, expected, model_line
+from feedrate.cli.advice import (
+    Model,
+    Run,
+    advice,
+    choose,
+    cores_line,
+    cores_of_loading,
+    expected,
+    model_line,
+)
 from feedrate.config.spec import RunSpec
 from feedrate.core import variables
 from feedrate.core.errors import ExpectedError, tell
@@ -94,10 +103,12 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     lines = [
         model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
         *advice(drained.loaders, drained.refused, model, choice, check),
+        cores_line(spec.count, choice, model),
     ]
     return lines, {
         "model_samples_per_s": model.samples_per_s,
         "model_cpu_s_per_sample": model.cpu_s,
+        "loading_cores_per_device": cores_of_loading(spec.count, choice, model),
         **msgspec.to_builtins(drained),
         "use": used,
         "expected_samples_per_s": predicted,

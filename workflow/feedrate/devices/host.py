@@ -34,8 +34,8 @@ PACKAGES = (
 )  # fmt: skip
 """Packages whose version may change a measurement on any kind of device."""
 
-WORKERS = (("feedrate", "worker"), ("feedrate", "drain"))
-"""Neighbouring words in the command line of each process that trains, scores or drains loaders."""
+WORKERS = (("feedrate", "worker"), ("feedrate", "drain"), ("feedrate", "feed"))
+"""Neighbouring words in the command line of each process that trains, scores, drains or feeds."""
 
 BF16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 """Flags of processors that multiply in bf16 directly, with tiles or with vectors."""
@@ -133,7 +133,7 @@ def bf16_instructions() -> list[str]:
 
 
 def other_training_jobs() -> int:
-    """The number of processes of feedrate on this host that train, score or drain loaders."""
+    """The number of processes of feedrate on this host that train, score, drain or feed."""
     running = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
     return sum(not set(WORKERS).isdisjoint(itertools.pairwise(words)) for words in running)
 
@@ -303,7 +303,7 @@ POLL_S = 0.5
 
 
 def lock_path() -> Path:
-    """The lock file of this user on this host, for jobs that train, score or drain loaders."""
+    """The lock file of this user on this host, for jobs that train, score, drain or feed."""
     return Path(tempfile.gettempdir()) / f"feedrate-{os.getuid()}.lock"
 
 

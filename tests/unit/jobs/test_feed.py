@@ -1,0 +1,112 @@
+"""The search for the largest number of fed accelerators, refusals, and one small real run."""
+
+import json
+
+import msgspec
+import pytest
+from feed_builder import feeding
+
+from feedrate.config.errors import ConfigError
+from feedrate.jobs import accelerator, feed
+from feedrate.jobs.feed import Fed, Host, Level, Request, count_fed, search
+from tiny_spec import tiny_spec
+
+
+def tried(fed, first, most=64):
+    """The numbers that a search tries on a host that feeds `fed` accelerators."""
+    return [
+        one.accelerators
+        for one in search(lambda n: feeding(n, 1.0 if n <= fed else 0.8, 1.0), first, most)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fed", "first", "numbers"),
+    [
+        (3, 3, [3, 4]),
+        (5, 3, [3, 4, 5, 6]),
+        (2, 4, [4, 3, 2]),
+        (0, 0, [1]),
+        (0, 2, [2, 1]),
+        (64, 200, [64]),
+    ],
+)
+def test_a_search_ends_when_one_more_is_not_fed(fed, first, numbers):
+    assert tried(fed, first) == numbers
+
+
+def test_the_rate_limit_says_how_many_are_fed():
+    # 230 samples/s, and accelerators that take 48 in 0.64 s: 75 samples/s, of which 90%.
+    assert count_fed(230.0, [0.64], 48) == pytest.approx(230 / 67.5)
+    assert count_fed(230.0, [0.32, 0.96], 48) == pytest.approx(230 / 67.5)
+
+
+@pytest.fixture
+def host(tiny_prepared):
+    return Host(tiny_spec(), tiny_prepared, cores=1)
+
+
+class Kept:
+    """A dataset that decodes a picture once and keeps its pixels."""
+
+    def __init__(self, dataset):
+        self._dataset, self._pixels = dataset, {}
+
+    def read(self, row, draw):
+        if row not in self._pixels:
+            self._pixels[row] = self._dataset.read(row, draw)
+        return self._pixels[row]
+
+
+@pytest.mark.parametrize("level", [Level("reference"), Level("host"), Level("host", True)])
+def test_paths_that_decode_at_each_read_are_certified(host, level):
+    dataset = host.dataset(level)
+    assert host.refusal(level, dataset) == ""
+    assert "does not decode" in host.refusal(level, Kept(dataset))
+
+
+@pytest.mark.parametrize(("decode", "why"), [("cache", "does not decode"), ("device", "emulated")])
+def test_paths_that_do_not_decode_here_are_refused(host, decode, why):
+    fed = host.certify(Level(decode), Request(step_s=[1.0]))
+    assert why in fed.refused
+    assert fed.limit is None
+    assert fed.runs == []
+
+
+def test_a_path_that_fails_is_refused_with_its_cause(host, monkeypatch):
+    def fails(*_):
+        raise accelerator.FeedError("an accelerator got no whole batch in 8 s")
+
+    monkeypatch.setattr(feed, "feed", fails)
+    fed = host.certify(Level("host"), Request(step_s=[1.0]))
+    assert fed.refused == "an accelerator got no whole batch in 8 s"
+
+
+def test_a_dataset_that_fills_no_batch_is_an_error(tiny_prepared):
+    with pytest.raises(ConfigError, match="needs 100 training rows"):
+        Host(tiny_spec(train={"batch_size": 100}), tiny_prepared, cores=1)
+
+
+def test_real_loaders_feed_emulated_accelerators(tiny_prepared, tmp_path, monkeypatch, capfd):
+    """At most two, which take 4 samples every 0.2 s at most, however slow this machine is."""
+    monkeypatch.setattr(accelerator, "WARMUP_S", 0.1)
+    monkeypatch.setattr(accelerator, "WINDOW_S", 0.5)
+    monkeypatch.setattr(accelerator, "WINDOW_STEPS", 3)
+    monkeypatch.setattr(feed, "COPIED_BYTES", 2**20)
+    (tmp_path / "spec.json").write_bytes(msgspec.json.encode(tiny_spec()))
+    levels = (Level("host"), Level("device"))
+    request = Request(step_s=[0.2], levels=levels, most=2)
+    feed.feed_accelerators(tmp_path, tiny_prepared, request)
+    answer = msgspec.convert(json.loads((tmp_path / "fed.json").read_text()), feed.Answer)
+    found, refused = answer.fed
+    assert found.limit.samples_per_s > 0
+    for run in found.runs:
+        assert 1 <= run.accelerators <= 2
+        assert 0 < run.samples_per_s <= 20.01 * run.accelerators
+        assert all(0 < busy <= 1 for busy in run.busy)
+    assert refused == Fed(level=Level("device"), refused=refused.refused)
+    assert (answer.rows, answer.crop_bytes) == (24, 3 * 128 * 128)
+    assert answer.picture_bytes > answer.file_bytes > 0 < answer.copy_bytes_per_s
+    said = capfd.readouterr().err
+    assert f"host: {found.runs[0].accelerators} busy" in said
+    assert "device: refused" in said

@@ -1,0 +1,149 @@
+"""What a certificate concludes from measurements, what it says, and what plans take from it."""
+
+import msgspec
+import pytest
+from feed_builder import CACHE, HOST, answer, feeding
+
+from feedrate.config.errors import ConfigError
+from feedrate.core import paths
+from feedrate.core.files import write_json
+from feedrate.results.certificate import (
+    NOT_COVERED,
+    Certificate,
+    Pace,
+    judge,
+    page,
+    read_certificates,
+    shortfalls,
+)
+from tiny_spec import tiny_spec
+
+PACE = Pace(
+    device="h100",
+    label="H100",
+    accelerators=8,
+    model="bridgetower-large",
+    batch_size=48,
+    step_s=[0.64],
+    source="row: 600 samples/s on 8",
+)
+
+
+def certificate(*fed, pace=PACE, **changed):
+    found = answer(*fed, **changed)
+    return Certificate(
+        pace=pace,
+        dataset="generated",
+        data_digest="0",
+        started_at="2026-11-23T09:00:00+00:00",
+        ended_at="2026-11-23T09:03:00+00:00",
+        commit="abc",
+        machine={"host": "here"},
+        protocol={"busy": 0.9},
+        host=found,
+        levels=list(judge(found, pace)),
+    )
+
+
+def test_the_rate_limit_gives_fractions_and_the_runs_whole_numbers():
+    (found,) = judge(answer(HOST), PACE)
+    assert found.drained == pytest.approx(230 / 67.5)
+    assert found.feeds == pytest.approx(4 * 0.77 / 0.9)
+    assert (found.fed, found.limited_by) == (3, "cores")
+    more, whole = found.needs
+    assert (more.accelerators, whole.accelerators) == (4, 8)
+    assert more.cores == pytest.approx(2 * 4 / (4 * 0.77 / 0.9))
+    assert more.disk_mb_per_s == pytest.approx(4 * 67.5 * 0.1)
+    assert more.memory_gb_per_s == pytest.approx(4 * 67.5 * (0.1 + 4 + 0.6) * 1e-3)
+
+
+def test_the_fraction_is_no_less_than_what_was_fed():
+    unfair = msgspec.structs.replace(HOST, runs=[*HOST.runs[:1], feeding(4, 0.5, 280.0)])
+    assert next(judge(answer(unfair), PACE)).feeds == 3.0, "one starves, the others get more"
+    all_fed = msgspec.structs.replace(HOST, runs=HOST.runs[:1])
+    assert next(judge(answer(all_fed), PACE)).feeds == pytest.approx(230 / 67.5)
+    none = msgspec.structs.replace(HOST, runs=[feeding(1, 0.45, 40.0)])
+    assert next(judge(answer(none), PACE)).feeds == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("limit", "copy_bytes_per_s", "word"),
+    [
+        ({}, 1e10, "cores"),
+        ({"cores_busy": 0.5, "io_waited": 0.3}, 1e10, "disk"),
+        ({"cores_busy": 0.5}, 2e9, "memory bandwidth"),
+        ({"cores_busy": 0.5}, 1e10, "unknown"),
+    ],
+)
+def test_what_limits_a_loader(limit, copy_bytes_per_s, word):
+    fed = msgspec.structs.replace(HOST, limit=feeding(1, 0.0, 230.0, **limit))
+    (found,) = judge(answer(fed, copy_bytes_per_s=copy_bytes_per_s), PACE)
+    assert found.limited_by == word
+
+
+def test_a_page_says_how_many_are_fed_and_what_more_need():
+    text = page(certificate(HOST, CACHE))
+    sentence = "This host feeds 3.4 H100s (emulated) of bridgetower-large at 90% utilisation with "
+    assert f"{sentence}`host`; 8 need 3 more cores." in text
+    assert "3 busy 97.0%, 4 busy 77.0%" in text
+    assert "No certificate for `cache`: it does not decode." in text
+    assert all(one in text for one in NOT_COVERED)
+    assert "Disturbed" not in text
+    assert "differ" not in text
+
+
+def test_a_page_does_not_promise_that_cores_help_where_they_are_not_the_limit():
+    limit = feeding(1, 0.0, 230.0, cores_busy=0.5, io_waited=0.5, cpu_s=1 / 230)
+    text = page(certificate(msgspec.structs.replace(HOST, limit=limit)))
+    assert "its limit is disk, and more cores may not help" in text
+
+
+def test_a_page_tells_disturbances_and_contradictions():
+    disturbed = feeding(3, 0.97, 218.0, cpu_s=1 / 218)
+    text = page(certificate(msgspec.structs.replace(HOST, runs=[disturbed])))
+    assert "other work took up to 50% of the cores" in text
+    none = msgspec.structs.replace(HOST, runs=[feeding(1, 0.5, 40.0)])
+    assert "differ by more than one" in page(certificate(none))
+
+
+def test_a_whole_job_that_is_fed_needs_nothing():
+    pace = msgspec.structs.replace(PACE, accelerators=3)
+    assert "90% utilisation with `host`." in page(certificate(HOST, pace=pace))
+
+
+def cells(decode="host", **changed):
+    spec = tiny_spec(model={"size": "large"}, loader={"decode": decode})
+    spec = msgspec.structs.replace(spec, device="h100", kind="cuda", count=8)
+    return [msgspec.structs.replace(spec, **changed)]
+
+
+def test_plans_are_warned_of_cells_that_cannot_be_fed():
+    found = list(shortfalls(cells() * 2, {"h100": 4}, [certificate(HOST, CACHE)]))
+    assert len(found) == 1
+    assert found[0].startswith("Warning: 2 cells of study on h100 with `host` cannot be fed: ")
+    assert "8 accelerators need 5 cores to be busy 90% of the time, the job has 4" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("specs", "cores"),
+    [
+        (cells(), {"h100": 5}),
+        (cells(), {}),
+        (cells("cache"), {"h100": 4}),
+        (cells("reference"), {"h100": 4}),
+        (cells(repeat=2), {"h100": 4}),
+        (cells(device="a100-80gb"), {"h100": 4, "a100-80gb": 1}),
+    ],
+)
+def test_nothing_is_said_of_cells_that_are_fed_or_not_certified(specs, cores):
+    assert list(shortfalls(specs, cores, [certificate(HOST, CACHE)])) == []
+
+
+def test_certificates_are_read_back(tmp_path):
+    made = certificate(HOST, CACHE)
+    file = tmp_path / paths.CERTIFICATE.format(device="h100", model="bridgetower-large")
+    write_json(file, msgspec.to_builtins(made))
+    assert read_certificates(tmp_path) == [made]
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match="certificate"):
+        read_certificates(tmp_path)

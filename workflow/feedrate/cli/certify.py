@@ -1,0 +1,185 @@
+"""`python -m feedrate certify`: how many accelerators this machine can feed, without having them.
+
+The accelerators are emulated (jobs/feed.py), at a pace that a source published or a run of ours
+measured. The certificate is a file, because no number counts without a record.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from feedrate.cli.run import (
+    add_choices,
+    check_call,
+    check_configuration,
+    run_snakemake,
+    snakemake_arguments,
+)
+from feedrate.cli.tune import run_ranks
+from feedrate.config.devices import default_launcher
+from feedrate.config.plan import published_settings
+from feedrate.config.project import Project, with_all_studies
+from feedrate.config.settings import Settings
+from feedrate.config.spec import Protocol, RunSpec
+from feedrate.core import paths
+from feedrate.core.errors import UsageError, tell
+from feedrate.core.files import digest_file, write_json, write_text
+from feedrate.devices.host import host_facts
+from feedrate.jobs.accelerator import BUSY, WARMUP_S, WINDOW_S
+from feedrate.jobs.events import read_run_events
+from feedrate.jobs.feed import ANSWER, Answer, Request
+from feedrate.jobs.supervisor import read_commit
+from feedrate.results import certificate
+from feedrate.results.certificate import Certificate, Pace, model_name
+from feedrate.results.record import read_record
+
+LIMIT_S = 3600.0
+"""The longest measurement, s."""
+EXAMPLE = "python -m feedrate certify --device h100 --model bridgetower-large"
+
+Paced = tuple[Pace, Settings]
+"""A pace, and the settings that it was reached with."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    add_choices(parser)
+    parser.add_argument("--model", help="name and size, such as bridgetower-large")
+    parser.add_argument(
+        "--pace",
+        help="the published row (its id) or the run (its folder) that gives the pace; default: "
+        "this project's fastest run of the model on the device, else the fastest published row",
+    )
+
+
+def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
+    """Measure, and print and write the certificate; return the exit code."""
+    if len(options.device or ()) != 1 or not options.model:
+        raise UsageError(f"name one --device and one --model, as in: {EXAMPLE}")
+    given = check_call(options, others)
+    project = with_all_studies(Path(), check_configuration(options, ()))
+    pace, settings = choose(project, options.device[0], options.model, options.pace)
+    tell("feedrate certify", f"the pace of {pace.device} is emulated: {pace.source}")
+    manifest = Path(paths.MANIFEST.format(dataset=project.config.dataset))
+    arguments = snakemake_arguments(options, str(manifest), *others)
+    if (code := run_snakemake(arguments, held_back=True)) or given.dryrun:
+        return code
+    out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
+    made = measure(pace, feed_spec(project, pace, settings), manifest, out.parent / "runs")
+    text = certificate.page(made)
+    write_text(out.with_suffix(".txt"), text)
+    write_json(out, msgspec.to_builtins(made))
+    print(f"\n{text}\nWritten: {out}")
+    return 0
+
+
+def choose(project: Project, device: str, model: str, named: str | None) -> Paced:
+    """The pace that `named` gives, or the default. Raises UsageError if there is none."""
+    found = [list(measured(project, device)), list(published(project, device))]
+    of_model = [[one for one in some if one[0].model == model] for some in found]
+    known = {one[0].source.partition(": ")[0]: one for some in of_model for one in some}
+    if named is not None and known:
+        if named.rstrip("/") not in known:
+            raise UsageError(f"--pace {named}: not among: {', '.join(known)}")
+        return known[named.rstrip("/")]
+    for some in of_model:
+        if some:
+            return max(some, key=lambda one: one[0].samples_per_s)
+    models = ", ".join(sorted({one[0].model for some in found for one in some})) or "none"
+    raise UsageError(
+        f"--model {model}: it has no published rate and no finished run on {device}; those that "
+        f"have: {models}"
+    )
+
+
+def published(project: Project, device: str) -> Iterator[Paced]:
+    """The published rates of training on a device; of several editions, the headline's."""
+    for name, study in project.studies.items():
+        rows = [
+            row
+            for row in (project.published[name] if study.task == "training" else ())
+            if row.device == device and row.metric == "samples_per_s"
+        ]
+        for row in [one for one in rows if one.headline] or rows:
+            settings = published_settings(project, name, row)
+            size = row.batch_size or settings.train.batch_size
+            train = replace(settings.train, batch_size=size)
+            source = (
+                f"{row.id}: {row.value:,g} samples/s on {row.count}, {row.edition}, {row.source}"
+            )
+            step_s = [size * row.count / row.value]
+            yield _paced(project, device, replace(settings, train=train), step_s, source)
+
+
+def measured(project: Project, device: str) -> Iterator[Paced]:
+    """The recorded steps of this project's own runs on a device, without their data wait."""
+    pattern = paths.RECORD.format(study="*", device=device, cell="*", repeat="*")
+    for file in sorted(Path().glob(pattern)):
+        record = read_record(file)
+        if record.status != "ok" or record.spec is None or record.spec.task != "training":
+            continue
+        settings = record.spec.settings
+        steps = [one for one in read_run_events(file.parent)[0].steps if not one.warmup]
+        batches = settings.train.gradient_accumulation
+        step_s = [(one.step_s - one.data_wait_s) / batches for one in steps]
+        source = f"{file.parent}: {len(steps)} recorded steps of rank 0, without their data wait"
+        yield _paced(project, device, settings, step_s, source)
+
+
+def _paced(
+    project: Project, device: str, settings: Settings, step_s: list[float], source: str
+) -> Paced:
+    entry = project.devices[device]
+    pace = Pace(
+        device=device,
+        label=entry.label or device,
+        accelerators=entry.count,
+        model=model_name(settings),
+        batch_size=settings.train.batch_size,
+        step_s=step_s,
+        source=source,
+    )
+    return pace, settings
+
+
+def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
+    """The spec of the measurement: one process on the host, whatever device it emulates."""
+    return RunSpec(
+        study="certificate",
+        device=pace.device,
+        kind="cpu",
+        count=1,
+        launcher=default_launcher("process"),
+        cell=pace.model,
+        levels={},
+        repeat=1,
+        seed=1,
+        dataset=project.config.dataset,
+        settings=settings,
+        protocol=Protocol(steps=1, warmup_steps=1),
+    )
+
+
+def measure(pace: Pace, spec: RunSpec, manifest: Path, folder: Path) -> Certificate:
+    """Feed emulated accelerators, with `folder` for the job. Raises TuningError if it fails."""
+    request = msgspec.json.encode(Request(step_s=pace.step_s)).decode()
+    data, started = manifest.parent.absolute(), datetime.now(UTC)
+    options = ["--data", str(data), "--request", request]
+    run_ranks(spec, "feed", folder.absolute(), options, "the feed certificate", LIMIT_S)
+    answer = msgspec.json.decode((folder / ANSWER).read_bytes(), type=Answer)
+    return Certificate(
+        pace=pace,
+        dataset=spec.dataset,
+        data_digest=digest_file(manifest),
+        started_at=started.isoformat(timespec="seconds"),
+        ended_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=read_commit(),
+        machine=host_facts(),
+        protocol={"busy": BUSY, "warmup_s": WARMUP_S, "window_s": WINDOW_S},
+        host=answer,
+        levels=list(certificate.judge(answer, pace)),
+    )

@@ -1,0 +1,172 @@
+"""Emulated accelerators: processes that take batches from real loaders at a pace.
+
+Each has a loader of its own, as a rank has in training. Reading, decoding, tokens and hand-over to
+the process are real; only the computing is replaced by waiting.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from statistics import fmean
+from time import perf_counter, sleep
+from typing import Annotated, Any, NamedTuple
+
+from feedrate.config.values import Strict, about
+from feedrate.core.errors import ExpectedError
+from feedrate.core.processes import die_with_parent
+from feedrate.devices.host import host_load
+from feedrate.jobs.worker import classify
+
+BUSY = 0.9
+"""The share of time for which a fed accelerator is busy (MLPerf Storage asks the same)."""
+WARMUP_S, WINDOW_S, WINDOW_STEPS = 2.0, 8.0, 10
+"""Least warm-up and window, s; steps of the pace that a window has at least."""
+
+
+class FeedError(ExpectedError):
+    """An emulated accelerator failed."""
+
+
+class Feeding(Strict, frozen=True, kw_only=True):
+    """What some emulated accelerators took from their loaders."""
+
+    accelerators: int
+    workers: Annotated[int, about("Worker processes of each accelerator's loader.")]
+    samples_per_s: Annotated[float, about("Of all accelerators together.")]
+    busy: Annotated[list[float], about("Share of time for which each was busy.")]
+    window_s: float
+    cpu_s: Annotated[float, about("CPU seconds per sample, of all processes.")]
+    cores_busy: Annotated[float, about("Share of the cores' time that was used, by whomever.")]
+    io_waited: Annotated[float, about("Share of time in which a process waited for a disk.")]
+
+    @property
+    def fed(self) -> bool:
+        """Whether every accelerator was busy enough."""
+        return min(self.busy) >= BUSY
+
+
+class Step(NamedTuple):
+    """A step of an emulated accelerator; times by `perf_counter`, s."""
+
+    asked_s: float
+    ended_s: float
+    busy_s: float
+    samples: int
+
+
+def feed(path: Any, dataset: Any, orders: Sequence[Any], step_s: Sequence[float]) -> Feeding:
+    """Feed an accelerator for each of `orders` from a loader on `path`; `step_s` are replayed in
+    turn. Raises FeedError if one of them fails."""
+    context = get_context("fork")
+    pipes: list[Connection] = []
+    processes: list[ForkProcess] = []
+    try:
+        for order in orders:
+            here, there = context.Pipe()
+            work = (there, path, dataset, order, step_s)
+            processes.append(context.Process(target=accelerator, args=work))
+            processes[-1].start()
+            there.close()  # so that the pipe ends with the process
+            pipes.append(here)
+        return measure(pipes, path.round_size, step_s)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def accelerator(
+    pipe: Connection, path: Any, dataset: Any, order: Any, step_s: Sequence[float]
+) -> None:
+    """One emulated accelerator; it tells the parent when it begins, and then its steps."""
+    die_with_parent()
+    try:
+        batches = path.batches(dataset, order)
+        # The first batches of all workers come at once. They count as nothing that was made later.
+        for _ in range(path.round_size):
+            next(batches)
+        pipe.send(None)
+        pipe.send(take_batches(batches, step_s, pipe.recv()))
+    except Exception as error:
+        pipe.send(classify(error).message)
+
+
+def take_batches(
+    batches: Iterable[Any],
+    step_s: Sequence[float],
+    until_s: float,
+    clock: Callable[[], float] = perf_counter,
+    pause: Callable[[float], None] = sleep,
+) -> list[Step]:
+    """Take batches until `until_s`: wait for one, be busy, ask for the next.
+
+    What a pause takes too long counts as idle: a process that gets no core late submits late.
+    """
+    steps: list[Step] = []
+    paces, taken, asked_s = cycle(step_s), iter(batches), clock()
+    while asked_s < until_s:
+        batch, busy_s = next(taken), next(paces)
+        pause(busy_s)
+        steps.append(Step(asked_s, clock(), busy_s, len(batch["input_ids"])))
+        asked_s = steps[-1].ended_s
+    return steps
+
+
+def measure(pipes: Sequence[Connection], round_size: int, step_s: Sequence[float]) -> Feeding:
+    """The window of the accelerators at the other ends of these pipes; their loaders deliver
+    `round_size` batches at a time."""
+    for pipe in pipes:
+        _hear(pipe)
+    pace_s = fmean(step_s)
+    begin_s = perf_counter() + max(WARMUP_S, round_size * pace_s)
+    end_s = begin_s + max(WINDOW_S, WINDOW_STEPS * pace_s / BUSY, sum(step_s))
+    for pipe in pipes:
+        pipe.send(end_s)
+    before, after = (_load_at(time_s) for time_s in (begin_s, end_s))
+    used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
+    inside = [window(_hear(pipe), begin_s, end_s, round_size) for pipe in pipes]
+    seconds = [steps[-1].ended_s - steps[0].asked_s for steps in inside]
+    each = zip(inside, seconds, strict=True)
+    rates = [
+        (sum(s.samples for s in steps) / s_, sum(s.busy_s for s in steps) / s_)
+        for steps, s_ in each
+    ]
+    rate, wall_s = sum(rate for rate, _ in rates), end_s - begin_s
+    return Feeding(
+        accelerators=len(pipes),
+        workers=round_size,
+        samples_per_s=rate,
+        busy=[busy for _, busy in rates],
+        window_s=wall_s,
+        cpu_s=used["job_cpu_s"] / wall_s / rate,
+        cores_busy=used["cores_busy_s"] / used["cores_s"],
+        io_waited=used.get("io_waited_s", 0.0) / wall_s,
+    )
+
+
+def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int) -> list[Step]:
+    """The steps inside, in whole rounds of the loader's workers if there is one.
+
+    Raises FeedError if there is no step: the loader is too slow to say how slow.
+    """
+    inside = [one for one in steps if begin_s <= one.asked_s and one.ended_s <= end_s]
+    if not inside:
+        raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")
+    return inside[: len(inside) // round_size * round_size] or inside
+
+
+def _load_at(time_s: float) -> dict[str, float]:
+    sleep(max(0.0, time_s - perf_counter()))
+    return host_load()
+
+
+def _hear(pipe: Connection) -> Any:
+    try:
+        said = pipe.recv()
+    except EOFError:
+        raise FeedError("an accelerator's process was killed; often for lack of memory") from None
+    if isinstance(said, str):
+        raise FeedError(said)
+    return said

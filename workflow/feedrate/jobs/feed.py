@@ -1,0 +1,220 @@
+"""The job `feed` of `feedrate certify`: how many emulated accelerators this host feeds.
+
+For each decode path that decodes here, it drains a loader with all cores, and looks for the largest
+number of accelerators of which each is busy `BUSY` of the time.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from typing import Annotated, Any, get_args
+
+import msgspec
+
+from feedrate.config.settings import Decode
+from feedrate.config.spec import RunSpec
+from feedrate.config.values import Count, Strict, about
+from feedrate.core.errors import tell
+from feedrate.core.files import write_json
+from feedrate.data.manifest import store_folder
+from feedrate.jobs.accelerator import BUSY, Feeding, feed
+from feedrate.jobs.drain import with_loader
+from feedrate.jobs.worker import bind_process, classify
+from feedrate.loading.watchdog import end_process_on_hang
+
+ANSWER = "fed.json"
+COMPARED = 64
+"""Rows whose files are looked at for their sizes."""
+COPIED_BYTES = 2**29
+
+
+class Level(Strict, frozen=True):
+    """A decode path."""
+
+    decode: Decode
+    scaled: bool = False
+
+    @property
+    def name(self) -> str:
+        """As `tune` names it."""
+        return f"{self.decode} scaled" if self.scaled else self.decode
+
+
+class Request(Strict, frozen=True, kw_only=True):
+    """What to emulate: an accelerator's steps without data wait, s, replayed in turn."""
+
+    step_s: list[float]
+    levels: tuple[Level, ...] = (*map(Level, get_args(Decode)), Level("host", scaled=True))
+    most: Count = 64
+    """No more accelerators are tried."""
+
+
+class Fed(Strict, frozen=True, kw_only=True):
+    """The measurements of a decode path, or why there is no certificate for it."""
+
+    level: Level
+    refused: str = ""
+    limit: Annotated[Feeding | None, about("One that is never busy: all cores' rate limit.")] = None
+    runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
+
+
+class Answer(Strict, frozen=True, kw_only=True):
+    """All measurements."""
+
+    cores: int
+    rows: int
+    file_bytes: Annotated[float, about("Mean size of a row's file.")]
+    picture_bytes: Annotated[float, about("Mean size of its decoded pixels, a byte a channel.")]
+    crop_bytes: Annotated[float, about("Size of the pixels that the model takes, as bytes.")]
+    copy_bytes_per_s: Annotated[float, about("Read and written when all cores copy memory.")]
+    fed: list[Fed]
+
+
+def count_fed(samples_per_s: float, step_s: Sequence[float], batch_size: int) -> float:
+    """How many accelerators a loader of this rate keeps `BUSY`: its rate over what they take."""
+    return samples_per_s * fmean(step_s) / batch_size / BUSY
+
+
+def feed_accelerators(run: Path, data: Path, request: Request) -> None:
+    """Find for each decode path how many accelerators this host feeds.
+
+    --run       folder with spec.json, for the answer
+    --data      folder of the prepared dataset
+    --request   the pace, and the decode paths
+    """
+    end_process_on_hang(lambda error: tell("feedrate feed", error))
+    spec, placement = bind_process(run)
+    host = Host(spec, data, placement.cores_of_rank(1))
+    fed = []
+    for level in request.levels:
+        fed.append(host.certify(level, request))
+        tried = (f"{one.accelerators} busy {min(one.busy):.0%}" for one in fed[-1].runs)
+        tell("feedrate certify", f"{level.name}: {', '.join(tried) or 'refused'}")
+    answer = Answer(cores=host.cores, fed=fed, **host.sizes(), copy_bytes_per_s=host.copy_rate())
+    write_json(run / ANSWER, msgspec.to_builtins(answer))
+
+
+class Host:
+    """The cores of this host, with a dataset to feed from. Makes torch use one thread, because it
+    forks accelerators."""
+
+    def __init__(self, spec: RunSpec, prepared: Path, cores: int) -> None:
+        """Raise ConfigError if the dataset does not fill a batch."""
+        # Importing torch starts its threads, so the process must be bound before.
+        import torch
+
+        from feedrate.devices.base import adapter
+        from feedrate.jobs.job_setup import check_rows
+        from feedrate.models.build import build_bare
+
+        torch.set_num_threads(1)
+        check_rows(spec, prepared)
+        self.cores = cores
+        self._spec, self._prepared = spec, prepared
+        self._device = adapter(spec.kind, 0, 1)
+        self._built = build_bare(spec.settings.model, spec.settings.loader, prepared)
+
+    def certify(self, level: Level, request: Request) -> Fed:
+        """Feed as many accelerators as this host can from a decode path that decodes here."""
+        size = self._spec.settings.train.batch_size
+        try:
+            dataset = self.dataset(level)
+            if why := self.refusal(level, dataset):
+                return Fed(level=level, refused=why)
+            limit = self.feed(level, dataset, 1, [0.0])
+            first = int(count_fed(limit.samples_per_s, request.step_s, size))
+            runs = search(
+                lambda count: self.feed(level, dataset, count, request.step_s), first, request.most
+            )
+            return Fed(level=level, limit=limit, runs=list(runs))
+        except Exception as error:  # a decode path that fails must not end the others
+            return Fed(level=level, refused=classify(error).message)
+
+    def dataset(self, level: Level) -> Any:
+        """The rows as the decode path reads them; None if it does not decode on this host."""
+        from feedrate.jobs.job_setup import make_dataset
+
+        spec = with_loader(self._spec, decode=level.decode, scaled_decode=level.scaled)
+        if level.decode == "device" or store_folder(spec.settings, self._prepared):
+            return None
+        return make_dataset(spec, self._prepared, self._built, "train")
+
+    def refusal(self, level: Level, dataset: Any) -> str:
+        """Why a decode path gets no certificate; empty if each picture is decoded at each read."""
+        if level.decode == "device":
+            return "pictures are decoded on the accelerator, and the accelerators are emulated"
+        if dataset is None or not decodes(dataset):
+            return "it does not decode: it reads pixels that were prepared before"
+        return ""
+
+    def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
+        """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
+        from feedrate.jobs.ceilings import EndlessBatches
+        from feedrate.loading.path import open_path
+
+        values = {"decode": level.decode, "scaled_decode": level.scaled}
+        changed = with_loader(self._spec, workers=math.ceil(self.cores / count), **values)
+        path = open_path(self._device, changed.settings.loader)
+        size, seed = changed.settings.train.batch_size, changed.seed
+        orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
+        return feed(path, dataset, orders, step_s)
+
+    def sizes(self) -> dict[str, Any]:
+        """Rows, and mean bytes of files, decoded pictures and crops."""
+        from PIL import Image
+
+        dataset = self.dataset(Level("host"))
+        paths, pictures = dataset.paths[:: max(1, len(dataset) // COMPARED)], []
+        for path in paths:
+            with Image.open(path) as opened:
+                pictures.append(opened.width * opened.height * len(opened.getbands()))
+        return {
+            "rows": len(dataset),
+            "file_bytes": fmean(path.stat().st_size for path in paths),
+            "picture_bytes": fmean(pictures),
+            "crop_bytes": float(math.prod(dataset.shape)),
+        }
+
+    def copy_rate(self) -> float:
+        """Bytes/s that all cores read and write when they copy memory; the best of five. Call it
+        last: torch's threads do not survive a fork."""
+        import torch
+
+        torch.set_num_threads(self.cores)
+        source = torch.ones(COPIED_BYTES, dtype=torch.uint8)
+        target, times_s = torch.zeros_like(source), []
+        for _ in range(5):
+            start_s = perf_counter()
+            target.copy_(source)
+            times_s.append(perf_counter() - start_s)
+        return 2 * COPIED_BYTES / min(times_s)
+
+
+def decodes(dataset: Any) -> bool:
+    """Whether a row is decoded at each of two reads, by the decoder's own marks."""
+    from feedrate.loading.pixels import NOTHING
+    from feedrate.loading.stages import Recorder
+
+    recorder, times = Recorder(workers=0), []
+    recorder.attach(0)
+    for _ in range(2):
+        with recorder.recording():
+            dataset.read(0, NOTHING)
+        times.append("decode" in recorder.seconds(1, 1))
+    return all(times)
+
+
+def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Feeding]:
+    """Feed the expected number of accelerators, then more or fewer, until the largest number that
+    is fed is known: one more is not, or it is `most`."""
+    count = min(max(1, first), most)
+    feeding = run(count)
+    yield feeding
+    step = 1 if feeding.fed else -1
+    while 1 <= (count := count + step) <= most:
+        feeding = run(count)
+        yield feeding
+        if feeding.fed == (step < 0):
+            return
