@@ -103,7 +103,7 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
         try:
             found = list(plugins.load(FORMATS, name_of_format).read(path))
         except (LogError, OSError) as error:
-            notes.append(str(error))
+            notes.append(str(error).removeprefix(f"{path.name}: "))
             continue
         except Exception as error:  # one bad file must not cost the others their runs
             notes.append(f"{type(error).__name__}: {error}")

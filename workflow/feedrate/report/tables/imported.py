@@ -11,6 +11,8 @@ NEEDS = ("cells", "published", "imported")
 ORDER = 55
 
 HEADS = ("Run", "Samples/s, as reported", "Measured here", "Published", "Loss", "Status")
+LONGEST = 90
+"""Characters of a run's origin; imported.json has all of it."""
 FILES = ("File", "Read as", "Remark")
 
 
@@ -40,6 +42,7 @@ def _run(settings: PageSettings, one: Record) -> Markup:
     missing = [settings.factor_label(n) for n in settings.factors if n not in one.levels]
     more = f"not stated: {text.listed(missing)}" if missing and one.levels else ""
     origin = f"imported from {one.provenance.imported_from}"
+    origin = origin if len(origin) <= LONGEST else f"{origin[: LONGEST - 1]}…"
     return join(settings.label(one.device), small(levels), small(more), small(origin))
 
 
@@ -51,4 +54,5 @@ def _beside(rate: float | None, other: float | None) -> Markup:
 def _status(one: Record) -> Markup:
     checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
     state = one.status if one.status == "ok" else text.STATUS_WORDS[one.status]
-    return join(word(state), small(one.cause or checked))
+    shown = el("span", state) if one.status == "ok" else word(state)
+    return join(shown, small(one.cause or checked))
