@@ -28,7 +28,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         known = len(one.levels) == len(settings.factors)
         at = (one.device, level_key(one.levels)) if known else ("", "")
         rate, loss = one.trainer.samples_per_s, one.trainer.loss
-        beside = [_beside(rate, numbers.get(at)) for numbers in (measured, published)]
+        counted = rate if one.status == "ok" else None
+        beside = [_beside(counted, numbers.get(at)) for numbers in (measured, published)]
         rows.append(
             row(_run(settings, one), text.number(rate), *beside, text.number(loss), _status(one))
         )
@@ -48,7 +49,7 @@ def _run(settings: PageSettings, one: Record) -> Markup:
 
 def _beside(rate: float | None, other: float | None) -> Markup:
     ratio = text.ratio(rate / other) if rate and other else ""
-    return join(text.number(other), small(f"imported / this: {ratio}" if ratio else ""))
+    return join(text.number(other), small(f"the run: {ratio}" if ratio else ""))
 
 
 def _status(one: Record) -> Markup:
