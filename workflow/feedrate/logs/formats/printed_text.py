@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.jobs.causes import CauseReader
-from feedrate.logs.found import Found, lines
+from feedrate.logs.found import LOG_ORDER, Found, lines
 from feedrate.logs.trainer import evaluation_figures, number, read_log
 
 ORDER = 3
@@ -147,7 +147,7 @@ class Job:
             evaluation=evaluation,
             cause=self._causes.cause(),
             resumed_from=self._resumed,
-            order=4,
+            order=LOG_ORDER,
             note=note,
         )
 
