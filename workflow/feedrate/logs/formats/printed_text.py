@@ -11,18 +11,7 @@ from feedrate.logs.trainer import evaluation_figures, number, read_log
 
 ORDER = 3
 FILES = ("*.log", "*.out", "*.txt")
-IMPORTS = (
-    "*.log",
-    "*.out",
-    "*log*.txt",
-    "*out*.txt",
-    "*train*.txt",
-    "*.err",
-    "*.stdout",
-    "*.stderr",
-    "slurm-*",
-    "*.o[0-9]*",
-)
+IMPORTS = ("*.log", "*.out", "*.err", "*.std*", "*log*.txt", "*train*.txt", "slurm-*", "*.o[0-9]*")
 
 SPLITS = {"train": "train", "eval": "validation", "test": "test", "predict": "test"}
 """The first part of a metric's name, and the split that it is about."""
