@@ -175,6 +175,13 @@ def test_a_long_log_is_read_in_bounded_memory(tmp_path):
     assert int(grown_kib) < 64 * 1024
 
 
+def test_a_vocabulary_is_no_log(tmp_path):
+    (tmp_path / "vocab.txt").write_text("dog\nKilled\ncat\n")
+    runs, files = find_runs(tmp_path)
+    assert runs == []
+    assert files[0].note == "no format of results or logs has this name"
+
+
 def test_json_of_utf_16_is_read(tmp_path):
     (tmp_path / "a.json").write_bytes(json.dumps({"a": 1}).encode("utf-16"))
     assert load_json(tmp_path / "a.json") == {"a": 1}

@@ -46,6 +46,7 @@ def test_logs_of_five_kinds_stand_beside_published_rows(five_kinds):
     assert "imported from Ann" in page
     assert "rejected by a check" in page
     assert "1 lines are no events" in page
+    assert page.count("the run: ") == 2 * 6, "two are invalid, and out of every ratio"
 
 
 def test_the_published_table_has_them_marked_in_a_group_of_their_own(five_kinds):

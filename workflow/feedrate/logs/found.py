@@ -25,6 +25,8 @@ LONGEST_LINE = 2**16
 """Characters after which a line without an end is cut."""
 LONGEST_JSON_BYTES = 256 * 2**20
 LFS = b"version https://git-lfs.github.com/spec/"
+LOG_ORDER = 4
+"""`Found.order` of a log: a folder may hold those of several jobs."""
 SAME_RUNTIME = 1e-3
 """Share by which the runtimes of one run may differ among its files, which round them."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
@@ -103,7 +105,7 @@ def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], R
         try:
             found = list(plugins.load(FORMATS, name_of_format).read(path))
         except (LogError, OSError) as error:
-            notes.append(str(error))
+            notes.append(str(error).removeprefix(f"{path.name}: "))
             continue
         except Exception as error:  # one bad file must not cost the others their runs
             notes.append(f"{type(error).__name__}: {error}")
@@ -147,7 +149,7 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
         else:
             timed.append([one])
     loose = [one for one in rest if not one.label]
-    alone = len(timed) <= 1 and sum(one.order > 3 for one in loose) <= 1
+    alone = len(timed) <= 1 and sum(one.order >= LOG_ORDER for one in loose) <= 1
     if alone and loose:
         timed = [[*(timed[0] if timed else []), *loose]]
     else:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from feedrate.jobs.causes import CauseReader
-from feedrate.logs.found import Found, lines
+from feedrate.logs.found import LOG_ORDER, Found, lines
 from feedrate.logs.trainer import evaluation_figures, number, read_log
 
 ORDER = 3
 FILES = ("*.log", "*.out", "*.txt")
-IMPORTS = ("*.log", "*.out", "*.txt", "*.err", "*.stdout", "*.stderr", "slurm-*", "*.o[0-9]*")
+IMPORTS = ("*.log", "*.out", "*.err", "*.std*", "*log*.txt", "*train*.txt", "slurm-*", "*.o[0-9]*")
 
 SPLITS = {"train": "train", "eval": "validation", "test": "test", "predict": "test"}
 """The first part of a metric's name, and the split that it is about."""
@@ -147,7 +147,7 @@ class Job:
             evaluation=evaluation,
             cause=self._causes.cause(),
             resumed_from=self._resumed,
-            order=4,
+            order=LOG_ORDER,
             note=note,
         )
 

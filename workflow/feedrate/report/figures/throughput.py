@@ -79,7 +79,8 @@ def _panel(
                 word = "" if following == point.status else text.STATUS_WORDS[point.status]
                 _cross(axes, place, index, word, look.color)
         if line.valid:
-            name = _name(settings, line) if len(lines) > 1 else "measured"
+            alone = len(lines) == 1 and not line.published
+            name = "measured" if alone else _name(settings, line)
             labels.append((line.valid[-1].value or 0.0, name, look.color))
     canvas.end_labels(axes, len(levels) - 0.7, labels)
 

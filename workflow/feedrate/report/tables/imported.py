@@ -12,6 +12,8 @@ NEEDS = ("cells", "published", "imported")
 ORDER = 55
 
 HEADS = ("Run", "Samples/s, as reported", "Measured here", "Published", "Loss", "Status")
+LONGEST = 90
+"""Characters of a run's origin; imported.json has all of it."""
 FILES = ("File", "Read as", "Remark")
 
 
@@ -27,7 +29,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         known = len(one.levels) == len(settings.factors)
         at = (one.device, level_key(one.levels)) if known else ("", "")
         rate, loss = one.trainer.samples_per_s, one.trainer.loss
-        beside = [_beside(rate, numbers.get(at)) for numbers in (measured, published)]
+        counted = rate if one.status == "ok" else None
+        beside = [_beside(counted, numbers.get(at)) for numbers in (measured, published)]
         rows.append(
             row(_run(settings, one), text.number(rate), *beside, text.number(loss), _status(one))
         )
@@ -41,15 +44,17 @@ def _run(settings: PageSettings, one: Record) -> Markup:
     missing = [settings.factor_label(n) for n in settings.factors if n not in one.levels]
     more = f"not stated: {text.listed(missing)}" if missing and one.levels else ""
     origin = f"imported from {one.provenance.imported_from}"
+    origin = origin if len(origin) <= LONGEST else f"{origin[: LONGEST - 1]}…"
     return join(settings.label(one.device), small(levels), small(more), small(origin))
 
 
 def _beside(rate: float | None, other: float | None) -> Markup:
     ratio = text.ratio(rate / other) if rate and other else ""
-    return join(text.number(other), small(f"imported / this: {ratio}" if ratio else ""))
+    return join(text.number(other), small(f"the run: {ratio}" if ratio else ""))
 
 
 def _status(one: Record) -> Markup:
     checked = f"{sum(check.passed for check in one.checks)} of {len(one.checks)} checks passed"
     state = one.status if one.status == "ok" else text.STATUS_WORDS[one.status]
-    return join(word(state), small(one.cause or checked))
+    shown = el("span", state) if one.status == "ok" else word(state)
+    return join(shown, small(one.cause or checked))

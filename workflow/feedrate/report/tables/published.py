@@ -69,7 +69,8 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
     for device in dict.fromkeys(line.device for line in lines):
         numbers = [text.number(rates.get((device, level_key(levels)))) for levels in columns]
         mine = [one for one in records if one.device == device and one.status == "ok"]
-        about = "; ".join(dict.fromkeys(one.trainer.library or "a log" for one in mine))
+        libraries = text.listed(dict.fromkeys(one.trainer.library or "a log" for one in mine))
+        about = f"{text.count(len(mine), 'run')}, by {libraries}; medians"
         rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
     return rows
 
