@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from pyarrow.parquet import read_table
 
 from feedrate import __version__
 from feedrate.cli.display import counted
@@ -31,8 +32,8 @@ from feedrate.results.record import Record, read_record
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
 """Weights, unfinished attempts and hidden files: they are in no archive."""
 WHOLE = {
-    paths.LEDGER: "its hashes would not hold without them",
-    str(REPORT): f"an edit could break its scripts; its pages are in {paths.RESULTS}/",
+    paths.LEDGER: "has hashes, which would not hold without them",
+    str(REPORT): f"has scripts that an edit could break; its pages are in {paths.RESULTS}/",
 }
 """Files that are left out where others are cleaned, and why."""
 FURTHER = (
@@ -131,36 +132,19 @@ class Campaign:
     def _cleaned(self, path: Path) -> bytes | None:
         """The content of a file without secrets; None if it has some that cannot be taken out."""
         content = self._record(path) if path.name == paths.RECORD_NAME else path.read_bytes()
-        if path.suffix == ".parquet":
-            return self._parquet(content)
         packed = path.suffix == ".gz"
         text = (gzip.decompress(content) if packed else content).decode("utf-8", "surrogateescape")
+        if path.suffix == ".parquet":
+            text = f"\0{read_table(io.BytesIO(content)).to_pylist()}"
         if (clean := self._clean(text)) == text:
             return content
-        why = WHOLE.get(str(path)) or ("it is no text" if "\0" in text else "")
+        why = WHOLE.get(str(path)) or ("is no text" if "\0" in text else "")
         if why:
-            self.left_out.append(f"{self._clean(str(path))} has secrets or names, and {why}")
+            self.left_out.append(f"{self._clean(str(path))} has secrets or names: it {why}")
             return None
         self.changed += 1
         made = clean.encode("utf-8", "surrogateescape")
         return gzip.compress(made, mtime=0) if packed else made
-
-    def _parquet(self, content: bytes) -> bytes:
-        """A Parquet file with clean texts; its own bytes if they are clean."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = old = pq.read_table(io.BytesIO(content))
-        for number, field in enumerate(old.schema):
-            if field.type == pa.string():
-                texts = [text and self._clean(text) for text in old.column(number).to_pylist()]
-                table = table.set_column(number, field, pa.array(texts, pa.string()))
-        if table.equals(old):
-            return content
-        self.changed += 1
-        made = io.BytesIO()
-        pq.write_table(table, made)
-        return made.getvalue()
 
     def _record(self, path: Path) -> bytes:
         """A record that names the logs as they are in the archive. A log that had changed after the

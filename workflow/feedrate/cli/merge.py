@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,7 +28,7 @@ from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
-from feedrate.core.files import replaced_folder, write_json, write_text
+from feedrate.core.files import replaced_folder, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
@@ -35,8 +36,6 @@ from feedrate.results.record import Record, read_record, write_record
 
 Key = tuple[str, str, str, int]
 """Study, device, cell and repeat of a run."""
-SITES = f"{paths.RESULTS}/sites.json"
-"""What the sites have and where they differ; the first page shows it as a table."""
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
 NOT_FACTS = (
@@ -90,14 +89,13 @@ def merge(options: argparse.Namespace) -> int:
             for site in sites:
                 copy_runs(site, names, folder)
             shutil.copytree(root / "config", folder / "config")
-            write_json(folder / SITES, [fact._asdict() for fact in facts])
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
                 faults = redraw(PlanView(project, folder, plan), root, parse=False)
                 add_to_page(facts, [site.name for site in sites])
-    show(facts, [site.name for site in sites])
-    for line in faults:
-        print(line)
+    columns = ("of", "what", *(site.name for site in sites))
+    output().print(table("Sites", columns, (map(Text, fact) for fact in facts), wrapped=columns))
+    print("".join(f"{fault}\n" for fault in faults), end="")
     renamed = [f"{new} is {old} of {site}" for (site, old), new in names.items() if old != new]
     print(
         f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
@@ -217,33 +215,21 @@ def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) ->
         shutil.copy(file, target)
 
 
-class Fact(NamedTuple):
-    """What the runs of sites were made of or with."""
-
-    of: str
-    """A study or a device; empty: all."""
-    what: str
-    values: dict[str, str]
-    """By site; several values are separated by commas."""
+Fact = tuple[str, ...]
+"""A study or a device (empty: all), what is told of its runs, and the value of each site."""
 
 
 def differing(sites: Sequence[Site]) -> Iterator[Fact]:
-    """The facts that differ between sites, and those in ALWAYS."""
-    found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
-    shared = _in_several(sites)
+    """The facts that differ between sites that have them, and those in ALWAYS."""
+    found: dict[tuple[str, str], dict[str, set[str]]] = {}
+    keys = Counter(key for site in sites for key in site.records)
     for site in sites:
-        for of, what, value in _facts(site, shared):
-            found.setdefault((of, what), {}).setdefault(site.name, {})[value] = None
-    for (of, what), values in found.items():
+        for of, what, value in _facts(site, {key for key, count in keys.items() if count > 1}):
+            found.setdefault((of, what), {}).setdefault(site.name, set()).add(value)
+    for about, values in found.items():
         texts = {name: ", ".join(sorted(told)) for name, told in values.items()}
-        if what in ALWAYS or len(set(texts.values())) > 1:
-            yield Fact(of, what, texts)
-
-
-def _in_several(sites: Sequence[Site]) -> set[Key]:
-    """The runs that several sites have, so that their settings can be compared."""
-    seen: set[Key] = set()
-    return {key for site in sites for key in site.records if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+        if about[1] in ALWAYS or len(set(texts.values())) > 1:
+            yield (*about, *(texts.get(site.name, "") for site in sites))
 
 
 def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
@@ -273,25 +259,11 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
                 yield device, what.replace("_", " "), str(value)
 
 
-def show(facts: Sequence[Fact], sites: Sequence[str]) -> None:
-    """Print the facts, a column for each site."""
-    columns = ("of", "what", *sites)
-    rows = [map(Text, (f.of, f.what, *(f.values.get(site, "") for site in sites))) for f in facts]
-    output().print(table("Sites", columns, rows, wrapped=columns))
-
-
-def add_to_page(facts: Sequence[Fact], sites: Sequence[str]) -> None:
+def add_to_page(facts: Sequence[Fact], columns: Sequence[str]) -> None:
     """Add the facts to the first page as a table."""
     page = Path(paths.OVERVIEW)
-    rows = [
-        markup.row(f"{fact.of} {fact.what}".strip(), *(fact.values.get(site, "") for site in sites))
-        for fact in facts
-    ]
-    section = markup.el(
-        "section",
-        markup.el("h2", "Sites"),
-        markup.table(("Fact", *sites), rows, "texts"),
-        id="sites",
-    )
-    title = f"Results of {' and '.join(sites)}"
+    rows = (markup.row(f"{of} {what}".strip(), *values) for of, what, *values in facts)
+    heading = markup.el("h2", "Sites", id="sites")
+    section = markup.el("section", heading, markup.table(("Fact", *columns), rows, "texts"))
+    title = f"Results of {' and '.join(columns)}"
     write_text(page, markup.page(title, markup.content_of(page), section))

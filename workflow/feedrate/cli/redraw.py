@@ -92,15 +92,13 @@ class _Page(NamedTuple):
 
 
 def _pages(view: PlanView) -> Iterator[_Page]:
+    parts: dict[Part, str] = {"table": paths.TABLE, "figure": paths.FIGURE}
     for study, entry in view.project.studies.items():
-        for table in entry.tables:
-            files = view.inputs_of(study, "table", table.name)
-            path = paths.TABLE.format(study=study, table=table.name)
-            yield _Page(study, "table", table.name, path, files)
-        for figure in entry.figures:
-            files = view.inputs_of(study, "figure", figure.name)
-            path = paths.FIGURE.format(study=study, figure=figure.name)
-            yield _Page(study, "figure", figure.name, path, files)
+        for part, path in parts.items():
+            for page in getattr(entry, f"{part}s"):
+                files = view.inputs_of(study, part, page.name)
+                made = path.format(study=study, **{part: page.name})
+                yield _Page(study, part, page.name, made, files)
 
 
 def _draw(view: PlanView, page: _Page) -> Iterator[str]:

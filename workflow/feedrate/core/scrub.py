@@ -17,29 +17,38 @@ NOBODY = frozenset({"", "root", "localhost", "nobody"})
 """Names that identify nobody."""
 
 _KEY = "-----BEGIN [A-Z ]*PRIVATE KEY-----"
-_TOKENS = (
-    r"\bhf_[A-Za-z0-9]{16,}",  # Hugging Face
-    r"\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{22,}|\bglpat-[\w-]{20,}",  # GitHub, GitLab
-    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS
-    r"\bwandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
-    r"\bsk-[\w-]{20,}|\bxox[abeprs]-[\w-]{10,}|\bAIza[\w-]{35}",  # OpenAI, Slack, Google
-    r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
+_TOKENS = {
+    "hf_": r"\bhf_[A-Za-z0-9]{16,}",  # Hugging Face
+    "gh": r"\bgh[pousr]_[A-Za-z0-9]{16,}",  # GitHub
+    "github_pat": r"\bgithub_pat_\w{22,}",
+    "glpat": r"\bglpat-[\w-]{20,}",  # GitLab
+    "akia": r"\bAKIA[0-9A-Z]{16}\b",  # AWS
+    "asia": r"\bASIA[0-9A-Z]{16}\b",
+    "wandb_v": r"\bwandb_v1_\w{20,}",  # Weights & Biases; older keys have no form of their own
+    "sk-": r"\bsk-[\w-]{20,}",  # OpenAI, Anthropic
+    "xox": r"\bxox[abeprs]-[\w-]{10,}",  # Slack
+    "aiza": r"\bAIza[\w-]{35}",  # Google
+    "eyj": r"\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,}",  # JSON web tokens
     # Private keys: whole, or cut off after some lines.
-    rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----",
-    _KEY + r"(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{20,}={0,2})*",
-)
+    "private key": rf"{_KEY}(?:[^-]|-(?!----)){{0,20000}}?-----END [A-Z ]*PRIVATE KEY-----"
+    rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*",
+}
+"""Forms of secrets, each with a part in small letters without which a text has none."""
 _VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<)[^\s\"'\\,;)}&]{8,}"
-_NAMES = (
-    r"(?i:[\w-]*(?:secret|passwd|password|api_?key|access_?key|auth_token|access_token|hub_token))",
-    r"\b[A-Z0-9_]*(?:TOKEN|_KEY|_PAT)",
-)
-_PATTERNS = (
-    (re.compile("|".join(_TOKENS)), SECRET),
-    (re.compile(r"(\b(?i:bearer|basic)\s+)[\w.~+/-]{16,}=*"), rf"\1{SECRET}"),
-    (re.compile(r"(\w://)[^\s/@:\"']*:[^\s/@\"']+@"), rf"\1{SECRET}@"),
-    (re.compile(r"(\blogin\s+\S+\s+password\s+)\S+"), rf"\1{SECRET}"),  # ~/.netrc
-    *((re.compile(f"({name}{_VALUE}"), rf"\1{SECRET}") for name in _NAMES),
-)
+_BEFORE = {
+    **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
+    **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token")},
+    "key": rf"((?:(?i:api_?key|access_?key)|_KEY){_VALUE}",
+    "token": rf"(TOKEN{_VALUE}",
+    "_pat": rf"(_PAT{_VALUE}",
+    "bearer": r"(\b(?i:bearer)\s+)[\w.~+/-]{16,}=*",
+    "basic": r"(\b(?i:basic)\s+)[\w.~+/-]{16,}=*",
+    "login": r"(\blogin\s+\S+\s+password\s+)\S+",  # ~/.netrc
+    "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
+}
+"""What stands before secrets without a form of their own; the group stays."""
+_PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
+_PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
 _EMBEDDED = re.compile(r"(;base64,)([A-Za-z0-9+/]{16,}={0,2})")
 """A file within a page."""
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
@@ -49,8 +58,10 @@ _HOST = re.compile(r'"host": ?"([^"\\]+)"')
 def hide_secrets(text: str) -> str:
     """`text` with SECRET in place of all that looks like an access token, password or private key.
     What has no form of its own is recognised by the name before it, as in `WANDB_API_KEY=…`."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    small = text.lower()
+    for part, pattern, instead in _PATTERNS:
+        if part in small:
+            text = pattern.sub(instead, text)
     return text
 
 

@@ -73,41 +73,28 @@ class Writer:
     def finish(self, root: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
         """Add the description and the checksums: `root` are the properties of the whole, `others`
         further entities that these refer to."""
-        described = describe(self._files, root, others)
+        entities = [
+            {
+                "@id": quote(name, safe="/~=,:@+"),
+                "@type": "File",
+                "name": name,
+                "contentSize": str(size),
+                "sha256": digest,
+                "encodingFormat": _TYPES.get(Path(name).suffix, "application/octet-stream"),
+            }
+            for name, (digest, size) in sorted(self._files.items())
+        ]
+        sums = {"@id": CHECKSUMS, "@type": "File", "encodingFormat": "text/plain"}
+        entities.append(sums | {"name": "SHA-256 of all files"})
+        parts = [{"@id": entity["@id"]} for entity in entities]
+        about = {"@id": METADATA, "@type": "CreativeWork", "conformsTo": {"@id": CRATE}}
+        whole = {"@id": "./", "@type": "Dataset", **root, "hasPart": parts}
+        graph = [about | {"about": {"@id": "./"}}, whole, *others, *entities]
+        described = {"@context": f"{CRATE}/context", "@graph": graph}
         self.add(METADATA, (json.dumps(described, indent=1, ensure_ascii=False) + "\n").encode())
         lines = [f"{digest}  {name}\n" for name, (digest, _) in sorted(self._files.items())]
         self.add(CHECKSUMS, "".join(lines).encode())
         self._zip.close()
-
-
-def describe(
-    files: Mapping[str, tuple[str, int]],
-    root: Mapping[str, Any],
-    others: Iterable[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """The metadata of an RO-Crate with these files, each with its SHA-256 and size in bytes."""
-    entities = [
-        {
-            "@id": quote(name, safe="/~=,:@+"),
-            "@type": "File",
-            "name": name,
-            "contentSize": str(size),
-            "sha256": digest,
-            "encodingFormat": _TYPES.get(Path(name).suffix, "application/octet-stream"),
-        }
-        for name, (digest, size) in sorted(files.items())
-    ]
-    sums = {"@id": CHECKSUMS, "@type": "File", "encodingFormat": "text/plain"}
-    entities.append(sums | {"name": "SHA-256 of all files"})
-    parts = [{"@id": entity["@id"]} for entity in entities]
-    about = {"@id": METADATA, "@type": "CreativeWork", "conformsTo": {"@id": CRATE}}
-    graph = [
-        about | {"about": {"@id": "./"}},
-        {"@id": "./", "@type": "Dataset", **root, "hasPart": parts},
-        *others,
-        *entities,
-    ]
-    return {"@context": f"{CRATE}/context", "@graph": graph}
 
 
 def defects(archive: Path) -> Iterator[str]:
