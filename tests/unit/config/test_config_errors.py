@@ -39,6 +39,11 @@ CASES = {
         CONFIG + "devices[1]: 'guadi2' is not allowed; did you mean gaudi2? "
         "entries of config/devices.yaml: cpu, gaudi2, gaudi3, a100-80gb, h100, h200",
     ),
+    "unknown tracker": (
+        "config.yaml", ("trackers: []", "trackers: [mlflow, wandbb]"),
+        CONFIG + "trackers[1]: 'wandbb' is not allowed; did you mean wandb? "
+        "allowed: mlflow, trackio, wandb",
+    ),
     "a device twice": (
         "config.yaml", ("devices: [cpu]", "devices: [cpu, cpu]"),
         CONFIG + "devices[1]: 'cpu' occurs twice",

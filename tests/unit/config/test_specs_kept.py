@@ -37,6 +37,10 @@ def test_the_default_plan_has_the_same_specs(root):
     assert digests(root) == DEFAULT
 
 
+def test_a_tracker_is_no_part_of_a_spec(root):
+    assert digests(root, trackers=["mlflow", "wandb"]) == DEFAULT
+
+
 def test_all_studies_have_the_same_specs(root):
     studies = sorted(path.stem for path in (root / "config/studies").glob("*.yaml"))
     assert digests(root, studies=studies, devices=DEVICES) == ALL_STUDIES

@@ -161,6 +161,13 @@ def test_jobs_are_told_the_driver_and_its_host(folder, environment):
     assert environment["FEEDRATE_KEEP_WEIGHTS"] == ""
 
 
+def test_jobs_are_told_the_trackers_without_a_param(folder, environment):
+    driver.equip_jobs(folder, project(trackers=["mlflow", "wandb"]))
+    assert environment["FEEDRATE_TRACKERS"] == "mlflow,wandb"
+    driver.equip_jobs(folder, project())
+    assert environment["FEEDRATE_TRACKERS"] == ""
+
+
 def test_jobs_are_told_which_model_each_device_is(folder, environment):
     driver.equip_jobs(folder, project(devices=["cpu", "h100", "gaudi2"]))
     told = json.loads(environment["FEEDRATE_MODEL_PATTERNS"])

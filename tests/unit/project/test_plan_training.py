@@ -50,6 +50,12 @@ def left(spec, status="out_of_memory", source="c", cause="it was full", attempt=
     write_json(file, outcome | {"spec_digest": spec_digest, "data_digest": ""})
 
 
+def test_a_tracker_repeats_nothing(root):
+    plain, tracked = load(root), load(root, trackers=["mlflow", "trackio"])
+    specs = list(make_plan(plain).runs.values())[:3]
+    assert [params(plain, spec) for spec in specs] == [params(tracked, spec) for spec in specs]
+
+
 def params(project, spec):
     return PlanView(project, Path()).training(spec.study, spec.device, spec.cell, str(spec.repeat))
 

@@ -160,6 +160,30 @@ def test_what_the_profile_may_not_say_is_the_executors_own_sentence(slurm):
         driver.check(workflow(job(slurm_extra="--partition=x")))
 
 
+# Outside services
+
+
+def config(**changes):
+    return SimpleNamespace(**({"trackers": [], "push_to_hub": None} | changes))
+
+
+def test_where_a_trackers_runs_go_has_to_be_known_before_the_first_job(monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    driver.check_outside(config())
+    driver.check_outside(config(trackers=["trackio"]))
+    said = (
+        r"config/config\.yaml: trackers: wandb needs the environment variable WANDB_MODE "
+        r"\(offline\) or WANDB_API_KEY \(your key\); nothing was started"
+    )
+    with pytest.raises(WorkflowError, match=said):
+        driver.check_outside(config(trackers=["trackio", "wandb"]))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    driver.check_outside(config(trackers=["wandb"]))
+    with pytest.raises(WorkflowError, match=r"trackers: mlflow needs .* MLFLOW_TRACKING_URI"):
+        driver.check_outside(config(trackers=["mlflow"]))
+
+
 # The machine, before the first job
 
 
