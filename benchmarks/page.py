@@ -3,6 +3,7 @@
 The runs are copies of those that the tests keep, in ten studies of 167 cells with three repeats.
 """
 
+import random
 import re
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ LIKE = "workers=2~"
 """The cell whose runs are copied."""
 STUDIES, CELLS = 10, 167
 FILES = ("results.csv", "cells.csv", "claims.csv", "fit.csv")
+DIGITS = re.compile(r"\.(\d{4,})")
 RUN_FILES = (paths.EVENTS_NAME, paths.LOG_NAME)
 GOAL_WRITE_S, GOAL_MB, GOAL_PAINT_S, GOAL_RECORD_S = 60.0, 40.0, 3.0, 1.0
 
@@ -92,7 +94,13 @@ def merge(root: Path, file: str, names: list[str]) -> Path:
 
 
 def copy_runs(root: Path, study: str) -> None:
-    """The run folders of a study: the record names its cell, the raw logs are the same."""
+    """The run folders of a study: the record names its cell, and all measured digits differ, as in
+    runs that are not copies: otherwise they would pack too well."""
+    digits = random.Random(study)
+
+    def other(found: re.Match[str]) -> str:
+        return f".{digits.randrange(10 ** len(found[1])):0{len(found[1])}}"
+
     for folder in (GOLDEN / f"results/{STUDY}/cpu").glob(f"{LIKE}*/rep*"):
         record = (folder / paths.RECORD_NAME).read_text(encoding="utf-8").replace(STUDY, study)
         for cell in range(CELLS):
@@ -101,9 +109,10 @@ def copy_runs(root: Path, study: str) -> None:
             target.mkdir(parents=True)
             mine = record.replace(LIKE, f"workers={cell}~")
             mine = re.sub(r'"workers": 2\b', f'"workers": {cell}', mine)
-            (target / paths.RECORD_NAME).write_text(mine, encoding="utf-8")
+            (target / paths.RECORD_NAME).write_text(DIGITS.sub(other, mine), encoding="utf-8")
             for name in RUN_FILES:
-                shutil.copy(folder / name, target / name)
+                text = (folder / name).read_text(encoding="utf-8")
+                (target / name).write_text(DIGITS.sub(other, text), encoding="utf-8")
 
 
 def draw(project: Project, study: str) -> list[Path]:

@@ -24,6 +24,7 @@ from feedrate.report.provenance import provenance
 from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
+from feedrate.results.claims import VERDICTS
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
@@ -95,7 +96,7 @@ def _minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
         cells = inputs.cells(study.study)
         lines = [_sentence(study, inputs, cells, device) for device in study.measured]
         verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
-        counts = [f"{one} {verdicts.count(one)}" for one in dict.fromkeys(verdicts)]
+        counts = [f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts]
         failed = len(failures(study, cells))
         remarks = [_failed(failed)] * bool(failed)
         remarks += [f"Claims: {', '.join(counts)}"] * bool(counts)
