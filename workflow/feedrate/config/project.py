@@ -11,7 +11,7 @@ from feedrate.config.devices import DETECTED, Device, Machine, read_devices, wit
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import Sheet, read_loader_claims, read_scores, read_sheets
+from feedrate.config.sheets import FILES, Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -147,10 +147,7 @@ def check_study(
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
         "search": ([study.search] if study.search else [], study.ladder, "factors of ladder"),
-    } | {
-        name: (getattr(study, name), files, "files in config/published")
-        for name in Study.__struct_fields__
-        if name.startswith("published")
+        **{n: (getattr(study, n), files, "files in config/published") for n in FILES},
     }
     for part, (values, allowed, what) in names.items():
         for key, name in numbered(f"{part}[{{}}]", values):
