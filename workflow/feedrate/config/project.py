@@ -128,7 +128,7 @@ def with_all_studies(root: Path, project: Project) -> Project:
 
 
 def check_study(
-    origin: str, study: Study, devices: Mapping[str, Device], files: Iterable[str]
+    origin: str, study: Study, devices: Mapping[str, Device], files: Sequence[str]
 ) -> list[str]:
     """Check a study in itself, against the registry and against the `files` in config/published."""
     found = Findings(origin)
@@ -142,7 +142,6 @@ def check_study(
         for name, kept in exclude.unless.items():
             for level in kept:
                 _check_levels(found, f"{key}.unless", {name: level}, levels)
-    files = list(files)
     names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
