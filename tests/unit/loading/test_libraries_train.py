@@ -42,6 +42,7 @@ def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run):
     name, _, version = other["data"][0]["library"].partition(" ")
     assert name in {library, f"{library}-core"}
     assert version[0].isdigit()
+    assert "note" not in other, other["note"]
     assert {event["kind"] for event in other["ceiling"]} == {"live", "loader", "model"}
     losses = [[event["loss"] for event in events["step"]] for events in (ours, other)]
     assert len(losses[0]) == len(losses[1]) == 8
