@@ -12,7 +12,7 @@ from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.imports import check_imports, with_page
 from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
-from feedrate.config.sheets import Sheet, read_loader_claims, read_scores, read_sheets
+from feedrate.config.sheets import FILES, Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
 from feedrate.config.study import (
     BELOW_MEMORY,
@@ -128,7 +128,7 @@ def with_all_studies(root: Path, project: Project) -> Project:
 
 
 def check_study(
-    origin: str, study: Study, devices: Mapping[str, Device], files: Iterable[str]
+    origin: str, study: Study, devices: Mapping[str, Device], files: Sequence[str]
 ) -> list[str]:
     """Check a study in itself, against the registry and against the `files` in config/published."""
     found = Findings(origin)
@@ -142,15 +142,11 @@ def check_study(
         for name, kept in exclude.unless.items():
             for level in kept:
                 _check_levels(found, f"{key}.unless", {name: level}, levels)
-    files = list(files)
     names: dict[str, tuple[Sequence[str], Iterable[str], str]] = {
         "within": (study.within, study.factors, "factors"),
         "ladder": (study.ladder, study.factors, "factors"),
         "search": ([study.search] if study.search else [], study.ladder, "factors of ladder"),
-    } | {
-        name: (getattr(study, name), files, "files in config/published")
-        for name in Study.__struct_fields__
-        if name.startswith("published")
+        **{n: (getattr(study, n), files, "files in config/published") for n in FILES},
     }
     for part, (values, allowed, what) in names.items():
         for key, name in numbered(f"{part}[{{}}]", values):

@@ -1,4 +1,4 @@
-"""What each source says about its experiment: the file config/published/sheets.yaml."""
+"""What sources say: config/published/sheets.yaml, scores, and claims about loaders."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +12,8 @@ from feedrate.config.study import LoaderClaim, Published, Study
 from feedrate.config.values import AnyRow, Level, Name, Strict, about, load, read_rows
 
 FILE = "config/published/sheets.yaml"
+FILES = tuple(name for name in Study.__struct_fields__ if name.startswith("published"))
+"""The keys of a study that name files in config/published."""
 
 _What = Literal["device", "devices", "model", "data", "rows", "steps_per_epoch", "checkpoint"]
 _How = Literal["precision", "tf32", "parallelism", "batch_size", "warmup_steps", "window"]

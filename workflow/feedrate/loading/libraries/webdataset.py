@@ -61,12 +61,11 @@ def best(work: Work) -> Iterator[Made]:
 def _stream(work: Work, decode: Callable[[Any], Any]) -> Iterator[Made]:
     folder = own_format(work.dataset, "webdataset", partial(_write, work.dataset))
     shards = [str(file) for file in sorted(folder.glob("*.tar"))]
-    samples = webdataset.WebDataset(
-        shards, shardshuffle=SHARDS, seed=work.seed, repeat=work.length is None, empty_check=False
-    )
+    samples = webdataset.WebDataset(shards, shardshuffle=SHARDS, seed=work.seed, empty_check=False)
     samples = decode(samples.shuffle(BUFFER, seed=work.seed))
+    samples = samples.batched(work.batch_size, collation_fn=stacked)
     loader = webdataset.WebLoader(
-        samples.batched(work.batch_size, collation_fn=stacked),
+        samples if work.length else samples.repeat(),
         batch_size=None,
         num_workers=work.workers,
         prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,

@@ -1,7 +1,5 @@
 """What authors say of their loader's speed, with our ratios: from how many workers on it holds."""
 
-from collections.abc import Iterator
-
 from feedrate.config.study import LoaderClaim
 from feedrate.report import text
 from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table
@@ -92,11 +90,8 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
 
 def _pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
     """A remark if both loaders do not deliver equal pixels."""
-    return "; ".join(_differing(claim, cells))
-
-
-def _differing(claim: LoaderClaim, cells: list[CellRow]) -> Iterator[str]:
     known = {str(cell.levels["loader"]): cell.pixel_mean_abs_diff for cell in cells}
     one, other = known.get(claim.loader), known.get(claim.over)
-    if one is not None and other is not None and one - other > EQUAL_PIXELS:
-        yield f"not equal work: its pixels differ from the reference by {one:.2g} of 255"
+    if one is None or other is None or one - other <= EQUAL_PIXELS:
+        return ""
+    return f"not equal work: its pixels differ from the reference by {one:.2g} of 255"

@@ -1,0 +1,50 @@
+"""The Trainer, fed by other loader libraries: the same losses as with ours, and an honest record."""
+
+import json
+
+import msgspec
+import pytest
+
+from feedrate.config.spec import missing_packages
+from feedrate.devices.placement import Placement
+from feedrate.jobs.events import EventLog
+from feedrate.jobs.train import run_job
+from feedrate.jobs.worker import Options
+from tiny_spec import tiny_spec
+
+
+@pytest.fixture
+def run(tiny_prepared, tmp_path):
+    """Run a job with this library; its events by name."""
+
+    def _run(**loader):
+        folder = tmp_path / loader.get("library", "torch")
+        folder.mkdir()
+        spec = tiny_spec(
+            loader={"decode": "host", "workers": 1, **loader},
+            protocol={"steps": 8, "ceiling_s": 0.05},
+        )
+        (folder / "spec.json").write_text(json.dumps(msgspec.to_builtins(spec)))
+        placement = Placement(2, [0, 1])
+        run_job(spec, tiny_prepared, folder, EventLog(folder, 0), placement, Options())
+        events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+        return {e["event"]: [o for o in events if o["event"] == e["event"]] for e in events}
+
+    return _run
+
+
+@pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata"])
+def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run):
+    if why := missing_packages(library):
+        pytest.skip(why)
+    ours, other = run(), run(library=library)
+    assert ours["data"][0]["library"] == "torch"
+    name, _, version = other["data"][0]["library"].partition(" ")
+    assert name in {library, f"{library}-core"}
+    assert version[0].isdigit()
+    assert "note" not in other, other["note"]
+    assert {event["kind"] for event in other["ceiling"]} == {"live", "loader", "model"}
+    losses = [[event["loss"] for event in events["step"]] for events in (ours, other)]
+    assert len(losses[0]) == len(losses[1]) == 8
+    if library not in {"webdataset", "litdata"}:  # in an order of their own
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
