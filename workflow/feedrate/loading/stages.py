@@ -9,6 +9,7 @@ whenever a process spends t in the stage, all others are delayed by share * t. R
 stage is then faster by `share`. The delays are subtracted from the wall time in the end.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter, sleep
@@ -26,6 +27,8 @@ STAMP = "collated_s"
 _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
+_own = threading.local()
+"""A worker that is a thread has a part of its own, `process`."""
 
 
 class Recorder:
@@ -39,12 +42,17 @@ class Recorder:
         for memory in self._shared if workers else []:
             memory.share_memory_()
 
-    def attach(self, process: int) -> "Process":
-        """Make this process the one of this number, 0 being the one that trains."""
+    def attach(self, process: int, *, thread: bool = False) -> "Process":
+        """Make this process, or only this thread, the one of this number, 0 being the one that
+        trains."""
         global _here  # spans are far from whoever holds the recorder
         times, caused_s, switch = (memory.numpy() for memory in self._shared)
-        _here = Process(times[process], caused_s, switch, process)
-        return _here
+        attached = Process(times[process], caused_s, switch, process)
+        if thread:
+            _own.process = attached
+        else:
+            _here = attached
+        return attached
 
     @contextmanager
     def recording(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
@@ -125,17 +133,25 @@ class Process:
         self.had_s = max(self.had_s, self.delays_s())
 
 
+def _part() -> "Process | None":
+    """The part of this thread, or of this process."""
+    return getattr(_own, "process", _here)
+
+
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
-    return _here.span(stage, samples) if _here is not None and _here.on else _NOTHING
+    part = _part()
+    return part.span(stage, samples) if part is not None and part.on else _NOTHING
 
 
 def begin_batch() -> None:
     """A worker begins a sample or a batch."""
-    if _here is not None and _here.on:
-        _here.wake()
+    part = _part()
+    if part is not None and part.on:
+        part.wake()
 
 
 def stamp() -> dict[str, float]:
     """What a complete batch of a worker with a recorder tells the process that trains."""
-    return {STAMP: perf_counter()} if _here is not None and _here.number else {}
+    part = _part()
+    return {STAMP: perf_counter()} if part is not None and part.number else {}
