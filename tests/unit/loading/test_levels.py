@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader
 
 from feedrate.config.settings import LoaderSettings
+from feedrate.devices.kinds import cpu
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
-from feedrate.loading.path import HostPath, distance, none_done, open_path
+from feedrate.loading.path import distance, none_done, open_path
 from feedrate.loading.pixels import NOTHING
 
 LEVELS = {
@@ -20,7 +21,8 @@ LEVELS = {
     "cache": {"decode": "cache"},
 }
 DEVICES = {"device, cuda": "cuda", "device, hpu": "hpu"}
-ALL = LEVELS | {level: {"decode": "device"} for level in DEVICES}
+THREADS = {"threads": {"decode": "host", "start_method": "thread", "workers": 2}}
+ALL = LEVELS | THREADS | {level: {"decode": "device"} for level in DEVICES}
 AUGMENTED = {"random_crop": 0.4, "random_flip": True, "colour_jitter": 0.2}
 BATCH, SEED = 4, 3
 
@@ -28,7 +30,7 @@ each_level = pytest.mark.parametrize("level", ALL)
 
 
 def path_of(settings):
-    return HostPath(LoaderSettings(**settings), pin_memory=False)
+    return open_path(cpu.DeviceAdapter(0, 1), LoaderSettings(**settings))
 
 
 @pytest.fixture

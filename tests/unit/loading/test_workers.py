@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from feedrate.config.settings import LoaderSettings
+from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
+from feedrate.devices.kinds import cpu
 from feedrate.jobs.worker import classify
-from feedrate.loading.path import HostPath
+from feedrate.loading.path import HostPath, open_path
 from feedrate.loading.workers import WorkerStart, check_workers, make_slots, worker_threads
 
 
@@ -155,3 +158,47 @@ def test_more_workers_than_cores_are_refused_unless_wanted(workers, cores, decod
 )
 def test_what_torch_says_of_workers_is_told_in_a_sentence(said, told):
     assert told in classify(RuntimeError(said)).message
+
+
+@pytest.mark.parametrize("fetch", ["sample", "batch"])
+def test_threads_deliver_in_order_whichever_is_ready_first(make_pairs, monkeypatch, fetch):
+    dataset, quick = make_pairs(decode="host", fetch=fetch), threading.Event()
+    order = Rows([[i % 24, 23 - i % 24] for i in range(40)])
+    settings = {"start_method": "thread", "workers": 2, "fetch": fetch, "timeout_s": 60.0}
+    read = dataset.read
+
+    def slow_at_first(row, draw):
+        if row == 0:
+            assert quick.wait(20)  # the first batch is ready only after a later one
+        elif row == 2:
+            quick.set()
+        return read(row, draw)
+
+    monkeypatch.setattr(dataset, "read", slow_at_first)
+    path = open_path(cpu.DeviceAdapter(0, 1), LoaderSettings(decode="host", **settings))
+    found = list(path.batches(dataset, order))
+    monkeypatch.setattr(dataset, "read", read)
+    assert len(found) == len(order)
+    for rows, batch in zip(order, found, strict=True):
+        wanted = [dataset[row] for row in rows]
+        assert all(
+            torch.equal(batch[name], torch.stack([one[name] for one in wanted]))
+            for name in ("pixel_values", "input_ids", "attention_mask")
+        )
+
+
+def test_an_error_in_a_thread_reaches_the_rank_and_its_threads_end(make_pairs, monkeypatch):
+    dataset = make_pairs(decode="host")
+
+    def damaged(row, draw):
+        raise DataError(f"row {row}: cannot be decoded")
+
+    monkeypatch.setattr(dataset, "read", damaged)
+    settings = LoaderSettings(decode="host", start_method="thread", workers=2)
+    path = open_path(cpu.DeviceAdapter(0, 1), settings)
+    with pytest.raises(DataError, match="row 0: cannot be decoded"):
+        list(path.batches(dataset, Rows([[0, 1], [3, 2]])))
+    workers = [one for one in threading.enumerate() if one.name.startswith("loader")]
+    for worker in workers:
+        worker.join(20)
+    assert not any(worker.is_alive() for worker in workers)

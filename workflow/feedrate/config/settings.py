@@ -96,7 +96,8 @@ class LoaderSettings(Strict, kw_only=True):
     persistent_workers: Annotated[bool, about("Workers outlive an epoch (published: off).")] = False
     pin_memory: Annotated[bool, about("Page-locked host memory (cuda and hpu only).")] = True
     start_method: Annotated[
-        Literal["fork", "spawn", "forkserver"], about("How workers are started.")
+        Literal["fork", "spawn", "forkserver", "thread"],
+        about("How worker processes start; thread: the workers are threads of the rank."),
     ] = "fork"
     oversubscribe: Annotated[bool, about("Allow more workers than a rank has cores.")] = False
     threads_per_worker: Annotated[Count, about("Threads of torch in a worker.")] = 1

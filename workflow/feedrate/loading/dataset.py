@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -30,6 +31,8 @@ class SharedMemoryError(Exception):
 
 
 FREE, TAKEN = 0, 1
+_TAKING = threading.Lock()
+"""Held while a thread looks for a free slot."""
 _numbers = itertools.count()
 _OPEN: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionary()
 """The slots of this process's loaders, by the names that workers send."""
@@ -66,10 +69,11 @@ class Slots:
         Filling, which is sent once its tensor is filled."""
         info = get_worker_info()
         first = (info.id if info else 0) * self._each
-        for slot in range(first, min(first + self._each, len(self.states))):
-            if self.states[slot] == FREE and rows <= self.batches.shape[1]:
-                self.states[slot] = TAKEN
-                return Filling(self, slot, rows) if info else self.open(slot, rows)
+        with _TAKING:
+            for slot in range(first, min(first + self._each, len(self.states))):
+                if self.states[slot] == FREE and rows <= self.batches.shape[1]:
+                    self.states[slot] = TAKEN
+                    return Filling(self, slot, rows) if info else self.open(slot, rows)
         return self.batches.new_empty((rows, *self.batches.shape[2:]))
 
     def open(self, slot: int, rows: int) -> torch.Tensor:

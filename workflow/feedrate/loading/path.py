@@ -5,9 +5,12 @@ the Trainer's loader keeps its order and its shards, but its batches come from t
 """
 
 import copy
+import itertools
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -17,11 +20,12 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset
 from feedrate.config.settings import Decode, LoaderSettings
 from feedrate.config.spec import library_of
 from feedrate.devices.base import Adapter, UnsupportedError
+from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders import decoders, first, transfer_of
+from feedrate.loading.decoders import decoders, fetch_of, first, transfer_of
 from feedrate.loading.pixels import LEVELS, NOTHING, Augmentation, Batch, crop, decode
 from feedrate.loading.watchdog import watched
-from feedrate.loading.workers import equip
+from feedrate.loading.workers import equip, make_slots, worker_threads
 
 HELD_BATCHES = 3
 """Batches that a rank holds at a time: the current one, the next one, which accelerate requests
@@ -113,6 +117,73 @@ class HostPath(LoadingPath):
         return rows, dataset.pixels(rows)
 
 
+class ThreadPath(LoadingPath):
+    """Batches from threads of the rank's own process, in the loader's order."""
+
+    skips, stops = True, False
+
+    def __init__(
+        self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
+    ) -> None:
+        """As of HostPath."""
+        self.decode = settings.decode
+        self.round_size = settings.workers * settings.prefetch_factor
+        self._settings = settings
+        self._pin_memory = pin_memory
+        self._held_batches = held_batches
+
+    def adopt(self, loader: Any, done: Done = none_done) -> Any:
+        """The Trainer's loader with its inner one replaced. Raises UnsupportedError if memory is
+        too small, or if the loader is not built as expected."""
+        check_inner(loader, "loader.start_method: thread: the Trainer's loader", "use fork")
+        loader.base_dataloader = OwnLoader(loader, partial(self._load, loader.dataset), done)
+        return loader
+
+    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
+        """Batches on the host, from the number of threads in the settings."""
+        yield from self._load(dataset, order)
+
+    def _load(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
+        name = "loader.start_method: thread: a worker"
+        return watched(self._ordered(dataset, order), self._settings.timeout_s, name)
+
+    def _ordered(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """The batches in the order given, `round_size` of them ahead."""
+        dataset, numbers = copy.copy(dataset), itertools.count(1)
+        dataset.slots = None
+        threads = worker_threads(self._settings, cores_granted())
+
+        def start() -> None:
+            torch.set_num_threads(threads)
+            if dataset.recorder:
+                dataset.recorder.attach(next(numbers), thread=True)
+
+        pool = ThreadPoolExecutor(self._settings.workers, "loader", start)
+        waiting: deque[Future[Batch]] = deque()
+        try:
+            for rows in order:
+                if dataset.slots is None and fetch_of(self._settings) == "batch":
+                    dataset.slots = make_slots(
+                        dataset, len(rows), self._settings, self._held_batches
+                    )
+                waiting.append(pool.submit(self._make, dataset, rows))
+                if len(waiting) > self.round_size:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _make(self, dataset: PairDataset, rows: list[int]) -> Batch:
+        """One batch, in a thread."""
+        whole = dataset.__getitems__
+        batch = collate(whole(rows) if whole else [dataset[row] for row in rows])
+        if not self._pin_memory:
+            return batch
+        tensors = {name: value for name, value in batch.items() if torch.is_tensor(value)}
+        return batch | {name: tensor.pin_memory() for name, tensor in tensors.items()}
+
+
 class Decoder(Protocol):
     """Decodes a dataset's images on the device. No two loaders share one."""
 
@@ -151,6 +222,10 @@ class DevicePath(LoadingPath):
         decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
         feed = partial(self._decode, decoder)
         return replace_inner(loader, "loader.decode: device", feed, done)
+        check_inner(loader, "loader.decode: device: the Trainer's loader", "use host")
+        decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
+        loader.base_dataloader = OwnLoader(loader, partial(self._decode, decoder), done)
+        return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the device, from a decoder of their own."""
@@ -163,6 +238,17 @@ class DevicePath(LoadingPath):
 
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each."""
+def check_inner(loader: Any, name: str, instead: str) -> None:
+    """Raise UnsupportedError, with what to do instead, if a loader has no inner one to replace."""
+    if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
+        raise UnsupportedError(
+            f"{name} is not one of accelerate's (it has no base_dataloader), so it cannot be "
+            f"replaced; {instead}"
+        )
+
+
+class OwnLoader(DataLoader[Any]):
+    """Batches that torch's workers do not make, in the order of the loader that it replaces."""
 
 
 def replace_inner(loader: Any, setting: str, feed: Feed, done: Done) -> Any:
@@ -233,6 +319,9 @@ def open_path(
 
             return LibraryPath(loader, pin_memory=pin_memory)
         return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
+        threads = loader.workers and loader.start_method == "thread"
+        kind = ThreadPath if threads else HostPath
+        return kind(loader, pin_memory=pin_memory, held_batches=held_batches)
     names = decoders("device", device.kind)
     if not names:
         raise UnsupportedError(

@@ -9,7 +9,8 @@ whenever a process spends t in the stage, all others are delayed by share * t. R
 stage is then faster by `share`. The delays are subtracted from the wall time in the end.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from struct import Struct
@@ -39,6 +40,8 @@ NEAR_S = 20e-6
 _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
+_own = threading.local()
+"""A worker that is a thread has a part of its own, `process`."""
 
 
 class Recorder:
@@ -54,12 +57,18 @@ class Recorder:
         self._before = np.zeros(rows, int)
         """Spans of each process before the present recording."""
 
-    def attach(self, process: int) -> "Process":
-        """Make this process the one of this number, 0 being the one that trains."""
+    def attach(self, process: int, *, thread: bool = False) -> "Process":
+        """Make this process, or only this thread, the one of this number, 0 being the one that
+        trains."""
         global _here  # spans are far from whoever holds the recorder
         log, counts, caused_s, switch = (memory.numpy() for memory in self._shared)
-        _here = Process(log[process], counts[process:], caused_s, switch, process)
-        return _here
+        attached = Process(log[process], counts[process:], caused_s, switch, process)
+        if thread:
+            attached.cpu_clock = thread_time
+            _own.process = attached
+        else:
+            _here = attached
+        return attached
 
     @contextmanager
     def recording(self, stage: Stage | None = None, share: float = 0.0) -> Iterator[None]:
@@ -126,6 +135,7 @@ class Process:
     """
 
     clock, pause = staticmethod(perf_counter), staticmethod(sleep)
+    cpu_clock: Callable[[], float] = staticmethod(process_time)
 
     def __init__(self, log: Any, counts: Any, caused_s: Any, switch: Any, number: int) -> None:
         """`log` (SPANS, 4), `counts` (its first is this process's), `caused_s` (processes,) and
@@ -206,33 +216,41 @@ class _Span:
         self._start_s = process.clock()
         self._cpu_s, read_s = process.read
         if self._start_s - read_s > NEAR_S:
-            self._cpu_s, self._start_s = process_time(), process.clock()
+            self._cpu_s, self._start_s = process.cpu_clock(), process.clock()
 
     def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:
         if fault is not None:
             return
         process, end_s = self._process, self._process.clock()
         if get_ident() == process.thread:
-            cpu_s = process_time()
+            cpu_s = process.cpu_clock()
             process.read = cpu_s, end_s
         else:
             cpu_s = thread_time()
         process.add(self._stage, end_s - self._start_s, self._samples, cpu_s - self._cpu_s)
 
 
+def _part() -> "Process | None":
+    """The part of this thread, or of this process."""
+    return getattr(_own, "process", _here)
+
+
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
-    if _here is None or not _here.switch[0]:
+    part = _part()
+    if part is None or not part.switch[0]:
         return _NOTHING
-    return _Span(_here, stage, samples)
+    return _Span(part, stage, samples)
 
 
 def begin_batch() -> None:
     """A worker begins a sample or a batch."""
-    if _here is not None and _here.on:
-        _here.wake()
+    part = _part()
+    if part is not None and part.on:
+        part.wake()
 
 
 def stamp() -> dict[str, float]:
     """What a complete batch of a worker with a recorder tells the process that trains."""
-    return {STAMP: perf_counter()} if _here is not None and _here.number else {}
+    part = _part()
+    return {STAMP: perf_counter()} if part is not None and part.number else {}

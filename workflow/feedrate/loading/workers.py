@@ -94,9 +94,12 @@ def make_slots(
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
+    processes = workers
+    if settings.start_method == "thread":  # they take slots of the rank's own
+        processes, each = 0, each * max(1, workers)
     try:
         return {
-            name: Slots((batch_size, *shape), dtype, workers, each)
+            name: Slots((batch_size, *shape), dtype, processes, each)
             for name, (shape, dtype) in dataset.shapes().items()
         }
     except SharedMemoryError as error:
