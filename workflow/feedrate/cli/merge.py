@@ -31,6 +31,8 @@ from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup
+from feedrate.report.page import content_of
+from feedrate.report.page import page as make_page
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.record import Record, read_record, write_record
 
@@ -266,4 +268,4 @@ def add_to_page(facts: Sequence[Fact], columns: Sequence[str]) -> None:
     heading = markup.el("h2", "Sites", id="sites")
     section = markup.el("section", heading, markup.table(("Fact", *columns), rows, "texts"))
     title = f"Results of {' and '.join(columns)}"
-    write_text(page, markup.page(title, markup.content_of(page), section))
+    write_text(page, make_page(title, content_of(page), section))

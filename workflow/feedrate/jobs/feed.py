@@ -202,7 +202,7 @@ def decodes(dataset: Any) -> bool:
     for _ in range(2):
         with recorder.recording():
             dataset.read(0, NOTHING)
-        times.append("decode" in recorder.seconds(1, 1))
+        times.append("decode" in recorder.spans(1, 1))
     return all(times)
 
 

@@ -117,7 +117,7 @@ class HostPath(LoadingPath):
         return rows, dataset.pixels(rows)
 
 
-class ThreadPath(LoadingPath):
+class ThreadPath(HostPath):
     """Batches from threads of the rank's own process, in the loader's order."""
 
     skips, stops = True, False
@@ -126,18 +126,14 @@ class ThreadPath(LoadingPath):
         self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
     ) -> None:
         """As of HostPath."""
-        self.decode = settings.decode
+        super().__init__(settings, pin_memory=pin_memory, held_batches=held_batches)
         self.round_size = settings.workers * settings.prefetch_factor
-        self._settings = settings
-        self._pin_memory = pin_memory
-        self._held_batches = held_batches
 
     def adopt(self, loader: Any, done: Done = none_done) -> Any:
         """The Trainer's loader with its inner one replaced. Raises UnsupportedError if memory is
         too small, or if the loader is not built as expected."""
-        check_inner(loader, "loader.start_method: thread: the Trainer's loader", "use fork")
-        loader.base_dataloader = OwnLoader(loader, partial(self._load, loader.dataset), done)
-        return loader
+        feed = partial(self._load, loader.dataset)
+        return replace_inner(loader, "loader.start_method: thread", feed, done)
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the host, from the number of threads in the settings."""
@@ -222,10 +218,6 @@ class DevicePath(LoadingPath):
         decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
         feed = partial(self._decode, decoder)
         return replace_inner(loader, "loader.decode: device", feed, done)
-        check_inner(loader, "loader.decode: device: the Trainer's loader", "use host")
-        decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
-        loader.base_dataloader = OwnLoader(loader, partial(self._decode, decoder), done)
-        return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
         """Batches on the device, from a decoder of their own."""
@@ -238,17 +230,6 @@ class DevicePath(LoadingPath):
 
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each."""
-def check_inner(loader: Any, name: str, instead: str) -> None:
-    """Raise UnsupportedError, with what to do instead, if a loader has no inner one to replace."""
-    if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
-        raise UnsupportedError(
-            f"{name} is not one of accelerate's (it has no base_dataloader), so it cannot be "
-            f"replaced; {instead}"
-        )
-
-
-class OwnLoader(DataLoader[Any]):
-    """Batches that torch's workers do not make, in the order of the loader that it replaces."""
 
 
 def replace_inner(loader: Any, setting: str, feed: Feed, done: Done) -> Any:
@@ -318,7 +299,6 @@ def open_path(
             from feedrate.loading.libraries._feed import LibraryPath  # it imports this module
 
             return LibraryPath(loader, pin_memory=pin_memory)
-        return HostPath(loader, pin_memory=pin_memory, held_batches=held_batches)
         threads = loader.workers and loader.start_method == "thread"
         kind = ThreadPath if threads else HostPath
         return kind(loader, pin_memory=pin_memory, held_batches=held_batches)

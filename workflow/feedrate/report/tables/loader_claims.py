@@ -2,7 +2,8 @@
 
 from feedrate.config.study import LoaderClaim
 from feedrate.report import text
-from feedrate.report.markup import Markup, as_page, group_row, join, row, small, table
+from feedrate.report.markup import Markup, group_row, join, row, small, table
+from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 
