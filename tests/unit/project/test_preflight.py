@@ -180,7 +180,7 @@ def test_where_a_trackers_runs_go_has_to_be_known_before_the_first_job(monkeypat
         driver.check_outside(config(trackers=["trackio", "wandb"]))
     monkeypatch.setenv("WANDB_MODE", "offline")
     driver.check_outside(config(trackers=["wandb"]))
-    with pytest.raises(WorkflowError, match="trackers: mlflow needs .* MLFLOW_TRACKING_URI"):
+    with pytest.raises(WorkflowError, match=r"trackers: mlflow needs .* MLFLOW_TRACKING_URI"):
         driver.check_outside(config(trackers=["mlflow"]))
 
 
