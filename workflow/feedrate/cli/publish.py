@@ -21,7 +21,7 @@ from feedrate.jobs.trackers import NEEDS, PROJECT, lacks, set_defaults
 from feedrate.results.columns import RUNS
 from feedrate.results.comparison import record_of, results_csv
 from feedrate.results.merge import METRICS
-from feedrate.results.tables import Row, read_csv
+from feedrate.results.tables import read_csv
 
 IDENTITY = ("study", "device", "cell", "repeat", "spec_digest", "started_at")
 """Columns that identify a run."""
@@ -38,7 +38,6 @@ class Run(NamedTuple):
     settings: dict[str, Any]
     metrics: dict[str, float]
     started_ms: int | None
-    """Since 1970; None if it is not known."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -91,24 +90,20 @@ def read_runs(table: Path) -> Iterator[Run]:
         told = {k: v for k, v in row.items() if k not in numbers and v not in (None, "")}
         settings = told | dict(_flat((record_of(row, table) or {}).get("spec") or {}, "spec"))
         settings = {k: MASK if mask(str(v)) != str(v) else v for k, v in settings.items()}
+        started = row.get("started_at")
         identity = digest_value([row.get(name) for name in IDENTITY])[:16]
         yield Run(
             identity,
             f"{row['study']} {row['device']} {row['cell']} rep{row['repeat']} {identity[:4]}",
             row["status"],
             settings | {"feedrate_run": identity},
-            {n: float(row[n]) for n in sorted(numbers) if _is_finite(row.get(n))},
-            _milliseconds(row),
+            {
+                n: row[n]
+                for n in sorted(numbers)
+                if row.get(n) is not None and math.isfinite(row[n])
+            },
+            int(datetime.fromisoformat(started).timestamp() * 1000) if started else None,
         )
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _milliseconds(row: Row) -> int | None:
-    started = row.get("started_at")
-    return int(datetime.fromisoformat(started).timestamp() * 1000) if started else None
 
 
 def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -35,13 +35,6 @@ KEYS = {
     "cells.csv": ["study", "device", "cell"],
 }
 """Primary keys, where a file has one."""
-TITLES = {
-    "results.csv": "One row for each run",
-    "cells.csv": "One row for each cell, over its repeats",
-    "claims.csv": "Claims of the sources, recomputed",
-    "fit.csv": "The loader model, fitted",
-    "leaderboard.csv": "One row for each number of each run, and each published rate",
-}
 
 
 def merge_results(
@@ -102,7 +95,7 @@ def data_package(
     listed = {n: [list(column) for column in columns] for n, columns in FILES.items()}
     resources = [
         {
-            **_resource(folder / name, "csv", "text/csv", TITLES.get(name, "")),
+            **_resource(folder / name, "csv", "text/csv"),
             "profile": "tabular-data-resource",
             "encoding": "utf-8",
             "schema": {
@@ -113,8 +106,7 @@ def data_package(
         }
         for name, columns in files.items()
     ]
-    told = "The rows of results.csv; each column has its unit and meaning as metadata"
-    parquets = _resource(folder / parquet, "parquet", "application/vnd.apache.parquet", told)
+    parquets = _resource(folder / parquet, "parquet", "application/vnd.apache.parquet")
     # As a file: read as a table, its empty integers would become floats that are no numbers.
     resources.append(parquets | {"type": "file"})
     return {
@@ -126,12 +118,11 @@ def data_package(
     }
 
 
-def _resource(path: Path, kind: str, media: str, title: str) -> dict[str, Any]:
+def _resource(path: Path, kind: str, media: str) -> dict[str, Any]:
     """A file of the package."""
     return {
         "name": path.name.replace(".", "-"),
         "path": path.name,
-        "title": title,
         "format": kind,
         "mediatype": media,
         "bytes": path.stat().st_size,
