@@ -62,6 +62,18 @@ def open_page(browser, address):
     assert [one for one in errors if not one.startswith((address, "data:"))] == []
 
 
+def test_it_responds_where_snakemakes_report_inserts_it_as_text(open_page):
+    page = open_page()
+    page.evaluate("""() => {
+        const text = document.documentElement.outerHTML;
+        document.head.replaceChildren();
+        document.body.innerHTML = `<div id="app">${text.replaceAll('data-live=""', "")}</div>`;
+    }""")
+    page.wait_for_selector("main[data-live]")
+    page.evaluate("document.querySelector('tr .record').click()")
+    page.wait_for_selector("dialog[open] pre")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_page, scheme):
     page = open_page(color_scheme=scheme)
