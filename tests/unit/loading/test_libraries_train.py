@@ -1,4 +1,4 @@
-"""The Trainer, fed by other loader libraries: the same losses as with ours, an honest record."""
+"""The Trainer, fed by other loader libraries: the same losses as with ours, and a true record."""
 
 import json
 

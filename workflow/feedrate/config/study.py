@@ -291,7 +291,7 @@ class LoaderClaim(Strict, kw_only=True):
     storage: str = ""
     picture_px: Annotated[str, about("Size of its pictures, in words.")] = ""
     pixels: Annotated[str, about("What is delivered: size and type, in words.")] = ""
-    edition: Annotated[str, about("Edition of the source, as YYYY-MM.")]
+    edition: Annotated[str, about("As YYYY-MM; of an undated source, when it was read.")]
     source: Annotated[str, Meta(description="Title or address of the source.", min_length=1)]
     note: str = ""
 

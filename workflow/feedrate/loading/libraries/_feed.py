@@ -177,7 +177,8 @@ class LibraryPath(LoadingPath):
 
     def _made(self, dataset: PairDataset, order: Iterable[list[int]]) -> Generator[Made]:
         """The library's batches. Raises UnequalWorkError for one that is not as asked for."""
-        asked, batches = deque[list[int]](), iter(order)
+        asked: deque[list[int]] = deque()
+        batches = iter(order)
         if (first := next(batches, None)) is None:
             return
 
@@ -200,7 +201,7 @@ class LibraryPath(LoadingPath):
             self._check(dataset, asked.popleft(), made, again=again)
             seen.update(made[0] if epoch else ())
             yield made
-        if asked or next(wanted, None):
+        if asked or any(True for _ in wanted):
             raise UnequalWorkError(f"{self.library} ended its epoch too early")
 
     def _check(self, dataset: PairDataset, asked: list[int], made: Made, *, again: bool) -> None:

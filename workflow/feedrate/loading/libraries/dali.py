@@ -1,6 +1,7 @@
 """NVIDIA DALI on the CPU: a graph of C++ operators, https://docs.nvidia.com/deeplearning/dali."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,13 +25,7 @@ def best(work: Work) -> Iterator[Made]:
             paths = (work.dataset.paths[number] for number in numbers)
             yield [np.fromfile(path, dtype=np.uint8) for path in paths]
 
-    @pipeline_def(
-        batch_size=work.batch_size,
-        num_threads=work.workers,
-        device_id=None,
-        prefetch_queue_depth=work.ahead,
-    )
-    def graph() -> object:
+    def graph() -> Any:
         encoded = fn.external_source(source=files(), batch=True, dtype=types.UINT8)
         # The sizes of `resized_size`; the operator's own `resize_shorter` rounds in another way.
         size = fn.peek_image_shape(encoded)[:2]
@@ -42,11 +37,12 @@ def best(work: Work) -> Iterator[Made]:
         nearest = math.floor(half + 0.5)
         odd = nearest - 2 * math.floor(nearest / 2)
         start = nearest - odd * (half - math.floor(half) == 0.5)  # halves to even, as `crop_centre`
-        axes = {"axes": (0, 1), "shape": (side, side)}
-        crops = fn.slice(resized, start=fn.cast(start, dtype=types.INT32), **axes)
+        start = fn.cast(start, dtype=types.INT32)
+        crops = fn.slice(resized, start=start, shape=(side, side), axes=(0, 1))
         return fn.transpose(crops, perm=[2, 0, 1])
 
-    pipeline = graph()
+    options = {"batch_size": work.batch_size, "num_threads": work.workers, "device_id": None}
+    pipeline = pipeline_def(graph, prefetch_queue_depth=work.ahead, **options)()
     pipeline.build()
     while True:
         try:

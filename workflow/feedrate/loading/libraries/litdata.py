@@ -23,7 +23,7 @@ CHUNKS = 32
 """Chunks of a split: several for each worker."""
 
 
-class Samples(litdata.StreamingDataset):  # type: ignore[misc]  # it has no types
+class Samples(litdata.StreamingDataset):
     """The samples of a folder of chunks, decoded by our decoder."""
 
     def __init__(self, pairs: PairDataset, folder: Path, seed: int) -> None:
