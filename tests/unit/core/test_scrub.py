@@ -2,6 +2,7 @@
 
 import base64
 import json
+import zlib
 
 import pytest
 
@@ -65,6 +66,13 @@ def test_names_are_replaced_as_words_and_in_embedded_files():
     decoded = base64.b64decode(clean.rpartition(",")[2]).decode()
     assert decoded == "drawn by user1 on host1, and more"
     assert scrub(clean) == clean
+
+
+def test_texts_that_a_page_unpacks_are_cleaned():
+    packed = base64.b64encode(zlib.compress(b"on n7 with hf_AbCdEfGhIjKlMnOpQr")).decode()
+    clean = Scrubber(["n7"])(f'<div data-packed="{packed}">')
+    inside = base64.b64decode(clean.split('"')[1])
+    assert zlib.decompress(inside).decode() == f"on host1 with {SECRET}"
 
 
 def test_names_are_found():

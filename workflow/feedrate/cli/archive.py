@@ -125,7 +125,11 @@ class Campaign:
             if (content := self._cleaned(path)) is not None:
                 self.digests[str(path)] = crate.add(self._clean(str(path)), content)
         whole = json.loads(msgspec.json.encode(self._project))
-        for name, value in ((PROJECT, whole), (ENVIRONMENT, environment())):
+        made = environment() | {"cleaned": self.changed > 0}
+        for name, value in (
+            (PROJECT, whole),
+            (ENVIRONMENT, made),
+        ):
             crate.add(name, self._clean(json.dumps(value, indent=1, ensure_ascii=False)).encode())
         crate.finish(*self._about(license_))
 

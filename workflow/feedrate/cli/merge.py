@@ -30,9 +30,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_text
 from feedrate.flow.view import PlanView
-from feedrate.report import markup
-from feedrate.report.page import content_of
-from feedrate.report.page import page as make_page
+from feedrate.report import markup, page
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.record import Record, read_record, write_record
 
@@ -263,9 +261,9 @@ def _facts(site: Site, shared: set[Key]) -> Iterator[tuple[str, str, str]]:
 
 def add_to_page(facts: Sequence[Fact], columns: Sequence[str]) -> None:
     """Add the facts to the first page as a table."""
-    page = Path(paths.OVERVIEW)
+    file = Path(paths.OVERVIEW)
     rows = (markup.row(f"{of} {what}".strip(), *values) for of, what, *values in facts)
     heading = markup.el("h2", "Sites", id="sites")
     section = markup.el("section", heading, markup.table(("Fact", *columns), rows, "texts"))
     title = f"Results of {' and '.join(columns)}"
-    write_text(page, make_page(title, content_of(page), section))
+    write_text(file, page.page(title, page.content_of(file), section))

@@ -44,6 +44,8 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+_PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
+"""Copies of records and of the ends of long lines, which are others where names were replaced."""
 
 
 class Difference(NamedTuple):
@@ -79,9 +81,9 @@ def verify(options: argparse.Namespace) -> int:
         print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
         try:
             project = read_project(given, options.archive)
-            _tell_versions(given)
+            cleaned = _tell_versions(given)
             found += make_again(project, given, made)
-            found += differences(given, made)
+            found += differences(given, made, cleaned)
         except ExpectedError as error:
             found.append(f"It cannot be made again: {error}.")
         if options.keep and made.exists():
@@ -122,8 +124,9 @@ def read_project(folder: Path, archive: Path) -> Project:
         raise ArchiveError(f"{origin}: cannot be read ({error})") from None
 
 
-def _tell_versions(given: Path) -> None:
-    """Print the code that made the archive and the code that checks it, if they differ."""
+def _tell_versions(given: Path) -> bool:
+    """Print the code that made the archive and the code that checks it, if they differ. Returns
+    whether texts in the archive were replaced."""
     try:
         then = json.loads((given / ENVIRONMENT).read_bytes())
         now = environment()
@@ -136,6 +139,7 @@ def _tell_versions(given: Path) -> None:
         told.append(f"{counted(len(packages), 'package')} in other versions")
     if told:
         print(f"made with {'; '.join(told)}")
+    return bool(then.get("cleaned"))
 
 
 def make_again(project: Project, given: Path, made: Path) -> list[str]:
@@ -156,7 +160,7 @@ def derived(folder: Path) -> list[Path]:
     return sorted({path for pattern in DERIVED for path in results.glob(pattern) if path.is_file()})
 
 
-def differences(given: Path, made: Path) -> Iterator[Difference]:
+def differences(given: Path, made: Path, cleaned: bool) -> Iterator[Difference]:
     """What differs between the derived files of two folders, value by value."""
     for file in derived(given):
         name = str(file.relative_to(given))
@@ -164,7 +168,7 @@ def differences(given: Path, made: Path) -> Iterator[Difference]:
         if not other.is_file():
             yield Difference(name, "file", "there", "not made")
             continue
-        old, new = values(file), values(other)
+        old, new = values(file, cleaned), values(other, cleaned)
         keys = (k for k in dict.fromkeys([*old, *new]) if k not in NOT_COMPARED)
         moved = (Difference(name, k, old.get(k), new.get(k)) for k in keys if _differ(k, old, new))
         is_page = file.suffix in PAGES
@@ -175,7 +179,7 @@ def _differ(key: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
     return (key in old) != (key in new) or old.get(key) != new.get(key)
 
 
-def values(file: Path) -> dict[str, Any]:
+def values(file: Path, cleaned: bool) -> dict[str, Any]:
     """All values in a derived file by key: a path in a document, a row and column in a table, a
     line in a page."""
     if file.suffix == ".json":
@@ -188,6 +192,7 @@ def values(file: Path) -> dict[str, Any]:
 
         return _cells(pq.read_table(file).to_pylist())
     text = _STYLE.sub("", file.read_text(encoding="utf-8")).replace("><", ">\n<")
+    text = _PACKED.sub("", text) if cleaned else text
     return {f"line {number}": line for number, line in enumerate(text.splitlines(), start=1)}
 
 

@@ -7,6 +7,7 @@ those of other machines by their form or by the name before them, and replaces c
 import base64
 import binascii
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 
 from feedrate.core.errors import ExpectedError, Masker
@@ -49,8 +50,8 @@ _BEFORE = {
 """What stands before secrets without a form of their own; the group stays."""
 _PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
 _PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
-_EMBEDDED = re.compile(r"(;base64,)([A-Za-z0-9+/]{16,}={0,2})")
-"""A file within a page."""
+_EMBEDDED = re.compile(r"(;base64,|data-packed=\")([A-Za-z0-9+/]{16,}={0,2})")
+"""A file within a page, or texts that the page unpacks."""
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9._-]+)")
 _HOST = re.compile(r'"host": ?"([^"\\]+)"')
 
@@ -112,8 +113,12 @@ class Scrubber:
 
     def _embedded(self, encoded: str) -> str:
         try:
-            text = base64.b64decode(encoded, validate=True).decode("utf-8")
-        except (binascii.Error, ValueError):
+            content = base64.b64decode(encoded, validate=True)
+            packed = content[:1] == b"x"  # zlib's first byte
+            text = (zlib.decompress(content) if packed else content).decode("utf-8")
+        except (binascii.Error, zlib.error, ValueError):
             return encoded
-        clean = self(text)
-        return encoded if clean == text else base64.b64encode(clean.encode()).decode()
+        if (clean := self(text)) == text:
+            return encoded
+        made = zlib.compress(clean.encode(), 9) if packed else clean.encode()
+        return base64.b64encode(made).decode()
