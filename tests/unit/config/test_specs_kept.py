@@ -12,7 +12,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2551, "f430bfe7d3789c3e91f39205784b2d9423fe74ec297356d600c66f2852c907be")
+ALL_STUDIES = (2686, "96fd82095cd2c1ba38ef3d3e6903ef01f6353afa91bf9cc8d3d73f93a319bdc6")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
