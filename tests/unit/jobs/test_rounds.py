@@ -86,10 +86,14 @@ def test_stages_of_a_step_are_named_and_take_time(events):
     (stages,) = named(events, "stages")
     assert stages["steps"] >= 1
     assert set(stages["seconds"]) - {"hand_over"} == {
-        *("decode", "resize", "tokenise", "collate"),
+        *("open", "read", "decode", "resize", "tokenise", "collate"),
         *("copy", "forward", "backward", "optimizer"),
     }
     assert all(seconds > 0 for seconds in stages["seconds"].values())
+    assert stages["not_split"] == []
+    for stage, told in stages["spans"].items():
+        assert told["p50_s"] <= told["p95_s"] <= told["max_s"], stage
+        assert told["seconds"] == stages["seconds"][stage]
 
 
 def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):

@@ -4,10 +4,12 @@ import xml.etree.ElementTree as ET
 
 import matplotlib as mpl
 import pytest
+from msgspec.structs import replace
 from report_rows import RATES
 from report_samples import (
     EVIL,
     FIGURES,
+    STUDY,
     figure,
     make_project,
     settings_of,
@@ -17,9 +19,10 @@ from report_samples import (
 
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.figures import latency, step_time
+from feedrate.report.figures import latency, stages, step_time
 from feedrate.report.lines import Line, Point
 from feedrate.report.rows import Inputs
+from feedrate.results.schema import FEEDING
 
 
 @pytest.fixture
@@ -139,6 +142,22 @@ def test_labels_of_bars_stay_inside_the_figure(project, inputs, letters, monkeyp
     assert max(ends) <= drawing.bbox.x1
     # And the bars keep a fair share of the room.
     assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * drawing.bbox.width
+
+
+def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(
+    project, inputs, texts, monkeypatch
+):
+    assert "No cell has times by stage" in " ".join(said(figure(project, inputs, "stages")))
+    known = {"stage_read_s": 0.02, "stage_decode_s": 0.04, "stage_copy_s": 0.01}
+    cells = [replace(cell, **known, stage_not_split="resize") for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    drawing = drawn(stages, project, inputs)
+    bars = drawing.axes[0].patches[: len(FEEDING)]  # of the first cell
+    assert [bar.get_width() for bar in bars] == pytest.approx([0, 20, 40, 0, 0, 0, 0, 10])
+    assert [bar.get_x() for bar in bars] == pytest.approx([0, 0, 20, 60, 60, 60, 60, 60])
+    names = [one.get_text() for one in drawing.legends[0].texts]
+    assert names == ["read", "decode", "copy", "median step"]
+    assert "split: resize" in " ".join(said(figure(project, inputs, "stages")))
 
 
 def test_speedups_are_labelled_with_their_numbers(project, inputs, texts):

@@ -42,6 +42,17 @@ def test_stages_have_columns_where_they_are_known(project, inputs, monkeypatch):
     assert "Hand over" not in page
 
 
+def test_a_stage_that_is_not_split_is_no_dash(project, inputs, monkeypatch):
+    known = {"stage_read_s": 0.02, "stage_read_p95_s": 0.003, "stage_read_cpu_s": 0.01}
+    cells = [replace(cell, **known, stage_not_split="resize") for cell in inputs.cells(STUDY)]
+    monkeypatch.setattr(Inputs, "cells", lambda *_: cells)
+    page = table(project, inputs, "stages")
+    assert "<td>20.0 ms<small>p95 3.00 ms, CPU 10.0 ms</small></td>" in page
+    assert "not split" in page
+    assert ">Resize<" in page
+    assert ">Decode<" not in page
+
+
 def trace(steps, per_epoch):
     """A run of two ranks whose second and sixth step are slow: 8 samples a step and rank."""
     steps = [

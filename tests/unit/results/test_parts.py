@@ -111,6 +111,20 @@ def test_stages_are_means_of_the_ranks():
     assert stages({0: RankEvents()}).read_s is None
 
 
+def test_tails_are_those_of_the_slowest_rank():
+    def told(rank, p95_s, cpu_s, count=100):
+        spans = {"read": {"p95_s": p95_s, "cpu_s": cpu_s, "count": count}}
+        seconds = {"open": 0.5, "read": 1.0, "decode": 4.0, "collate": 0.25}
+        stages = Stages(rank=rank, steps=5, seconds=seconds, spans=spans, not_split=["resize"])
+        return RankEvents(stages=stages)
+
+    found = stages({0: told(0, 0.1, 2.0), 1: told(1, 0.3, 4.0)})
+    assert (found.read_p95_s, found.read_cpu_s, found.spans["read"]["p95_s"]) == (0.3, 3.0, 0.3)
+    assert (found.fetch_s, found.prepare_s, found.not_split) == (1.5, 4.25, ["resize"])
+    few = stages({0: told(0, 0.1, 2.0, count=19)})
+    assert (few.read_p95_s, few.spans["read"]["p95_s"]) == (None, 0.1)
+
+
 def counted(rank, cores, used_s, busy_s=8.0, whole_s=8.0):
     """A rank that used `used_s` of the time of its cores, which were busy for `busy_s`."""
     counters = {"cores_s": whole_s, "cores_busy_s": busy_s, "job_cpu_s": used_s}

@@ -180,35 +180,19 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
     cpu_s: float | None = None
 
 
-class Spans(msgspec.Struct, frozen=True, kw_only=True):
-    """The spans of a stage. A time per step is of an optimizer step of the rank; a span is of one
-    sample (of the loader) or of one micro-step."""
-
-    seconds: float = 0.0
-    """Per step, in all processes together."""
-    cpu_s: float | None = None
-    """CPU time per step, with the threads that compute for the process; None: not measured."""
-    count: int = 0
-    p50_s: float | None = None
-    p95_s: float | None = None
-    p99_s: float | None = None
-    max_s: float | None = None
-    workers: dict[str, tuple[float, float]] = {}
-    """Each process's share of `seconds` and `cpu_s`; 0 is the process that trains."""
-
-
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):
     """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps.
 
     `open`, `read`, `decode`, `resize`, `tokenise` and `collate` are sums over the loader's
     processes; `hand_over`, `copy`, `forward`, `backward`, `exchange` and `optimizer` are of the
     process that trains. A stage that cannot be told from another is missing; `not_split` are those
-    of the loader. `forward_memory_gib` is in use when a forward pass has ended.
+    of the loader. `spans` is as `Recorder.spans` tells it. `forward_memory_gib` is in use when a
+    forward pass has ended.
     """
 
     steps: int
     seconds: dict[str, float] = {}
-    spans: dict[str, Spans] = {}
+    spans: dict[str, dict[str, Any]] = {}
     not_split: list[str] = []
     forward_memory_gib: float | None = None
 

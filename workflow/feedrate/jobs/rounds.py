@@ -16,7 +16,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import msgspec
 import torch
 from accelerate.utils import send_to_device
 
@@ -195,7 +194,7 @@ class Session:
             rank=self._log.rank,
             steps=steps,
             seconds={stage: one["seconds"] for stage, one in spans.items()},
-            spans=msgspec.convert(spans, dict[str, events.Spans]),
+            spans=spans,
             not_split=[stage for stage in LOADING if stage not in known],
             forward_memory_gib=self._forward_gib,
         )

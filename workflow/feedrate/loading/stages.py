@@ -82,7 +82,8 @@ class Recorder:
             switch[0] = 0
 
     def spans(self, steps: int, step_samples: int) -> dict[str, dict[str, Any]]:
-        """Each recorded stage over `steps` steps, as the keys of `events.Spans`.
+        """Each recorded stage over `steps` steps: `seconds` and `cpu_s` per step (None: not
+        told), the same by process as `workers`, `count`, `p50_s`, `p95_s`, `p99_s` and `max_s`.
 
         Workers run ahead of the steps, so a stage of theirs counts by the samples it was done for:
         its times are those of a step of `step_samples`. Its percentiles are of one sample; those

@@ -208,6 +208,7 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     if ratios:
         found = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
         cells[found.columns] = found
+    cells = cells.copy()  # in few blocks again
     names = [cell_name(study.baseline_of(row)) for row in rows_of(cells)]
     baselines = pd.Series(names, cells.index, dtype=object)
     cells[RATES] = ok["samples_per_s"].agg(list)

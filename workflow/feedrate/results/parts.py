@@ -6,7 +6,7 @@ from statistics import fmean, median, stdev
 from typing import Any, get_args
 
 from feedrate.config.spec import LoadingStage, Stage
-from feedrate.jobs.events import Ceiling, RankEvents, Spans
+from feedrate.jobs.events import Ceiling, RankEvents
 from feedrate.results.schema import Ceilings, Stages
 from feedrate.results.statistics import critical, median_interval
 
@@ -92,14 +92,15 @@ def stages(ranks: Ranks) -> Stages:
     spans on the rank where they are slowest."""
     told = [events.stages for events in ranks.values() if events.stages]
     known: dict[str, float | None] = {}
-    slowest: dict[str, Spans] = {}
+    slowest: dict[str, dict[str, Any]] = {}
     for name in STAGES:
         known[f"{name}_s"] = _mean(one.seconds.get(name) for one in told)
         spans = [one.spans[name] for one in told if name in one.spans]
-        known[f"{name}_cpu_s"] = _mean(one.cpu_s for one in spans)
+        known[f"{name}_cpu_s"] = _mean(one.get("cpu_s") for one in spans)
         if spans:
-            slowest[name] = max(spans, key=lambda one: one.p95_s or 0.0)
-            known[f"{name}_p95_s"] = slowest[name].p95_s if slowest[name].count >= FEWEST else None
+            slowest[name] = max(spans, key=lambda one: float(one["p95_s"]))
+            enough = slowest[name]["count"] >= FEWEST
+            known[f"{name}_p95_s"] = slowest[name]["p95_s"] if enough else None
     for field, parts in (("fetch_s", FETCHING), ("prepare_s", PREPARING)):
         seconds = [one for part in parts if (one := known[f"{part}_s"]) is not None]
         known[field] = sum(seconds) if seconds else None

@@ -10,12 +10,10 @@ here, and the code that measures it.
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-import msgspec
-from msgspec import Meta, inspect
+from msgspec import Meta, defstruct, inspect
 
 from feedrate.config.spec import LoadingStage, Stage
 from feedrate.config.values import Strict
-from feedrate.jobs.events import Spans
 
 Status = Literal["ok", "out_of_memory", "failed", "invalid", "unsupported"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -205,30 +203,24 @@ class Ceilings(Strict, kw_only=True):
 
 
 FEEDING: tuple[Stage, ...] = (*get_args(LoadingStage), "hand_over", "copy")
-"""The stages from a file to the device."""
 
 
 def with_tails(kind: type["Stages"]) -> type["Stages"]:
     """Add to the stages from a file to the device how long single ones take, and their CPU time."""
     fields: list[tuple[str, Any, None]] = []
     for stage in FEEDING:
-        alone = f"{stage}, one sample" if stage in get_args(LoadingStage) else f"{stage}, one batch"
-        tail = value("s", f"95th percentile (of 20 or more): {alone}.".replace("_", " "))
-        used = value("s", f"CPU time of {stage} in a step, mean of the ranks.".replace("_", " "))
+        name, one = stage.replace("_", " "), "batch" if stage in FEEDING[-2:] else "sample"
+        tail = value("s", f"95th percentile of {name}, one {one}; if 20 or more were timed.")
+        used = value("s", f"CPU time of {name} in a step, mean of the ranks.")
         fields += [(f"{stage}_p95_s", Annotated[Number, tail], None)]
-        # What a batch costs on its way through the kernel is nobody's span.
         fields += [(f"{stage}_cpu_s", Annotated[Number, used], None)] * (stage != "hand_over")
-    return msgspec.defstruct(  # type: ignore[return-value]
-        kind.__name__, fields, bases=(kind,), module=__name__, kw_only=True
-    )
+    return defstruct("Stages", fields, bases=(kind,), kw_only=True)  # type: ignore[return-value]
 
 
 @with_tails
 class Stages(Strict, kw_only=True):
     """Time of each stage per optimizer step, from live blocks after the window: `stage_<field>`.
-
-    Those of the loader are sums over the processes of a rank. They overlap with the others.
-    """
+    Those of the loader are sums over the processes of a rank; they overlap with the others."""
 
     open_s: Annotated[Number, value("s", "Loader: opening files, with planted latency.")] = None
     read_s: Annotated[Number, value("s", "Loader: reading files.")] = None
@@ -247,8 +239,7 @@ class Stages(Strict, kw_only=True):
     not_split: Annotated[
         list[str], value("", "Stages that the loader cannot tell from another, by `;`.", "same")
     ] = []
-    # In the record only: percentiles, maximum, and each process of the rank whose p95 is longest.
-    spans: dict[str, Spans] = {}
+    spans: dict[str, dict[str, Any]] = {}  # of the rank whose p95 is longest, in the record only
 
 
 class PixelDistance(Strict, kw_only=True):

@@ -138,7 +138,8 @@ def frame_of(rows: Sequence[Row], columns: Sequence[Column]) -> "pd.DataFrame":
 
     frame = pd.DataFrame(rows, columns=[column.name for column in columns], dtype=object)
     known = (column for column in columns if not isinstance(column, FactorColumn))
-    return frame.astype({column.name: DTYPES[column.kind] for column in known})
+    # A copy has few blocks; pandas warns of a frame of more than a hundred.
+    return frame.astype({column.name: DTYPES[column.kind] for column in known}).copy()
 
 
 def rows_of(frame: "pd.DataFrame") -> list[Row]:
