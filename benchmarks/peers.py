@@ -171,7 +171,7 @@ def gather(dataset: PairDataset, seed: int) -> None:
             drained += len(batch["input_ids"])
             del batch  # before the next one is made: the limit has one buffer too
         rate = drained / (time.perf_counter() - start_s)
-        show("gather", workers=workers, share=rate / limit, per_s=rate, limit=limit)
+        show("gather", workers=workers, rows=BATCH, share=rate / limit, per_s=rate, limit=limit)
 
 
 def transport(name: str, prepared: Path) -> None:
