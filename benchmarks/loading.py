@@ -19,6 +19,9 @@ WORKERS = (0, 1, 2)
 EQUAL_WITHIN_ROUNDING = 0.02
 PER_CPU = {"host": 3.0, "host scaled": 4.0}
 """Goals in samples per CPU second relative to the reference."""
+PEER_ROUNDS, BEST_OTHER, CACHE_SHARE = 3, 1.15, 0.95
+OWN_PICTURES = [folder for folder in [os.environ.get("FEEDRATE_BENCH_PICTURES")] if folder]
+"""A folder of JPEG files that are measured beside the generated ones."""
 CACHE = {0: 100.0, 1: 20.0, 2: 20.0}
 """Goals in samples per second relative to the reference, by workers."""
 
@@ -40,6 +43,7 @@ def measure() -> Iterator[Figure]:
         yield from shares_of_limits(drains, limits)
         yield from beside_the_reference(drains)
         yield input_share(Path(name), prepared)
+        yield from beside_others(printed("peers", prepared, name, PEER_ROUNDS, *OWN_PICTURES))
 
 
 Drains = dict[tuple[str, int], list[dict[str, float]]]
@@ -47,16 +51,10 @@ Drains = dict[tuple[str, int], list[dict[str, float]]]
 
 def measurements(prepared: Path) -> tuple[Drains, list[dict[str, float]], dict[str, float]]:
     """The output of `benchmarks.drain`: drains by path and workers, limits by round, pixels."""
-    command = [sys.executable, "-m", "benchmarks.drain", str(prepared), str(ROUNDS)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    said = subprocess.run(
-        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
-    )
     drains: Drains = {}
     limits: list[dict[str, float]] = []
     pixels: dict[str, float] = {}
-    for line in said.stdout.splitlines():
-        values: dict[str, Any] = json.loads(line)
+    for values in printed("drain", prepared, ROUNDS):
         match values.pop("what"):
             case "drain":
                 key = (values.pop("level"), values.pop("workers"))
@@ -66,6 +64,71 @@ def measurements(prepared: Path) -> tuple[Drains, list[dict[str, float]], dict[s
             case "pixels":
                 pixels = values
     return drains, limits, pixels
+
+
+def printed(module: str, *arguments: object) -> list[dict[str, Any]]:
+    """The JSON lines that a module of the benchmarks prints."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    )
+    return [json.loads(line) for line in said.stdout.splitlines()]
+
+
+def beside_others(measured: list[dict[str, Any]]) -> Iterator[Figure]:
+    """The goals beside other libraries; a goal that is missed has its reason in the note."""
+    groups: dict[str, list[dict[str, float]]] = {}
+    gathered: dict[int, list[dict[str, float]]] = {}
+    transports: dict[str, list[dict[str, float]]] = {}
+    for values in measured:
+        match values["what"]:
+            case "decode":
+                groups.setdefault(values["group"], []).append(values["ms"])
+            case "gather":
+                gathered.setdefault(values["workers"], []).append(values)
+            case "transport":
+                transports.setdefault(values["loader"], []).append(values)
+    for group, rounds in groups.items():
+        # Other load only adds CPU time, so the least is nearest to the truth.
+        ms = {reader: min(one[reader] for one in rounds) for reader in rounds[0]}
+        mine, floor = ms.pop("feedrate"), ms.pop("decoding alone")
+        best = min(ms, key=ms.__getitem__)
+        note = f"{mine:.2f} ms; {best} {ms[best]:.2f} ms; libjpeg-turbo alone {floor:.2f} ms"
+        if ms[best] / mine < BEST_OTHER:
+            note += ", which both need"
+        name = f"host: {group}, best other's time"
+        yield Figure(name, ms[best] / mine, BEST_OTHER, "x", note, at_most=False)
+    for workers, shares in gathered.items():
+        name = f"cache: of one index_select into kept memory, {workers} workers"
+        more_ms = (
+            median((1 / one["per_s"] - 1 / one["limit"]) * one["rows"] for one in shares) * 1e3
+        )
+        note = f"{more_ms:.2f} ms more per batch for Python, tokens and hand-over"
+        value = median(one["share"] for one in shares)
+        yield Figure(name, value, CACHE_SHARE, "", note, at_most=False)
+    yield from beside_transports(transports)
+
+
+def beside_transports(transports: dict[str, list[dict[str, float]]]) -> Iterator[Figure]:
+    """First batch and memory of the process tree, against those of other libraries."""
+    middle = {
+        name: {key: median(one[key] for one in rounds) for key in ("first_s", "tree_mib", "per_s")}
+        for name, rounds in transports.items()
+    }
+    others = {name: values for name, values in middle.items() if name not in ("fork", "thread")}
+    for name in ("fork", "thread") if others else ():
+        mine = middle[name]
+        first = min(others, key=lambda other: others[other]["first_s"])
+        note = f"{mine['first_s']:.2f} s; {first} {others[first]['first_s']:.2f} s"
+        note += "; each worker makes a whole batch"
+        value = mine["first_s"] / others[first]["first_s"]
+        yield Figure(f"host, {name}: first batch, earliest other", value, 1, "x", note)
+        if "spdl" in others:
+            value = mine["tree_mib"] / others["spdl"]["tree_mib"]
+            rate = mine["per_s"] / others["spdl"]["per_s"]
+            note = f"{mine['tree_mib']:.0f} MiB; {rate:.2f} x its rate"
+            yield Figure(f"host, {name}: memory of the tree, spdl-core's", value, 1.1, "x", note)
 
 
 def against(drains: Drains, level: str, workers: int, name: str) -> float:

@@ -227,13 +227,13 @@ class PairDataset(Dataset[Sample]):
 
     def _memory(self, rows: int) -> tuple[dict[str, Any], Sample]:
         """Memory for a batch: what the loader returns or sends, and the tensors to fill."""
-        if self.slots:
-            taken = {name: slots.take(rows) for name, slots in self.slots.items()}
-        else:
-            taken = {
-                name: torch.empty((rows, *shape), dtype=dtype)
-                for name, (shape, dtype) in self.shapes().items()
-            }
+        slots = self.slots or {}
+        taken = {
+            name: slots[name].take(rows)
+            if name in slots
+            else torch.empty((rows, *shape), dtype=dtype)
+            for name, (shape, dtype) in self.shapes().items()
+        }
         room = {n: t.tensor if isinstance(t, Filling) else t for n, t in taken.items()}
         return taken, room
 

@@ -101,6 +101,7 @@ def make_slots(
         return {
             name: Slots((batch_size, *shape), dtype, processes, each)
             for name, (shape, dtype) in dataset.shapes().items()
+            if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
         }
     except SharedMemoryError as error:
         raise UnsupportedError(
