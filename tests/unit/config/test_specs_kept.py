@@ -13,7 +13,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2731, "8b9179e1006c65beb2544de7819d083617b2b46ee37bf92eba903453651ba0c3")
+ALL_STUDIES = (2866, "a1c149b9db01bda49d674f6744da01cd6facd588c0cda012798bffe31f631014")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 

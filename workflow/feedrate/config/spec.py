@@ -201,6 +201,8 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     plain = loader.transfer in (None, "uint8") and not (
         loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
     )
+    if allowed == ("host",) and loader.storage is not UNSET:
+        yield f"loader.storage: {loader.storage}: {library} reads files itself; leave it out"
     if allowed == ("host",) and not plain:
         yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
 

@@ -93,8 +93,7 @@ class Data(Event, frozen=True, kw_only=True, tag="data"):
 class Step(Event, frozen=True, kw_only=True, tag="step"):
     """One optimizer step or forward pass, numbered from 1; samples are those of this rank.
 
-    `loss_scale`: that of fp16 after the step; it falls when gradients overflow and the optimizer
-    skips its update."""
+    `loss_scale` of fp16, after the step, falls when the optimizer skips an update."""
 
     step: int
     t_s: float | None = None
@@ -183,11 +182,8 @@ class Ceiling(Event, frozen=True, kw_only=True, tag="ceiling"):
 class Stages(Event, frozen=True, kw_only=True, tag="stages"):
     """Seconds of each stage per optimizer step of this rank, from `live` blocks of `steps` steps.
 
-    `open`, `read`, `decode`, `resize`, `tokenise` and `collate` are sums over the loader's
-    processes; `hand_over`, `copy`, `forward`, `backward`, `exchange` and `optimizer` are of the
-    process that trains. A stage that cannot be told from another is missing; `not_split` are those
-    of the loader. `spans` is as `Recorder.spans` tells it. `forward_memory_gib` is in use when a
-    forward pass has ended.
+    Those of the loader are sums over its processes; `not_split` are those that it cannot separate.
+    `spans`: see `Recorder.spans`. `forward_memory_gib` is in use when a forward pass has ended.
     """
 
     steps: int
@@ -198,8 +194,7 @@ class Stages(Event, frozen=True, kw_only=True, tag="stages"):
 
 
 class Virtual(Event, frozen=True, kw_only=True, tag="virtual"):
-    """A `live` block in which `stage` was virtually faster by `share`: `delayed_s` of `wall_s` were
-    inserted, so the predicted rate is samples / (wall_s - delayed_s)."""
+    """A `live` block, `stage` faster by `share`: samples / (wall_s - delayed_s) is predicted."""
 
     stage: str
     share: float

@@ -65,15 +65,10 @@ def make_trainer(
     kind.path = open_path(adapter, loader, held_batches=HELD_BATCHES + train.gradient_accumulation)
     kind.finish = staticmethod(dataset.finish)
     kind.scalars = give_shapes(model) if kind.plugin else []
-    trainer = kind(
-        model=model,
-        args=arguments,
-        train_dataset=dataset,
-        data_collator=collate,
-        # The meter comes last: it begins when trackers have begun.
-        callbacks=[*trackers, *([MeterCallback(meter)] if meter else [])],
-        **optimizer_arguments(train),
-    )
+    # The meter comes last: it begins when trackers have begun.
+    callbacks = [*trackers, *([MeterCallback(meter)] if meter else [])]
+    given = {"train_dataset": dataset, "data_collator": collate, "callbacks": callbacks}
+    trainer = kind(model=model, args=arguments, **given, **optimizer_arguments(train))
     adapter.hold_fp32(train.precision)  # whatever the libraries have set
     if train.ddp_bucket_view:  # the one setting of DDP that no argument names
         trainer.accelerator.ddp_handler.gradient_as_bucket_view = True

@@ -53,8 +53,8 @@ FILES = {
     "imported": paths.IMPORTED,
     "data": paths.DATA_REPORT,
 }
-"""The files that a table or figure may name in NEEDS. It may also name `published`, `peaks`
-and `winoground`, which come from the configuration. Studies without imports have no `imported`."""
+"""The files that tables and figures name in NEEDS. `published`, `peaks` and `winoground` come from
+the configuration. A study without imports has no `imported`."""
 
 
 class DeviceInfo(Strict, kw_only=True):
@@ -76,8 +76,7 @@ class Setup(Strict, kw_only=True):
     precision: str
     steps: int
     warmup_steps: int
-    repeats: int
-    """Planned ones, which every cell has."""
+    repeats: int  # planned ones, which every cell has
 
 
 class StudyContext(Strict, kw_only=True):
@@ -260,8 +259,7 @@ def _context(project: Project, study: str, published: bool) -> dict[str, Any]:
         "measured": project.config.devices,
         "devices": {
             name: DeviceInfo(
-                label=device.label,
-                count=device.count,
+                **_fields(device, "label", "count"),
                 capabilities=device.able,
                 family=device.variant_of,
             )

@@ -21,12 +21,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 BAD: tuple[Status, ...] = ("failed", "invalid")
 """Statuses that are faults; the others are results."""
 Kind = Literal["text", "integer", "number", "flag"]
-DTYPES: dict[Kind, str] = {
-    "text": "object",
-    "integer": "Int64",
-    "number": "float64",
-    "flag": "boolean",
-}
+_DTYPES = "object", "Int64", "float64", "boolean"
+DTYPES: dict[Kind, str] = dict(zip(get_args(Kind), _DTYPES, strict=True))
 """How a pandas DataFrame holds a column of each kind; a missing value is NA, or None in text."""
 Number = float | None
 Repeats = Literal["median", "largest", "smallest", "same", ""]
@@ -39,9 +35,8 @@ def value(
     """The annotation of a measured value.
 
     `repeats`: how the ok runs of a cell combine in cells.csv; `same`: a value only where they have
-    the same; empty: they do not. `ranks`: how the values of the same name in the ranks' `window`
-    events combine; empty: `measure` computes it.
-    `extra`: heading of the column that tables of cells add where any cell has a value.
+    the same; empty: they do not. `ranks`: how the values of this name in the ranks' `window` events
+    combine; empty: `measure` computes it. `extra`: heading of a column of tables of cells.
     """
     told = {"unit": unit, "meaning": meaning, "repeats": repeats, "ranks": ranks, "extra": extra}
     return Meta(description=meaning, extra=told, extra_json_schema={"unit": unit} if unit else None)
