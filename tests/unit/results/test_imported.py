@@ -8,6 +8,7 @@ import pytest
 
 from feedrate.config.devices import Peak
 from feedrate.config.imports import Import
+from feedrate.results.crate import Writer
 from feedrate.results.imported import import_runs, imported, read_imported
 from feedrate.results.settings import ImportDevice, ImportSettings
 
@@ -126,3 +127,44 @@ def test_what_the_job_writes_is_read_back(tmp_path):
     wanted = settings(foreign.milabench_file(tmp_path / "a"), levels=LEVELS)
     import_runs(wanted, tmp_path / "imported.json")
     assert read_imported(tmp_path / "imported.json") == imported(wanted)
+
+
+def run_folder(root, status="ok", study="loading", **more):
+    """A run of feedrate itself in `results/`, with a log beside its record."""
+    run = root / "results/loading/gaudi2/workers=2~decode=host/rep1"
+    run.mkdir(parents=True)
+    (run / "train.log").write_text("{'train_runtime': 2.0, 'train_samples_per_second': 1.0}\n")
+    known = {"study": study, "device": "gaudi2", "cell": "workers=2~decode=host", "repeat": 1}
+    figures = {"measurement": {"samples_per_s": 812.5}, "trainer": {"loss": 0.25}, "cause": ""}
+    record = known | {"levels": LEVELS, "status": status} | figures | more
+    (run / "record.json").write_text(json.dumps(record))
+    return root
+
+
+def test_an_archive_is_imported_with_the_levels_and_windows_of_its_records(tmp_path):
+    run_folder(tmp_path / "site")
+    writer = Writer(tmp_path / "site.zip")
+    for path in sorted((tmp_path / "site").rglob("*")):
+        if path.is_file():
+            writer.add(str(path.relative_to(tmp_path / "site")), path.read_bytes())
+    writer.finish({}, [])
+    for place in (tmp_path / "site", tmp_path / "site.zip"):
+        found = imported(settings(place))
+        (one,) = found.records
+        assert (one.status, one.cell, one.levels) == ("ok", "workers=2~decode=host", LEVELS)
+        assert (one.trainer.samples_per_s, one.trainer.loss) == (812.5, 0.25)
+        assert one.provenance.provenance == "imported"
+        (log,) = [file for file in found.files if file.file.endswith("train.log")]
+        assert "which counts" in log.note
+
+
+def test_records_of_other_studies_are_left_out_and_those_that_failed_have_no_figures(tmp_path):
+    assert imported(settings(run_folder(tmp_path / "a", study="other"))).records == []
+    assert record(run_folder(tmp_path / "b", status="out_of_memory")).status == "out_of_memory"
+    invalid = record(run_folder(tmp_path / "c", status="invalid", cause="noise"))
+    assert (invalid.status, invalid.trainer.samples_per_s) == ("failed", None)
+    assert "noise" in invalid.cause
+    truncated = run_folder(tmp_path / "d")
+    next(truncated.rglob("record.json")).write_text('{"study": "loading"}')
+    (file,) = [f for f in imported(settings(truncated)).files if f.file.endswith("record.json")]
+    assert "not a record of a run" in file.note

@@ -14,9 +14,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from feedrate.config.values import Strict
+from feedrate.config.values import Level, Strict
 from feedrate.core import plugins
 from feedrate.core.errors import LogError
+from feedrate.core.paths import RECORD_NAME
 from feedrate.jobs.causes import Cause
 from feedrate.logs.trainer import FORMATS, number
 
@@ -53,6 +54,9 @@ class Found:
     """The run's name within the file, if the file has several."""
     device: str = ""
     """The device as the file calls it."""
+    study: str = ""
+    levels: Mapping[str, Level] = field(default_factory=dict)
+    """The study and its levels, if the file names them."""
     library: str = ""
     resumed_from: int | None = None
     """The step at which the job went on with an earlier one's weights."""
@@ -83,8 +87,12 @@ def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
     patterns = plugins.declared(FORMATS, "IMPORTS")
     groups: dict[Path, list[Found]] = {}
     files: list[ReadFile] = []
+    recorded = {path.parent for path in paths if path.name == RECORD_NAME}
     for path in paths:
         name = str(path.relative_to(base))
+        if path.name != RECORD_NAME and recorded.intersection(path.parents):
+            files.append(ReadFile(file=name, note=f"its run has a {RECORD_NAME}, which counts"))
+            continue
         fitting = [
             (-len(p), f) for f, known in patterns.items() for p in known if fnmatch(path.name, p)
         ]

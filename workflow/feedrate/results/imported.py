@@ -17,6 +17,7 @@ from feedrate.logs.found import Found, ReadFile, find_runs
 from feedrate.logs.trainer import TrainerFigures, number, one_line
 from feedrate.results.audit import Rate, excess
 from feedrate.results.conformity import Judgement
+from feedrate.results.crate import results_of
 from feedrate.results.record import Check, MadeFrom, Record
 from feedrate.results.schema import Provenance, Status
 from feedrate.results.settings import ImportDevice, ImportSettings
@@ -26,7 +27,7 @@ FULLEST, EMPTIEST = 1.02, 0.5
 short epoch is small, and rates are rounded."""
 
 
-LEFT_OUT = "none of its runs is on this device and fits `only`"
+LEFT_OUT = "none of its runs is of this study, on this device, and fits `only`"
 
 
 class Imported(Strict, kw_only=True):
@@ -62,34 +63,40 @@ def read_imported(path: Path) -> Imported:
 
 
 def imported(settings: ImportSettings) -> Imported:
-    """The records of all imports of a study. Raises LogError for a folder that is missing."""
+    """The records of all imports of a study. Raises LogError for a folder that is missing, and
+    ArchiveError for an archive that is not safe to unpack."""
     records: list[Record] = []
     files: list[ReadFile] = []
     for entry in settings.imports:
-        device = settings.devices[entry.device]
-        runs, read = find_runs(Path(entry.folder))
-        own = [run for run in runs if _is_wanted(run, entry, device)]
+        with results_of(Path(entry.folder)) as folder:
+            runs, read = find_runs(folder)
+            own = [run for run in runs if _is_wanted(run, entry, settings.devices[entry.device])]
+            for run in own:
+                repeat = 1 + sum(record.device == entry.device for record in records)
+                records.append(record_of(run, entry, settings, repeat, folder))
         others = {name for run in runs if run not in own for name in run.files}
         used = {name for run in own for name in run.files}
         for one in read:
             notes = [one.note, LEFT_OUT if one.file in others - used else ""]
             note = "; ".join(filter(None, notes))
             files.append(msgspec.structs.replace(one, note=note))
-        for run in own:
-            repeat = 1 + sum(record.device == entry.device for record in records)
-            records.append(record_of(run, entry, settings, repeat))
     return Imported(records=records, files=files)
 
 
 def _is_wanted(run: Found, entry: Import, device: ImportDevice) -> bool:
-    """Whether a run is on the import's device, if it names one, and fits its pattern."""
-    if run.device not in ("", entry.device, device.variant_of):
+    """Whether a run is of the import's study and device, if it names them, and fits its pattern."""
+    if run.device not in ("", entry.device, device.variant_of) or run.study not in (
+        "",
+        entry.study,
+    ):
         return False
     return any(fnmatch(name, entry.only) for name in (run.label, *run.files))
 
 
-def record_of(run: Found, entry: Import, settings: ImportSettings, repeat: int) -> Record:
-    """The record of one run; `repeat` counts the imported runs on its device."""
+def record_of(
+    run: Found, entry: Import, settings: ImportSettings, repeat: int, folder: Path
+) -> Record:
+    """The record of one run of `folder`; `repeat` counts the imported runs on its device."""
     device = settings.devices[entry.device]
     figures = _figures(run, entry, device)
     evidence = Evidence(entry, device, run, figures, settings.pixels_only)
@@ -99,8 +106,8 @@ def record_of(run: Found, entry: Import, settings: ImportSettings, repeat: int) 
         for passed, detail in [check(evidence)]
     ]
     status, cause = _status(run, figures, checks)
-    levels = {name: entry.levels[name] for name in settings.factors if name in entry.levels}
-    folder = Path(entry.folder)
+    given = {**run.levels, **entry.levels}
+    levels = {name: given[name] for name in settings.factors if name in given}
     base = folder if folder.is_dir() else folder.parent
     place = ", ".join(run.files) + (f": {run.label}" if run.label else "")
     return Record(
