@@ -20,7 +20,7 @@ COMMANDS = {
     "selftest": "Show, in under ten minutes, which capabilities of a device work on this machine.",
     "certify": "Find how many accelerators this machine can feed, without having them.",
     "fits": "Show which cells fit in memory and the largest batches, without their devices.",
-    "check-claims": "Recompute, in seconds and without training, what the sources print.",
+    "check-claims": "Recompute, in under a minute and without training, what the sources print.",
     "compare": "Show which cells became slower or faster between two sets of results.",
     "import": "Show other people's runs, from their logs, next to ours in the report.",
     "archive": "Pack results, logs and configuration into one file that others can check.",

@@ -116,3 +116,18 @@ def test_the_command_prints_a_table_and_writes_the_rows(capsys, tmp_path, monkey
     assert {row["outcome"] for row in rows} == {AGREES, DIFFERS, CANNOT, DERIVED}
     assert all(row["statement"] in printed for row in rows)
     assert f"{len(rows)} statements: " in printed.splitlines()[-1]
+
+
+def test_memory_is_counted_and_compared_with_what_is_printed(check):
+    found = check(FLAVA)
+    reduction = one(found, "2.7B, fsdp1-ac-limited", "active memory reduction")
+    assert (reduction.printed, reduction.outcome) == (4.0, AGREES)
+    assert reduction.recomputed == pytest.approx(4.0, rel=0.1)
+
+
+def test_a_batch_that_cannot_have_fitted_differs(check):
+    assert one(check("vit-speedups"), "huge, baseline", "fits into 39 GiB").outcome == AGREES
+    smaller = check("vit-speedups", "devices.yaml", "memory_gib: 40", "memory_gib: 20")
+    fits = one(smaller, "huge, baseline", "fits into 19 GiB")
+    assert fits.recomputed * 0.9 > 19
+    assert fits.outcome == DIFFERS

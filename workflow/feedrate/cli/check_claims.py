@@ -15,9 +15,10 @@ import msgspec
 from rich.text import Text
 
 from feedrate.cli.display import counted, output, table
+from feedrate.config.devices import Device
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, load_project, study_names
-from feedrate.config.settings import LoaderSettings, ModelSettings
+from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.config.study import Published
 from feedrate.config.values import read_yaml
 from feedrate.core.files import write_text
@@ -83,7 +84,8 @@ def check_claims(options: argparse.Namespace) -> int:
 
 def checks(project: Project) -> list[Check]:
     """All checks of a project, by study."""
-    found = (*_ratios(project), *_rates(project), *_editions(project), *_models(project))
+    kinds = (_ratios, _rates, _editions, _models, _fits, _memory)
+    found = [one for kind in kinds for one in kind(project)]
     return sorted(found, key=lambda one: one.study)
 
 
@@ -144,6 +146,45 @@ def _models(project: Project) -> Iterator[Check]:
             outcome = AGREES if audit.as_printed(value, row.value) else DIFFERS
             about = f"{model.name} {model.size}: {row.metric.replace('_', ' ')} ({row.edition})"
             yield Check(name, about, row.value, value, outcome)
+
+
+def _fits(project: Project) -> Iterator[Check]:
+    """Whether each cell with a printed rate fits into its device's memory (docs/memory.md)."""
+    from feedrate.models.memory import ERROR, peak_gib, room_gib
+
+    known = set()
+    for name, row in _rows(project, audit.RATE):
+        settings, device, batch = _job(project, name, row)
+        room = room_gib(settings, device) if project.studies[name].task == "training" else None
+        about = f"{_cell(project, row)}: batch {batch} fits into {room or 0:.0f} GiB, counted"
+        if room is not None and (name, about) not in known:
+            known.add((name, about))
+            value = peak_gib(settings, device, batch)
+            outcome = AGREES if value * (1 - ERROR) <= room else DIFFERS
+            yield Check(name, about, None, value, outcome)
+
+
+def _memory(project: Project) -> Iterator[Check]:
+    """Each printed use of memory beside the counted one."""
+    from feedrate.models.memory import ERROR, active_gib, peak_gib
+
+    for name, row in _rows(project, "peak_memory_gib", "active_memory_reduction"):
+        settings, device, batch = _job(project, name, row)
+        value = peak_gib(settings, device, batch)
+        if row.metric == "active_memory_reduction":
+            model = msgspec.structs.replace(settings.model, checkpointing=False)
+            plain = msgspec.structs.replace(settings, model=model)
+            value = active_gib(plain, device, batch) / active_gib(settings, device, batch)
+        outcome = AGREES if abs(value / row.value - 1) <= ERROR else DIFFERS
+        about = f"{_cell(project, row)} ({row.edition}): {row.metric.replace('_', ' ')}, counted"
+        yield Check(name, about, row.value, value, outcome)
+
+
+def _job(project: Project, name: str, row: Published) -> tuple[Settings, Device, int]:
+    """Settings, devices and batch of a published number."""
+    settings = published_settings(project, name, row)
+    device = msgspec.structs.replace(project.devices[row.device], count=row.count)
+    return settings, device, row.batch_size or settings.train.batch_size
 
 
 def _rows(project: Project, *metrics: str) -> Iterator[tuple[str, Published]]:
