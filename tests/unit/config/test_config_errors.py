@@ -276,7 +276,7 @@ CASES = {
     ),
     "study: two figures of one name": (
         STUDY, ("name: fit, kind: fit, title: Mea", "name: answer, kind: fit, title: Mea"),
-        IN_STUDY + "figures[4].name: 'answer' occurs twice",
+        IN_STUDY + "figures[5].name: 'answer' occurs twice",
     ),
     "study: two claims of one name": (
         STUDY, ("id: gaudi2-h100-w1", "id: gaudi2-h100-w2"),
