@@ -90,7 +90,7 @@ def test_a_dataset_that_fills_no_batch_is_an_error(tiny_prepared):
 def test_real_loaders_feed_emulated_accelerators(tiny_prepared, tmp_path, monkeypatch, capfd):
     """At most two, which take 4 samples every 0.2 s at most, however slow this machine is."""
     monkeypatch.setattr(accelerator, "WARMUP_S", 0.1)
-    monkeypatch.setattr(accelerator, "WINDOW_S", 0.5)
+    monkeypatch.setattr(accelerator, "WINDOW_S", 3.0)
     monkeypatch.setattr(accelerator, "WINDOW_STEPS", 3)
     monkeypatch.setattr(feed, "COPIED_BYTES", 2**20)
     (tmp_path / "spec.json").write_bytes(msgspec.json.encode(tiny_spec()))
@@ -99,6 +99,7 @@ def test_real_loaders_feed_emulated_accelerators(tiny_prepared, tmp_path, monkey
     feed.feed_accelerators(tmp_path, tiny_prepared, request)
     answer = msgspec.convert(json.loads((tmp_path / "fed.json").read_text()), feed.Answer)
     found, refused = answer.fed
+    assert not found.refused
     assert found.limit.samples_per_s > 0
     for run in found.runs:
         assert 1 <= run.accelerators <= 2

@@ -74,9 +74,9 @@ class LoadingPath(ABC):
         """Batches of `dataset` in `order`, without a Trainer; everything it starts ends with it."""
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
-        """The pixels that this path makes of `rows`, or of the rows that it returns with them."""
+        """Pixels of `rows`, or of the rows it returns, (rows, 3, h, w), in levels of 0 to 255."""
         (batch,) = self.batches(dataset, BatchSampler(rows, len(rows), drop_last=False))
-        return rows, batch["pixel_values"]
+        return rows, levels(dataset, batch["pixel_values"])
 
 
 class HostPath(LoadingPath):
@@ -113,8 +113,9 @@ class HostPath(LoadingPath):
         yield from equip(loader, self._settings, held=self._held_batches)
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
-        """The pixels of `rows`, read here."""
-        return rows, dataset.pixels(rows)
+        """The pixels of `rows`, read here and not normalised, which would round them."""
+        pixels = torch.stack([dataset.read(row, NOTHING).expand(dataset.shape) for row in rows])
+        return rows, pixels if pixels.dtype == torch.uint8 else pixels * LEVELS
 
 
 class ThreadPath(HostPath):
@@ -335,14 +336,13 @@ def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
     unchanged.augmentation = Augmentation(seed=0)
     rows, pixels = path.compared(unchanged, rows)
     reference = [crop(decode(dataset.paths[row]), dataset.image_px, NOTHING) for row in rows]
-    wanted = torch.stack(reference) * LEVELS
-    difference = (_levels(dataset, pixels).double() - wanted.double()).abs()
+    difference = (pixels.double() - (torch.stack(reference) * LEVELS).double()).abs()
     squared = float(difference.square().mean())
     psnr = 10 * math.log10(LEVELS**2 / squared) if squared else None
     return Distance(float(difference.mean()), psnr, float(difference.mean((1, 2, 3)).max()))
 
 
-def _levels(dataset: PairDataset, pixels: torch.Tensor) -> torch.Tensor:
+def levels(dataset: PairDataset, pixels: torch.Tensor) -> torch.Tensor:
     """Pixels for the transfer, in levels of 0 to 255; (rows, 3, h, w)."""
     if pixels.dtype == torch.uint8:
         return pixels

@@ -21,7 +21,7 @@ from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import read_pixels
-from feedrate.loading.path import Done, LoadingPath, Order, none_done, replace_inner
+from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, replace_inner
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.watchdog import watched
 
@@ -162,7 +162,8 @@ class LibraryPath(LoadingPath):
         """Pixels of these rows, or of as many in the library's own order, without augmentation."""
         made = self._made(dataset, [rows])
         try:
-            return next(made)
+            numbers, pixels = next(made)
+            return numbers, levels(dataset, pixels)
         finally:
             made.close()
 
