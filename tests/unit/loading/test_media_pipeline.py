@@ -249,7 +249,7 @@ def test_a_resumed_epoch_goes_on_with_the_next_sample(on_device, make_pairs):
 def test_no_library_gets_rows_from_the_host_unseen(on_device, make_pairs):
     loader = on_device.adopt(prepared_loader(make_pairs("train")))
     assert len(loader.dataset) == 24
-    with pytest.raises(UnsupportedError, match="requested on the host, which must not decode"):
+    with pytest.raises(UnsupportedError, match="requested on the host by"):
         next(iter(skip_first_batches(loader, 2)))  # accelerate makes a loader of its own
 
 
