@@ -116,7 +116,10 @@ def test_measured_code_is_the_training_and_nothing_of_the_report(tmp_path):
     assert not {p for p in seen if p.startswith(("report/", "results/", "logs/"))}
 
 
-PLUGIN = ("devices/kinds/", "devices/launchers/", "models/builders/", "loading/decoders/")
+PLUGIN = (
+    *("devices/kinds/", "devices/launchers/", "models/builders/", "loading/decoders/"),
+    "loading/libraries/",
+)
 
 
 @pytest.mark.parametrize("code", ["measured", "inferred"])
@@ -137,6 +140,14 @@ PLUGIN = ("devices/kinds/", "devices/launchers/", "models/builders/", "loading/d
                 *("devices/launchers/mpirun.py", "models/builders/bridgetower.py"),
                 *("loading/decoders/gaudi.py", "loading/decoders/_gaudi_pipe.py"),
                 "loading/decoders/reference.py",
+            },
+        ),
+        (
+            ("cpu", "single", "vit", "host", "spdl"),
+            {
+                *("devices/kinds/cpu.py", "devices/launchers/single.py", "models/builders/vit.py"),
+                *("loading/decoders/host.py", "loading/decoders/reference.py"),
+                *("loading/libraries/spdl.py", "loading/libraries/_feed.py"),
             },
         ),
     ],

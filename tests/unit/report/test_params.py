@@ -109,7 +109,7 @@ def test_a_price_or_peak_touches_no_page(project):
 def test_every_kind_names_its_inputs(page):
     part, kind = page
     needs = plugins.declared(f"feedrate.report.{part}s", "NEEDS")[kind]
-    assert set(needs) <= {*params.FILES, "published", "peaks", "winoground"}
+    assert set(needs) <= {*params.FILES, "published", "peaks", "winoground", "loaders"}
     found = params.inputs_of(part, kind, STUDY, "generated", imports=True)
     assert len(found) == len(set(needs) & set(params.FILES))
     for path in found:

@@ -5,6 +5,7 @@ the Trainer's loader keeps its order and its shards, but its batches come from t
 """
 
 import copy
+import importlib
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from feedrate.config.settings import Decode, LoaderSettings
-from feedrate.config.spec import library_of
+from feedrate.config.spec import LIBRARIES, library_of
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, collate
@@ -229,8 +230,7 @@ class DevicePath(LoadingPath):
         return watched(decoder.batches(order), self._timeout_s, name)
 
 
-Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
-"""The batches of an epoch, from the numbers of each."""
+Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]  # an epoch, from each batch's numbers
 
 
 def replace_inner(loader: Any, setting: str, feed: Feed, done: Done) -> Any:
@@ -297,9 +297,9 @@ def open_path(
     if loader.decode != "device":
         pin_memory = loader.pin_memory and device.pins_memory
         if library_of(loader):
-            from feedrate.loading.libraries._feed import LibraryPath  # it imports this module
-
-            return LibraryPath(loader, pin_memory=pin_memory)
+            # By name: it is no part of the code of other runs.
+            feed: Any = importlib.import_module(f"{LIBRARIES}._feed")
+            return feed.LibraryPath(loader, pin_memory=pin_memory)
         threads = loader.workers and loader.start_method == "thread"
         kind = ThreadPath if threads else HostPath
         return kind(loader, pin_memory=pin_memory, held_batches=held_batches)
