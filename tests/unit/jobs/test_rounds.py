@@ -3,6 +3,7 @@
 import gzip
 import json
 import time
+from collections import deque
 from types import SimpleNamespace
 
 import msgspec
@@ -265,3 +266,34 @@ def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
     _, events = job(virtual=["decode"])
     assert {e["kind"] for e in named(events, "ceiling")} == {"loader", "model"}
     assert [e["about"] for e in named(events, "note")] == ["ceiling live"]
+
+
+class Threaded:
+    """A path whose thread makes up to `depth` batches ahead, as those of loader libraries do."""
+
+    stops, round_size = False, 2
+
+    def __init__(self, depth):
+        self.depth = depth
+
+    def batches(self, dataset, order):
+        rows, ready = iter(order), deque()
+        while True:
+            while len(ready) <= self.depth:
+                ready.append(next(rows))
+            yield ready.popleft()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 7])
+def test_batches_that_threads_made_before_a_block_are_known(depth, monkeypatch):
+    monkeypatch.setattr("feedrate.jobs.ceilings.SETTLED_S", 0.001)
+    pipeline = Pipeline(Threaded(depth), None, EndlessBatches(40, 4, seed=1))
+    assert pipeline.ahead(1) == depth
+    with pipeline.running():
+        for _ in range(5):
+            next(pipeline)
+    assert pipeline.ahead(1) == depth
+    assert pipeline.ahead(3) == -(-depth // 3)
+    stopped = Threaded(depth)
+    stopped.stops = True
+    assert Pipeline(stopped, None, EndlessBatches(40, 4, seed=1)).ahead(1) == 0

@@ -34,7 +34,9 @@ def test_names_of_a_runs_files_are_typed_in_one_module():
         (file.name, name)
         for file in CODE
         for name in names
-        if f'"{name}"' in file.read_text(encoding="utf-8") and file.name != "paths.py"
+        if f'"{name}"' in file.read_text(encoding="utf-8")
+        and file.name != "paths.py"
+        and file.parent.name != "formats"  # plug-ins declare literals
     ]
     assert len(names) == 6
     assert typed == []

@@ -38,7 +38,10 @@ class Feeding(Strict, frozen=True, kw_only=True):
     busy: Annotated[list[float], about("Share of time for which each was busy.")]
     window_s: float
     cpu_s: Annotated[float, about("CPU seconds per sample, of all processes.")]
-    cores_busy: Annotated[float, about("Share of the cores' time that was used, by whomever.")]
+    cores_busy: Annotated[
+        float | None,
+        about("Share of the cores' time that was used, by whomever; null: the kernel counts none."),
+    ]
     io_waited: Annotated[float, about("Share of time in which a process waited for a disk.")]
 
     @property
@@ -141,7 +144,7 @@ def measure(pipes: Sequence[Connection], round_size: int, step_s: Sequence[float
         busy=[busy for _, busy in rates],
         window_s=wall_s,
         cpu_s=used["job_cpu_s"] / wall_s / rate,
-        cores_busy=used["cores_busy_s"] / used["cores_s"],
+        cores_busy=used["cores_busy_s"] / used["cores_s"] if used["cores_s"] else None,
         io_waited=used.get("io_waited_s", 0.0) / wall_s,
     )
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from multiprocessing import active_children
 from statistics import stdev
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +27,8 @@ FEWEST_ROUNDS = 3
 """Rounds of blocks, however long they take."""
 PRECISE = 0.03
 """Rounds end if the 95% intervals of all parts, relative to live, have lower half-widths."""
+SETTLED_S, MOST_SETTLING_S = 0.1, 2.0
+"""Threads that request no batch for so long have filled their buffers; the longest wait, s."""
 T95 = (4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t for 95% (two-sided) with 2, 3, ... degrees of freedom."""
 
@@ -40,8 +42,8 @@ class Part(NamedTuple):
     """Steps before its first block."""
     whole: int = 1
     """Its blocks have a multiple of this number of steps: workers deliver batches in bursts."""
-    lead: int = 0
-    """Steps of each block before its clock starts."""
+    lead: Callable[[], int] = int
+    """Steps of each block before its clock starts; asked when the block begins."""
     faster: tuple[Stage, float] | None = None
     """The stage that is virtually faster, and by which share."""
 
@@ -88,24 +90,46 @@ class EndlessBatches:
                 yield order[start : start + self.batch_size]
 
 
+class Counted:
+    """An order that counts the batches that were requested."""
+
+    def __init__(self, order: Order) -> None:
+        self.batch_size, self._order = order.batch_size, order
+        self.requested = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The order's own batches."""
+        for rows in self._order:
+            self.requested += 1
+            yield rows
+
+
 class Pipeline:
     """A loader whose worker processes are stopped (SIGSTOP) outside of `running`.
 
     It goes on where it was stopped: no batch is made meanwhile, and nothing else that is measured
-    shares its cores with the workers.
+    shares its cores with the workers. Threads cannot be stopped: after a block they fill their
+    buffers first, and `ahead` says how many batches the next block gets for nothing.
     """
 
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: Order) -> None:
         """Start the workers, take the first batch and stop them."""
         others = set(active_children())
-        self._batches = path.batches(dataset, order)
+        self._order, self._stops = Counted(order), path.stops
+        self._batches = path.batches(dataset, self._order)
         next(self._batches)
+        self._taken = 1
         self._workers = set(active_children()) - others
-        self._signal(signal.SIGSTOP)
+        self._stop()
 
     def __next__(self) -> Batch:
         """The next batch, on the host unless the device decodes. Only inside of `running`."""
+        self._taken += 1
         return next(self._batches)
+
+    def ahead(self, a_step: int) -> int:
+        """Steps of `a_step` batches that are ready or in the making; 0 if workers were stopped."""
+        return 0 if self._stops else -(-(self._order.requested - self._taken) // a_step)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -114,7 +138,15 @@ class Pipeline:
         try:
             yield
         finally:
-            self._signal(signal.SIGSTOP)
+            self._stop()
+
+    def _stop(self) -> None:
+        """Stop the workers, or wait until threads have filled their buffers."""
+        self._signal(signal.SIGSTOP)
+        requested, until_s = -1, perf_counter() + MOST_SETTLING_S
+        while not self._stops and requested != self._order.requested and perf_counter() < until_s:
+            requested = self._order.requested
+            sleep(SETTLED_S)
 
     def close(self) -> None:
         """End the workers; those that are stopped would not notice."""

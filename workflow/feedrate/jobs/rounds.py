@@ -164,7 +164,7 @@ class Session:
         """Measure a block of round `number` and write its event; returns its seconds."""
         part, steps = self._parts[kind], self._steps[kind]
         with part.context():
-            self._repeat(part, part.lead)
+            self._repeat(part, part.lead())
             used_s, had_s = cpu_time_s(), self._here.had_s
             wall_s = self._repeat(part, steps)
             used_s, delayed_s = cpu_time_s() - used_s, self._here.had_s - had_s
@@ -206,7 +206,7 @@ class Session:
         live, steps = self._parts["live"], int(self._spec.protocol.profile_steps or 0)
         folder = Path(self._trainer.args.output_dir).parent
         with self._staged(), live.context():
-            self._repeat(live, live.lead)
+            self._repeat(live, live.lead())
             write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
@@ -216,8 +216,9 @@ class Session:
         order = EndlessBatches(len(self._dataset), self._train.batch_size, seed)
         pipeline = Pipeline(path, self._dataset, order)
         self.pipelines.append(pipeline)
-        whole = -(-path.round_size // self._train.gradient_accumulation)
-        lead = 0 if path.stops else whole
+        a_step = self._train.gradient_accumulation
+        whole = -(-path.round_size // a_step)
+        lead = partial(pipeline.ahead, a_step)
         return Part(partial(step, pipeline), pipeline.running, warmup, whole, lead)
 
     def _live(self) -> Part:
@@ -269,7 +270,8 @@ class Session:
         loader = self._spec.settings.loader
         lead = 1 + loader.workers * loader.prefetch_factor // self._train.gradient_accumulation
         context = partial(self._timed, *faster)
-        return self._parts["live"]._replace(context=context, warmup=0, lead=lead, faster=faster)
+        live = self._parts["live"]._replace(context=context, warmup=0, faster=faster)
+        return live._replace(lead=lambda: lead)
 
     @contextmanager
     def _staged(self) -> Iterator[None]:

@@ -123,6 +123,8 @@ def count_limit(fed: Fed, drained: float) -> float:
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
     """What the host had none left of while a loader was drained; `copied_s`: the time in which it
     copies the bytes of a sample."""
+    if limit.cores_busy is None:
+        return "unknown"
     if limit.cores_busy >= SATURATED:
         return "cores"
     if limit.io_waited >= WAITED:
@@ -196,7 +198,8 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
     if abs(int(one.drained) - one.fed) > 1:
         yield "  Measured and predicted number differ by more than one; trust the measured one."
     windows = (fed.limit, *tried)
-    others = max(run.cores_busy - run.cpu_s * run.samples_per_s / cores for run in windows)
+    busy = [(run, run.cores_busy) for run in windows if run.cores_busy is not None]
+    others = max((b - run.cpu_s * run.samples_per_s / cores for run, b in busy), default=0.0)
     if others > DISTURBED:
         yield f"  Disturbed: other work took up to {others:.0%} of the cores; measure again."
 
