@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from feedrate.config.study import LoaderClaim
-from feedrate.report.tables.loader_claims import measured_ratios, where_it_holds
+from feedrate.report.tables.loader_claims import measured_ratios, other_pixels, where_it_holds
 
 
 def claim(ratio=2.0, workers=32):
@@ -50,3 +50,21 @@ def test_a_loss_is_told_like_a_win(found, workers, says):
 def test_a_loader_that_was_not_measured_says_why():
     cell = SimpleNamespace(levels={"loader": "other"}, cause="It is not installed.")
     assert where_it_holds(claim(), {}, [cell]) == "Cannot tell: not measured. It is not installed."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "counts"),
+    [
+        (0.36, 0.36, True),
+        (0.86, 0.36, True),
+        (0.87, 0.36, False),
+        (4.5, 0.0, False),
+        (None, 0, True),
+    ],
+)
+def test_a_rate_with_other_pixels_does_not_count(one, other, counts):
+    cells = [
+        SimpleNamespace(levels={"loader": name}, pixel_mean_abs_diff=distance)
+        for name, distance in (("other", one), ("torch", other))
+    ]
+    assert (other_pixels(claim(), cells) == "") is counts

@@ -47,7 +47,7 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     ]
     about = join(claim.text, small(f"{claim.source}, {claim.edition}"), small(", ".join(regime)))
     here = join("; ".join(shown) or text.DASH, small(f"{claim.loader} / {claim.over}"))
-    answer = join(where_it_holds(claim, found, cells), small(_pixels(claim, cells)))
+    answer = other_pixels(claim, cells) or where_it_holds(claim, found, cells)
     return row(about, join(text.ratio(claim.ratio), small(claim.note)), here, answer)
 
 
@@ -89,10 +89,12 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
     return answer + " Beyond that, this machine cannot decide." * beyond
 
 
-def _pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
-    """A remark if both loaders do not deliver equal pixels."""
+def other_pixels(claim: LoaderClaim, cells: list[CellRow]) -> str:
+    """Why the ratio does not count, if the loaders do not deliver equal pixels; else empty."""
     known = {str(cell.levels["loader"]): cell.pixel_mean_abs_diff for cell in cells}
     one, other = known.get(claim.loader), known.get(claim.over)
     if one is None or other is None or one - other <= EQUAL_PIXELS:
         return ""
-    return f"not equal work: its pixels differ from the reference by {one:.2g} of 255"
+    return (
+        f"Does not count: the work is not equal. Its pixels are {one:.2g} of 255 off the reference."
+    )
