@@ -136,13 +136,19 @@ class Session:
         def start() -> float:
             part = self._parts[kind] = make()
             with part.context():
-                self._repeat(part, part.warmup)
+                self._repeat(part, part.warmup + self._lead(kind))
                 return self._repeat(part, part.whole) / part.whole
 
         step_s = self._largest(self._attempt(kind, start))
         if kind not in self._failed:
             whole, block_s = self._parts[kind].whole, self._spec.protocol.ceiling_s / BLOCKS
             self._steps[kind] = max(1, round(block_s / step_s / whole)) * whole
+
+    def _lead(self, kind: str) -> int:
+        """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
+        steps = self._parts[kind].lead()
+        together = kind not in APART and not self._trainer.path.stops
+        return int(self._largest(steps)) if together else steps
 
     def _largest(self, value: float) -> float:
         """The largest value of all ranks."""
@@ -164,7 +170,7 @@ class Session:
         """Measure a block of round `number` and write its event; returns its seconds."""
         part, steps = self._parts[kind], self._steps[kind]
         with part.context():
-            self._repeat(part, part.lead())
+            self._repeat(part, self._lead(kind))
             used_s, had_s = cpu_time_s(), self._here.had_s
             wall_s = self._repeat(part, steps)
             used_s, delayed_s = cpu_time_s() - used_s, self._here.had_s - had_s
@@ -206,7 +212,7 @@ class Session:
         live, steps = self._parts["live"], int(self._spec.protocol.profile_steps or 0)
         folder = Path(self._trainer.args.output_dir).parent
         with self._staged(), live.context():
-            self._repeat(live, live.lead())
+            self._repeat(live, self._lead("live"))
             write_trace(self._adapter, self._log, folder, live.step, steps)
         return 0.0
 
