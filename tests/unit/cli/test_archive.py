@@ -1,4 +1,4 @@
-"""A campaign is archived, checked and made again; what was changed is told."""
+"""A campaign is archived, checked and made again; every change is reported."""
 
 import hashlib
 import json

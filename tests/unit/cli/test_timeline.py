@@ -12,7 +12,7 @@ BEGIN_S = 1000.0
 
 
 def a_rank(rank=0, begin_s=BEGIN_S):
-    """Three steps of 1 s, of which each waits 0.2 s for data; a pause of 0.5 s before the last."""
+    """Three steps of 1 s, each with a data wait of 0.2 s; a pause of 0.5 s before the last."""
     ends = (1.0, 2.0, 3.5)
     told = {"step_s": 1.0, "data_wait_s": 0.2, "copy_wait_s": 0.1, "samples": 8, "memory_gib": 2.0}
     steps = [Step(rank=rank, step=n, t_s=end, **told) for n, end in enumerate(ends, start=1)]

@@ -113,6 +113,13 @@ def new(
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
 
+def bar_panels(counts: list[int], bar_in: float, below_in: float) -> tuple[Figure, list[Axes]]:
+    """A figure with a panel for each count of horizontal bars; `below_in` is for the legend."""
+    heights = [bar_in * count + 0.9 for count in counts]
+    ratios = {"height_ratios": heights}
+    return new(sum(heights) + below_in, len(counts), gridspec_kw=ratios)
+
+
 # Marks: places in a figure that tell their value
 
 Place = tuple[Axes, tuple[float, float], str, str]

@@ -39,10 +39,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     panels = [panel for panel in panels if panel]
     if not panels:
         return canvas.statement("No cell has times by stage, so there is nothing to draw.")
-    heights = [BAR_IN * len(panel) + 0.9 for panel in panels]
-    figure, all_axes = canvas.new(
-        sum(heights) + 0.9, len(panels), gridspec_kw={"height_ratios": heights}
-    )
+    figure, all_axes = canvas.bar_panels([len(panel) for panel in panels], BAR_IN, 0.9)
     for axes, panel in zip(all_axes, panels, strict=True):
         axes.set_title(settings.label(panel[0].device))
         _panel(axes, panel)
