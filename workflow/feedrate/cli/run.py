@@ -282,7 +282,7 @@ def run_snakemake(
         text=True,
         env={**os.environ, **(environment or {})},
         process_group=0,
-        preexec_fn=die_with_parent,
+        preexec_fn=_begin_snakemake,
     )
     with _interrupting(process.pid) as received:
         _, errors = process.communicate()
@@ -292,6 +292,12 @@ def run_snakemake(
         lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
         print(*lines, sep="\n", file=sys.stderr)
     return process.returncode
+
+
+def _begin_snakemake() -> None:
+    """Die with the parent, and obey SIGINT: a shell makes its background jobs ignore it."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
