@@ -36,25 +36,26 @@ from feedrate.config.workflow import WorkflowConfig, dataset_for
 _replace = msgspec.structs.replace
 
 
-class Unsupported(Strict, kw_only=True):
-    """A cell that requires a capability that the device lacks, or a loader library that is not
-    installed; it is shown and never launched."""
+class Unrun(Strict, kw_only=True):
+    """A cell that is shown and never launched."""
 
     study: str
     device: str
     cell: str
     levels: dict[str, Level]
+
+
+class Unsupported(Unrun, kw_only=True):
+    """A cell that requires a capability that the device lacks, or a loader library that is not
+    installed."""
+
     lacks: str
     install: Annotated[str, about("How to install the library that is lacking.")] = ""
 
 
-class Shared(Strict, kw_only=True):
+class Shared(Unrun, kw_only=True):
     """A cell without runs of its own: the device would do the same work as in `measured_as`."""
 
-    study: str
-    device: str
-    cell: str
-    levels: dict[str, Level]
     measured_as: Annotated[str, about("The cell whose runs are its own too.")]
 
 
@@ -207,8 +208,7 @@ def _without_library(cells: Iterable[RunSpec]) -> Iterator[Unsupported]:
     for spec in cells:
         library = library_of(spec.settings.loader)
         if install := missing_packages(library):
-            where = {name: getattr(spec, name) for name in ("study", "device", "cell", "levels")}
-            yield Unsupported(**where, lacks=library, install=install)
+            yield Unsupported(**_place(spec), lacks=library, install=install)
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
@@ -226,10 +226,12 @@ def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
         if measured_as == spec.cell:
             distinct.append(spec)
         else:
-            names = ("study", "device", "cell", "levels")
-            found = {name: getattr(spec, name) for name in names}
-            shared.append(Shared(**found, measured_as=measured_as))
+            shared.append(Shared(**_place(spec), measured_as=measured_as))
     return distinct, shared
+
+
+def _place(spec: RunSpec) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in Unrun.__struct_fields__}
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:

@@ -1,15 +1,14 @@
 """config/config.yaml: the studies to run, the devices and the data."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import Meta
 
+from feedrate.config.additions import Import
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
-from feedrate.config.imports import Import, read_imports
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import (
@@ -20,10 +19,8 @@ from feedrate.config.values import (
     Share,
     Strict,
     about,
-    convert,
-    load,
 )
-from feedrate.core import paths, plugins
+from feedrate.core import plugins
 
 Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
 Revision = Annotated[
@@ -182,20 +179,6 @@ class WorkflowConfig(Strict, kw_only=True):
         list[Literal["short", "downloads"]],
         about("What runs on the host of Snakemake itself rather than as a job of Slurm."),
     ] = msgspec.field(default_factory=lambda: ["short"])
-
-
-def read_config(root: Path, config: Mapping[str, Any], origin: Origin) -> WorkflowConfig:
-    """The value of config.yaml, with the imports of `feedrate import`. Raises ConfigError."""
-    found = convert(config, WorkflowConfig, origin)
-    return msgspec.structs.replace(found, imports=read_imports(root, found.imports))
-
-
-def read_further(root: Path, config: WorkflowConfig) -> dict[str, int]:
-    """With `repeats: auto`, by study/device/cell, the repeats of cells that have more than planned.
-    Raises ConfigError for a damaged file."""
-    file = root / paths.REPEATS
-    wanted = config.repeats == "auto" and file.is_file()
-    return load(file, dict[str, Count], paths.REPEATS) if wanted else {}
 
 
 def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:

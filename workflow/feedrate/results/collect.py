@@ -324,7 +324,7 @@ def collect_quality(settings: QualitySettings, out: Path) -> None:
 
 
 def quality_rows(settings: QualitySettings) -> Iterator[Row]:
-    """A row for each score, and one for a run without scores. Raises QualityError."""
+    """A row for each score, and one for a run without scores. Raises RecordError."""
     for run in settings.runs:
         quality = read_quality(Path(run.file))
         common = {

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from feedrate.config.additions import Import
 from feedrate.config.devices import Device, Peak
-from feedrate.config.imports import Import
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
