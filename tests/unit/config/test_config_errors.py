@@ -186,10 +186,6 @@ CASES = {
         STUDY, ("factors:\n", "factors: {}\nunused:\n"),
         IN_STUDY + "factors: {} is not allowed; it must not be empty",
     ),
-    "study: a factor that is a column": (
-        STUDY, ("  workers:\n    sets", "  status:\n    sets"),
-        IN_STUDY + "factors.status: 'status' is a column of the results already",
-    ),
     "study: names that no folder can bear": (
         STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",
                 f"sets: model.size\n    levels: [host, device, {'x' * 180}]"),

@@ -57,11 +57,6 @@ from feedrate.core import plugins
 
 Devices = dict[Name, Device]
 
-TAKEN = (
-    *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
-    *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),
-)
-"""Columns of the results; a factor, which has a column there too, cannot have such a name."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
@@ -229,7 +224,7 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     levels: dict[str, list[Level]] = {}
     for name, factor in study.factors.items():
         before = len(found)
-        _check_factor(found, f"factors.{name}", name, factor)
+        _check_factor(found, f"factors.{name}", factor)
         levels[name] = factor.levels if len(found) == before else []
         texts = [level_text(level) for level in factor.levels]
         for level in factor.requires if levels[name] else ():
@@ -251,9 +246,7 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     return levels
 
 
-def _check_factor(found: Findings, key: str, name: str, factor: Factor) -> None:
-    if name in TAKEN:
-        found.say(key, f"{name!r} is a column of the results already; choose another name")
+def _check_factor(found: Findings, key: str, factor: Factor) -> None:
     if bool(factor.sets) == bool(factor.bundles):
         found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
     elif factor.bundles:

@@ -14,7 +14,7 @@ STEP_SUM_TOLERANCE = 0.05
 STEP_SUM_SLACK_S = 0.1
 """Seconds in addition: one synchronisation at each end of the window lies outside the steps."""
 MOST_SKIPPED = 0.05
-"""Share of skipped updates above which a rate leaves out too much of the optimizer's conformity. Once the
+"""Share of skipped updates above which a rate leaves out too much of the optimizer's work. Once the
 loss scale fits, GradScaler tries a larger one every 2,000 steps (`growth_interval`)."""
 POWER_TOLERANCE = 1.2
 """Times its rated power that a device may be measured to take: counters are off by some percent."""
