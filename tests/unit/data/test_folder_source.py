@@ -7,11 +7,11 @@ from feedrate.config.errors import ConfigError
 from feedrate.core.files import digest_file
 from feedrate.data.fetch import best_ranked
 from feedrate.data.manifest import MAX_FILE_BYTES, DataError
-from feedrate.data.tables import read_rows
+from feedrate.data.tables import read_table
 
 
 def rows_of(workplace):
-    return read_rows(workplace.index.parent / "rows.parquet")
+    return read_table(workplace.index.parent / "rows.parquet").rows
 
 
 def reasons(index):

@@ -194,21 +194,16 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
     if not device.software.python:  # another interpreter may have the libraries: the job finds out
-        unsupported += _without_library(cells)
+        for spec in cells:
+            library = library_of(spec.settings.loader)
+            if install := missing_packages(library):
+                unsupported.append(Unsupported(**_place(spec), lacks=library, install=install))
         lacking = {cell.cell for cell in unsupported}
         cells = [spec for spec in cells if spec.cell not in lacking]
     # A search must not change the rows that the listed levels train on.
     listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
     dataset = dataset_for(project.config, listed)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
-
-
-def _without_library(cells: Iterable[RunSpec]) -> Iterator[Unsupported]:
-    """The cells whose loader library is not installed."""
-    for spec in cells:
-        library = library_of(spec.settings.loader)
-        if install := missing_packages(library):
-            yield Unsupported(**_place(spec), lacks=library, install=install)
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:

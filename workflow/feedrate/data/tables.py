@@ -302,14 +302,3 @@ def write_table(path: Path, table: "pa.Table") -> None:
     pq.write_table(table, stream)
     with atomic_path(path) as temporary:
         temporary.write_bytes(stream.getvalue())
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a Parquet file. Raises DataError if it cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None
