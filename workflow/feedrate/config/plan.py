@@ -30,7 +30,7 @@ from feedrate.config.study import (
     level_settings,
     setting_type,
 )
-from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text
+from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text, subset
 from feedrate.config.workflow import WorkflowConfig, dataset_for
 
 _replace = msgspec.structs.replace
@@ -146,22 +146,20 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """The adapted settings and protocol that all runs of a study on a device share."""
     entry, whole = project.devices[device], study_settings(project, name, device)
-    return RunSpec(
+    return subset(
+        RunSpec,
+        entry,
         task=project.studies[name].task,
         study=name,
         device=device,
-        kind=entry.kind,
-        count=entry.count,
-        nodes=entry.nodes,
         launcher=_launcher(entry, whole),
-        software=entry.software,
         cell="",
         levels={},
         repeat=1,
         seed=protocol.seed,
         dataset=project.config.dataset,
         settings=whole,
-        protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
+        protocol=subset(Protocol, protocol),
     )
 
 
@@ -182,8 +180,7 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
         if lacks := ", ".join(need for need in needed if need and need not in device.able):
-            where = {"study": common.study, "device": common.device}
-            unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
+            unsupported.append(subset(Unsupported, common, cell=cell, levels=levels, lacks=lacks))
         else:
             settings = set_by.of(common.settings, levels)
             launcher = _launcher(device, settings)
@@ -197,7 +194,7 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
         for spec in cells:
             library = library_of(spec.settings.loader)
             if install := missing_packages(library):
-                unsupported.append(Unsupported(**_place(spec), lacks=library, install=install))
+                unsupported.append(subset(Unsupported, spec, lacks=library, install=install))
         lacking = {cell.cell for cell in unsupported}
         cells = [spec for spec in cells if spec.cell not in lacking]
     # A search must not change the rows that the listed levels train on.
@@ -221,12 +218,8 @@ def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
         if measured_as == spec.cell:
             distinct.append(spec)
         else:
-            shared.append(Shared(**_place(spec), measured_as=measured_as))
+            shared.append(subset(Shared, spec, measured_as=measured_as))
     return distinct, shared
-
-
-def _place(spec: RunSpec) -> dict[str, Any]:
-    return {name: getattr(spec, name) for name in Unrun.__struct_fields__}
 
 
 def _faults(spec: RunSpec) -> Iterator[str]:

@@ -165,6 +165,13 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
         raise
 
 
+def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
+    """A `kind` with the values of `whole` in its fields of the same name, and `others`, which take
+    precedence."""
+    names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
+    return kind(**{name: getattr(whole, name) for name in names} | others)
+
+
 def convert_text(text: str, kind: type[T], origin: str) -> T:
     """`convert` for a mapping as JSON, or as a Python literal: so Snakemake prints a dict param."""
     import ast  # only jobs need it, and planning is to stay light

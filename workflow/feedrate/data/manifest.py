@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.values import Strict, about
+from feedrate.config.values import Strict, about, subset
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, digest_value
 
@@ -160,7 +160,9 @@ def store_spec(settings: Settings) -> StoreSpec | None:
     loader, model = settings.loader, settings.model
     if loader.decode != "cache":
         return None
-    return StoreSpec(
+    return subset(
+        StoreSpec,
+        loader,
         # The rest (attention, layout, …) changes neither pixels nor tokens.
         model=ModelSettings(
             name=model.name,
@@ -169,9 +171,6 @@ def store_spec(settings: Settings) -> StoreSpec | None:
             revision=model.revision,
             image_px=model.image_px,
         ),
-        max_tokens=loader.max_tokens,
-        label=loader.label,
-        scaled_decode=loader.scaled_decode,
         whole=loader.random_crop > 0,
     )
 

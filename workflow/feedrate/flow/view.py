@@ -31,7 +31,6 @@ from feedrate.flow.digests import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
 from feedrate.results import settings as results
-from feedrate.results.settings import QualitySettings, ScoredRun
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""
@@ -202,19 +201,8 @@ class PlanView:
 
     def collecting_scores(self, study: str) -> Params:
         """The run that each file of scores belongs to."""
-        runs = [
-            ScoredRun(
-                file=of_run(paths.QUALITY, spec),
-                device=spec.device,
-                cell=spec.cell,
-                levels=spec.levels,
-                repeat=spec.repeat,
-            )
-            for spec in self._kept[study]
-        ]
-        factors = self.project.studies[study].factors
-        settings = QualitySettings(study=study, factors=factors, runs=runs)
-        return self._params(msgspec.to_builtins(settings), "qualities")
+        kept = {of_run(paths.QUALITY, spec): spec for spec in self._kept[study]}
+        return self._params(results.quality_settings(self.project, study, kept), "qualities")
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """What a model's card shows besides its record and its scores."""
