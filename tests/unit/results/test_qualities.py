@@ -72,7 +72,7 @@ def test_settings_come_from_a_file_too(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "of this version"), ('{"schema": 7, "status": "ok"}', "schema 7 is not allowed")],
+    [("{", "not of this version"), ('{"schema": 7, "status": "ok"}', "schema 7 is not allowed")],
 )
 def test_another_file_is_one_sentence(text, said, tmp_path, capsys):
     file = tmp_path / "a.json"

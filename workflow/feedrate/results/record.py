@@ -182,7 +182,7 @@ def _read(path: Path, kind: type[T], key: str, version: int) -> T:
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file") from None
     except ValueError as error:
-        raise RecordError(f"{path}: not a {kind.__name__} of this version: {error}") from None
+        raise RecordError(f"{path}: not of this version: {error}") from None
     if (given := getattr(found, key)) != version:
         raise RecordError(
             f"{path}: {key} {given} is not allowed; this version of feedrate reads {version} "
