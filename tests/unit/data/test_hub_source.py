@@ -212,8 +212,6 @@ def test_a_refusal_of_the_hub_is_one_sentence(fetch, status, code, says):
         ({"config": "matchings"}, "matchings"),
         ({"columns": {"caption": "joke"}}, "columns.caption: split train of"),
         ({"columns": {"caption": "votes", "image": "votes"}}, "not a column of images"),
-        ({"columns": {}}, "columns.caption: missing"),
-        ({"columns": {"caption": "votes", "origin": "votes"}}, "columns.origin"),
     ],
 )
 def test_a_wrong_setting_of_a_hub_dataset_is_an_error(fetch_here, tmp_path, changes, says):

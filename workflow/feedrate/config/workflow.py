@@ -59,6 +59,9 @@ class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):
 Examples = GeneratedExamples | LocalExamples | HubExamples
 
 
+OWN_COLUMNS = ("image", "sample_id", "split", "origin")
+"""Columns that the suite makes itself; of a hub dataset, the first may be another one of theirs."""
+
 FEWEST_ROWS = 480
 """Training rows of the generated dataset, where that is enough."""
 
@@ -225,13 +228,16 @@ def check_config(
     found.unique(numbered("trackers[{}]", config.trackers))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
-        if isinstance(dataset, Folder):
-            key = f"datasets.{name}"
+        if isinstance(dataset, Folder | Hub):
+            key = f"datasets.{name}.columns"
             if "caption" not in dataset.columns:
-                found.say(f"{key}.columns.caption", "missing, but required")
-            if dataset.validation_share + dataset.test_share >= 1:
-                rest = "its sum with test_share must be below 1, or nothing is left to train on"
-                found.say(f"{key}.validation_share", rest)
+                found.say(f"{key}.caption", "missing, but required")
+            made = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
+            for own in (column for column in made if column in dataset.columns):
+                found.say(f"{key}.{own}", "the suite makes this column itself")
+        if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
+            rest = "its sum with test_share must be below 1, or nothing is left to train on"
+            found.say(f"datasets.{name}.validation_share", rest)
     if config.winoground is not None:
         sets = config.winoground_sets
         found.known("winoground", config.winoground, sets, "entries of winoground_sets")
