@@ -23,7 +23,6 @@ T = TypeVar("T")
 Searched = dict[str, dict[str, list[str]]]
 """By study and level (as text): the cells that have it, as device/cell."""
 
-
 KIND = "imported"
 PAGE = Table(name=KIND, kind=KIND, title="Runs of others, imported", caption="table_imported")
 """The table that a study with imports has, whether it lists one or not."""
@@ -49,21 +48,10 @@ class Import(Strict, kw_only=True):
     source: Annotated[str, about("Who made them, for the report.")] = ""
 
 
-def _read(root: Path, path: str, kind: type[T], absent: T) -> T:
+def read_added(root: Path, path: str, kind: type[T], absent: T) -> T:
     """One of these files, or `absent`. Raises ConfigError for a damaged file."""
     file = root / path
     return load(file, kind, path) if file.is_file() else absent
-
-
-def read_imports(root: Path, configured: list[Import]) -> list[Import]:
-    """The imports in the configuration, then those of `feedrate import`. Raises ConfigError."""
-    added = _read(root, paths.IMPORTS, list[Import], [])
-    return configured + [one for one in added if one not in configured]
-
-
-def read_further(root: Path) -> dict[str, int]:
-    """The repeats of cells that have more than planned, by study/device/cell."""
-    return _read(root, paths.REPEATS, dict[str, Count], {})
 
 
 def check_imports(
@@ -89,15 +77,10 @@ def with_page(study: Study, name: str, imports: list[Import]) -> Study:
     return msgspec.structs.replace(study, tables=[*study.tables, PAGE])
 
 
-def read_all_searched(root: Path) -> Searched:
-    """The levels that searches have added to any study. Raises ConfigError."""
-    return _read(root, paths.SEARCHED, Searched, {})
-
-
 def read_searched(root: Path, studies: Mapping[str, Study]) -> Searched:
     """The levels that these studies do not list. Raises ConfigError for a damaged file, and for a
     searched factor whose levels are no whole numbers."""
-    found = read_all_searched(root)
+    found = read_added(root, paths.SEARCHED, Searched, {})
     searched: Searched = {}
     for name, study in studies.items():
         listed = study.factors[study.search].levels if study.search else []

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from feedrate.config.additions import (
+    Import,
     Searched,
     check_imports,
-    read_further,
-    read_imports,
+    read_added,
     read_searched,
     with_levels,
     with_page,
@@ -42,6 +42,7 @@ from feedrate.config.study import (
     setting_type,
 )
 from feedrate.config.values import (
+    Count,
     Level,
     Name,
     Strict,
@@ -53,10 +54,9 @@ from feedrate.config.values import (
     read_rows,
 )
 from feedrate.config.workflow import WorkflowConfig, check_config
-from feedrate.core import plugins
+from feedrate.core import paths, plugins
 
 Devices = dict[Name, Device]
-
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
@@ -93,7 +93,8 @@ def load_project(
     has any.
     """
     workflow = convert(config, WorkflowConfig, origin)
-    imports = read_imports(root, workflow.imports)
+    added = read_added(root, paths.IMPORTS, list[Import], [])
+    imports = [*workflow.imports, *(one for one in added if one not in workflow.imports)]
     workflow = msgspec.structs.replace(workflow, imports=imports)
     devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
@@ -117,7 +118,8 @@ def load_project(
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     claims = read_loader_claims(root, studies)
     tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
-    further = read_further(root) if workflow.repeats == "auto" else {}
+    auto = workflow.repeats == "auto"
+    further = read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
     searched = read_searched(root, studies)
     studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
     return Project(workflow, devices, studies, *tables, further, searched)

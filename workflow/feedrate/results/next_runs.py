@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from feedrate.config.additions import read_all_searched
+from feedrate.config.additions import Searched, read_added
 from feedrate.config.plan import make_plan, protocols
 from feedrate.config.project import Project
 from feedrate.config.spec import FULL_EPOCH_STEPS
@@ -103,7 +103,7 @@ def search(project: Project) -> int:
 
     Raises TableError for a damaged result file.
     """
-    searched, count = read_all_searched(Path()), 0
+    searched, count = read_added(Path(), paths.SEARCHED, Searched, {}), 0
     for name, study in project.studies.items():
         rows = _read(paths.CELLS_CSV, name, CELLS) if study.search else []
         for level, cell in next_cells(project, name, rows):
