@@ -36,7 +36,7 @@ from feedrate.config.workflow import WorkflowConfig, dataset_for
 _replace = msgspec.structs.replace
 
 
-class Unrun(Strict, kw_only=True):
+class CellWithoutRuns(Strict, kw_only=True):
     """A cell that is shown and never launched."""
 
     study: str
@@ -45,7 +45,7 @@ class Unrun(Strict, kw_only=True):
     levels: dict[str, Level]
 
 
-class Unsupported(Unrun, kw_only=True):
+class Unsupported(CellWithoutRuns, kw_only=True):
     """A cell that requires a capability that the device lacks, or a loader library that is not
     installed."""
 
@@ -53,7 +53,7 @@ class Unsupported(Unrun, kw_only=True):
     install: Annotated[str, about("How to install the library that is lacking.")] = ""
 
 
-class Shared(Unrun, kw_only=True):
+class Shared(CellWithoutRuns, kw_only=True):
     """A cell without runs of its own: the device would do the same work as in `measured_as`."""
 
     measured_as: Annotated[str, about("The cell whose runs are its own too.")]
