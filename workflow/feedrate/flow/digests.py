@@ -271,14 +271,14 @@ class Attempts:
         self._data: dict[str, str] = {}
         self._disturbed: dict[str, dict[str, int]] = {}
 
-    def next(self, file: str, *, stands: Callable[[str], bool] | None = None) -> int:
+    def next(self, file: str, *, holds: Callable[[str], bool] | None = None) -> int:
         """The attempt that makes `file`, a JSON file with a `status`: 1 at first.
 
-        It goes up after a failure. Out of memory is a result and keeps its number, unless `stands`
+        It goes up after a failure. Out of memory is a result and keeps its number, unless `holds`
         says of its cause that it no longer holds.
         """
         if file not in self._numbers:
-            self._numbers[file] = _next_attempt(file, stands)
+            self._numbers[file] = _next_attempt(file, holds)
         return self._numbers[file]
 
     def of_run(self, spec: RunSpec, source: str) -> int:
@@ -286,14 +286,14 @@ class Attempts:
         tried when the ladder or the smaller cell's result no longer excludes it. A run that other
         work on the machine disturbed is tried again, as its record says."""
 
-        def stands(cause: str) -> bool:
+        def holds(cause: str) -> bool:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
             digests = Digests(source, self._digest_of(spec.dataset))
             return still_pruned(cause, spec, digests, run)
 
-        number = self.next(of_run(paths.OUTCOME, spec), stands=stands)
+        number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         records = of_run(paths.RECORDS, spec)
         if records not in self._disturbed:
             self._disturbed[records] = read_noted(Path(records), "disturbed")
@@ -307,12 +307,12 @@ class Attempts:
         return self._data[dataset]
 
 
-def _next_attempt(file: str, stands: Callable[[str], bool] | None) -> int:
+def _next_attempt(file: str, holds: Callable[[str], bool] | None) -> int:
     try:
         with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
             last = json.load(stream)
         status, cause = last["status"], str(last.get("cause", ""))
-        fallen = status == "out_of_memory" and stands is not None and not stands(cause)
+        fallen = status == "out_of_memory" and holds is not None and not holds(cause)
         return int(last["attempt"]) + (status == "failed" or fallen)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 1

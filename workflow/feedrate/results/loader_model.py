@@ -82,7 +82,7 @@ def stands(series: Series, fitted: Fit) -> bool:
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
-    """The meaning of one fit that stands, in words."""
+    """The meaning of a fit that may be put in words."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
