@@ -14,6 +14,7 @@ from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
+from feedrate.data.manifest import DataError, read_index
 from feedrate.jobs.earlier import Digests, still_pruned
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
@@ -202,12 +203,12 @@ def edited(index_path: Path, cache: DigestCache) -> str:
     the user: `folder_state` digests them. An unchanged file costs one stat.
     """
     try:
-        index = json.loads(index_path.read_text(encoding="utf-8"))
-        if index["root"]:
-            return ""
-        listed = {entry["path"]: entry["sha256"] for entry in [index["rows"], *index["files"]]}
-    except (OSError, ValueError, KeyError, TypeError):
+        index = read_index(index_path)
+    except (DataError, OSError):
         return ""
+    if index.root:
+        return ""
+    listed = {file.path: file.sha256 for file in [index.rows, *index.files]}
     now = {path: _state(index_path.parent / path, cache) for path in listed}
     different = {path: state for path, state in now.items() if state != listed[path]}
     return digest_value(different)[:_SHORT] if different else ""
