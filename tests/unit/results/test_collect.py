@@ -225,7 +225,7 @@ def test_a_factor_may_not_bear_the_name_of_a_result():
     study = collect_study(
         factors={"status": Factor(sets="loader.workers", levels=[0])}, baseline={"status": 0}
     )
-    with pytest.raises(ConfigError, match=r"factors.status: not allowed"):
+    with pytest.raises(ConfigError, match=r"factors.status: 'status' is a column of the results"):
         for_studies(RUNS, {"loading": study})
 
 

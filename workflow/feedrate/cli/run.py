@@ -28,9 +28,8 @@ from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent
 from feedrate.flow import configuration, driver
 from feedrate.results.columns import CELLS
-from feedrate.results.repeats import extend
+from feedrate.results.next_runs import extend, search
 from feedrate.results.schema import BAD
-from feedrate.results.search import search
 from feedrate.results.tables import Row, read_csv
 
 REPORT = Path("report.html")

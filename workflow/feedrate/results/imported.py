@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from feedrate.config.imports import Import
+from feedrate.config.additions import Import
 from feedrate.config.values import Strict, cell_name
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
