@@ -116,7 +116,7 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
         ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "torch", FAILS, "for CPUs"),
         ({"driver": "570.124.06", "available": False}, "torch", FAILS, "needs driver 580"),
         ({"available": False}, "torch", FAILS, "finds no GPU"),
-        ({"capability": "7.0"}, "torch", FAILS, "no code for compute capability 7.0"),
+        ({"capability": "7.0"}, "torch", FAILS, "compute capability 7.0"),
         ({"vision_cuda": "12.6"}, "torchvision", FAILS, "for CUDA 12.6, and torch for 13.0"),
         ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
