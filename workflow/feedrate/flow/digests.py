@@ -15,7 +15,7 @@ from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
 from feedrate.data.manifest import DataError, read_index
-from feedrate.jobs.earlier import Digests, still_pruned
+from feedrate.jobs.earlier import Digests, pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.tables import read_noted
@@ -292,7 +292,7 @@ class Attempts:
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
             digests = Digests(source, self._digest_of(spec.dataset))
-            return still_pruned(cause, spec, digests, run)
+            return pruned_by(spec, digests, run, cause=cause) is not None
 
         number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         records = of_run(paths.RECORDS, spec)
