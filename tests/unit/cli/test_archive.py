@@ -93,6 +93,24 @@ def test_ro_crate_py_reads_it(archived):
     assert not [name for name in names if Path(name).name.startswith(".")]
 
 
+def test_it_meets_all_that_ro_crates_require(archived, monkeypatch):
+    validator = pytest.importorskip("rocrate_validator.services")
+
+    def connect(*_arguments):
+        raise OSError("this test uses no network")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    asked = validator.ValidationSettings(
+        rocrate_uri=archived,
+        profile_identifier="ro-crate-1.1",
+        requirement_severity="REQUIRED",
+        offline=True,
+    )
+    found = validator.validate(asked)
+    assert [issue.message for issue in found.get_issues()] == []
+    assert found.passed()
+
+
 def test_equal_campaigns_give_equal_bytes(made, archived, monkeypatch):
     monkeypatch.chdir(made)
     for file in (made / "results").rglob("*.csv"):

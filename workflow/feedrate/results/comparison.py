@@ -226,7 +226,7 @@ def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]
     known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
     tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
     names = list(dict.fromkeys(name for table in tables for name in table))
-    absent = {name: NONE for name in names if not name.startswith((*BELOW, FIRMWARE))}
+    absent = {name: NONE for name in names if not str(name).startswith((*BELOW, FIRMWARE))}
     versions = [
         runs[KEY].join(table.reindex(columns=names).astype(object).fillna(absent))
         for runs, table in zip(known, tables, strict=True)
