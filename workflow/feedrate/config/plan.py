@@ -119,13 +119,16 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
 
 
 def published_settings(project: Project, name: str, row: Published) -> Settings:
-    """The settings that a study gives the cell of a published number, on its device."""
+    """The settings that a study gives the cell of a published number, on its device, with the batch
+    size of the source if it states one."""
     study = project.studies[name]
     levels = study.baseline | row.levels
     factors = {n: _replace(f, levels=[levels[n]]) for n, f in study.factors.items()}
     keys = adapt_keys(study, row.device, project.devices[row.device])
     of_levels = LevelSettings(_replace(study, factors=factors), keys, project.config)
-    return of_levels.of(study_settings(project, name, row.device), levels)
+    found = of_levels.of(study_settings(project, name, row.device), levels)
+    size = row.batch_size or found.train.batch_size
+    return _replace(found, train=_replace(found.train, batch_size=size))
 
 
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:

@@ -14,6 +14,7 @@ VISIBLE              environment variable that lists the accelerators a process 
 CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
 RECORDED_VARIABLES   prefixes of environment variables that a run records
 RECORDED_PACKAGES    packages whose versions a run records
+FIRMWARE             kernel files with the versions of firmware, by their names there
 VENDOR_…             where a vendor's software is found (see vendor.py)
 
 No module in this folder imports torch before a rank's device is made: planning and launching call

@@ -54,6 +54,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     facts = {
         "Device model": _distinct(run.device_model for run in runs),
         "Driver": known.driver,
+        "Firmware": ", ".join(f"{name} {version}" for name, version in known.firmware.items()),
         "CPU cores per job": _cores(runs, known),
         "Host": _distinct(run.host for run in runs),
         "bf16 instructions": ", ".join(known.bf16_instructions),

@@ -18,8 +18,8 @@ from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, digest_value, write_json
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.logs import trainer
-from feedrate.logs.trainer import one_line, read_log
+from feedrate.logs.found import read_evaluations, read_trainer, trainer_files
+from feedrate.logs.trainer import TrainerFigures, evaluation_figures, one_line, read_log
 from feedrate.results.checks import check_run
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, disturbances
 from feedrate.results.measurement import flops_per_sample, measure
@@ -107,7 +107,7 @@ def current_record(
 def _log_digests(run: Path) -> dict[str, str]:
     """SHA-256 of each file that a record is made from, by its path in the run's folder."""
     files = [run / name for name in (paths.SPEC_NAME, paths.OUTCOME_NAME, paths.LOG_NAME)]
-    files += [*run.glob(paths.ANY_EVENTS), *trainer.files(run / paths.TRAINER_NAME)]
+    files += [*run.glob(paths.ANY_EVENTS), *trainer_files(run / paths.TRAINER_NAME)]
     return {str(f.relative_to(run)): digest_file(f) for f in sorted(files) if f.is_file()}
 
 
@@ -229,21 +229,21 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
     return "out_of_memory" if memory else "failed", cause
 
 
-def _trainer(first: RankEvents, run: Path) -> trainer.TrainerFigures:
+def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
     """The Trainer's figures from its event if there is one, else from its files and the log.
 
     Only the files have optimum-habana's `total_flos`.
     """
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
-    found = trainer.read_trainer(run / paths.TRAINER_NAME, library, known)
-    return found if known or found.runtime_s is not None else trainer.read_trainer(run, library)
+    found = read_trainer(run / paths.TRAINER_NAME, library, known)
+    return found if known or found.runtime_s is not None else read_trainer(run, library)
 
 
 def _evaluation(first: RankEvents, run: Path) -> dict[str, float]:
-    values = trainer.read_evaluations(run / paths.TRAINER_NAME)
+    values = read_evaluations(run / paths.TRAINER_NAME)
     for event in first.evaluations:
-        values |= trainer.evaluation_figures(event.split, event.metrics)
+        values |= evaluation_figures(event.split, event.metrics)
     return values
 
 

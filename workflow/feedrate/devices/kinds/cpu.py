@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 ENVIRONMENT = "cpu"
+FIRMWARE = {"microcode": "proc/cpuinfo"}
 OFFERS = {
     "train.precision": ("fp32", "bf16", "bf16_full", "fp16_full"),
     "train.execution": ("eager", "compiled"),

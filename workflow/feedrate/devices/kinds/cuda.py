@@ -36,12 +36,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = (
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
+    *("nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
-
+FIRMWARE = {
+    "Video BIOS": "proc/driver/nvidia/gpus/*/information",
+    "GPU Firmware": "proc/driver/nvidia/gpus/*/information",
+}
 
 SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power supply"}
 LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
