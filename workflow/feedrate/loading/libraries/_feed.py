@@ -23,6 +23,7 @@ from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import read_pixels
 from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, replace_inner
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
+from feedrate.loading.stages import span
 from feedrate.loading.watchdog import watched
 
 Made = tuple[list[int], torch.Tensor]
@@ -93,13 +94,15 @@ def pillow_decoded(dataset: PairDataset, image: Image.Image) -> torch.Tensor:
     centre crop; uint8 (3, side, side)."""
     side = dataset.image_px
     height, width = resized_size(image.height, image.width, side)
-    resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
-    return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
+    with span("resize"):
+        resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+        return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
     """A batch of single samples."""
-    return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
+    with span("collate", len(samples)):
+        return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
 
 
 def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:

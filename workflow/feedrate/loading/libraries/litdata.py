@@ -14,11 +14,13 @@ import torch
 
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.libraries._feed import Made, Work, decoded, own_format, rebatched, stacked
+from feedrate.loading.stages import span
 from feedrate.loading.workers import WorkerStart
 
 PACKAGES = ("litdata",)
 FORMS = ("same",)
 OWN_ORDER = ("same",)
+DECODES = ("host",)
 CHUNKS = 32
 """Chunks of a split: several for each worker."""
 
@@ -32,7 +34,8 @@ class Samples(litdata.StreamingDataset):
 
     def __getitem__(self, index: Any) -> tuple[int, torch.Tensor]:
         """A row and its pixels."""
-        row, data = super().__getitem__(index)
+        with span("read"):
+            row, data = super().__getitem__(index)
         return row, decoded(self._pairs, row, data)
 
 
@@ -50,7 +53,7 @@ def _epochs(work: Work, folder: Path) -> Iterator[Made]:
         prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
         persistent_workers=work.workers > 0,
         collate_fn=stacked,
-        worker_init_fn=WorkerStart(),
+        worker_init_fn=WorkerStart(recorder=work.dataset.recorder),
         multiprocessing_context="fork" if work.workers else None,
     )
     yield from loader
