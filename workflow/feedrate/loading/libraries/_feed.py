@@ -25,6 +25,7 @@ from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, r
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
 from feedrate.loading.stages import span
 from feedrate.loading.watchdog import watched
+from feedrate.loading.workers import WorkerStart
 
 Made = tuple[list[int], torch.Tensor]
 """A batch of a library: the numbers of its samples, and their pixels."""
@@ -53,6 +54,16 @@ class Work(NamedTuple):
         """One batch, by the run's own decode function; any number of threads may call this."""
         one_thread()
         return numbers, self.dataset.pixels(numbers)
+
+    @property
+    def workers_of_torch(self) -> dict[str, Any]:
+        """Arguments of torch's DataLoader, for a library whose worker processes are its."""
+        return {
+            "num_workers": self.workers,
+            "prefetch_factor": -(-self.ahead // self.workers) if self.workers else None,
+            "worker_init_fn": WorkerStart(recorder=self.dataset.recorder),
+            "multiprocessing_context": "fork" if self.workers else None,
+        }
 
 
 _here = threading.local()

@@ -28,7 +28,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.libraries._feed import Made, Work, decoded, own_format
-from feedrate.loading.pixels import NOTHING
+from feedrate.loading.pixels import NOTHING, decoding
 from feedrate.loading.stages import add
 
 PACKAGES = ("ffcv", "numba", "opencv-python-headless")
@@ -102,42 +102,52 @@ class Step(Operation):
         return step
 
 
+class Rows:
+    """What is written of each row: its number, and its file, pixels or picture."""
+
+    def __init__(self, pairs: PairDataset, form: str) -> None:
+        self._pairs, self._form = pairs, form
+
+    def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
+        """A row; called in the library's process, which must not use torch's threads."""
+        path = self._pairs.paths[row]
+        if self._form == "pixels":
+            return row, self._pairs.read(row, NOTHING).expand(self._pairs.shape).numpy()
+        if self._form == "files":
+            return row, np.fromfile(path, dtype=np.uint8)
+        with decoding(path), Image.open(path) as image:
+            return row, np.array(image.convert("RGB"))
+
+
 @cache  # it is compiled once, not for each epoch
 def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead: int) -> Any:
     """The library's loader of a split in one of three forms: files, pixels or jpg."""
-    stage, side = "read", pairs.image_px
-    if form == "files":
-        name, field, read = "files", BytesField(), partial(_file, pairs)
-        steps = [Step(partial(_decode, pairs, ThreadPoolExecutor(workers)))]
-    elif form == "pixels":
-        name, field = f"{side}", NDArrayField(np.dtype(np.uint8), pairs.shape)
-        read, steps = partial(_pixels, pairs), [Step(lambda batch, *_: torch.tensor(batch))]
-    else:
-        stage, name, field = "decode", "jpg", RGBImageField(write_mode="jpg")
-        read = partial(_picture, pairs)
-        steps = [CenterCropRGBImageDecoder((side, side), ratio=1), Step(_channels_first)]
+    side, threads = pairs.image_px, ThreadPoolExecutor(workers)
+    field, stage = BytesField(), "read"
+    steps = [Step(partial(_decode, pairs, threads))]
+    if form == "pixels":
+        field = NDArrayField(np.dtype(np.uint8), pairs.shape)
+        steps = [Step(lambda batch, *_: torch.tensor(batch))]
+    elif form == "jpg":
+        field, stage = RGBImageField(write_mode="jpg"), "decode"
+        first = Step(lambda batch, *_: torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous())
+        steps = [CenterCropRGBImageDecoder((side, side), ratio=1), first]
 
     def write(folder: Path) -> None:
-        fields = {"row": IntField(), "pixels": field}
-        DatasetWriter(str(folder / FILE), fields, num_workers=1).from_indexed_dataset(
-            Rows(len(pairs), read)
-        )
+        writer = DatasetWriter(str(folder / FILE), {"row": IntField(), "x": field}, num_workers=1)
+        writer.from_indexed_dataset(Rows(pairs, form), np.arange(len(pairs)))
 
-    loader = Loader(
-        str(own_format(pairs, f"ffcv-{name}", write) / FILE),
-        batch_size=batch_size,
-        num_workers=workers,
-        batches_ahead=ahead,
-        pipelines={"pixels": steps},
-        seed=0,  # or it would draw a number from ours
-    )
-    (compiled, made), *others = loader.code[0]
-    loader.code = [(partial(_timed, compiled, stage), made), *others], loader.code[1]
+    folder = own_format(pairs, f"ffcv-{form}-{side}" if form == "pixels" else f"ffcv-{form}", write)
+    sizes = {"batch_size": batch_size, "num_workers": workers, "batches_ahead": ahead}
+    # Without a seed it would draw a number from ours.
+    loader = Loader(str(folder / FILE), **sizes, pipelines={"x": steps}, seed=0)
+    ((compiled, made), *others), outputs = loader.code
+    loader.code = [(partial(_timed, compiled, stage), made), *others], outputs
     return loader
 
 
 def _timed(compiled: Callable[..., Any], stage: LoadingStage, **given: Any) -> Any:
-    """The CPU time of its threads is not told."""
+    """The result of the library's compiled code; the CPU time of its threads is not told."""
     start_s = perf_counter()
     result = compiled(**given)
     add(stage, perf_counter() - start_s, len(given["batch_indices"]))
@@ -149,35 +159,3 @@ def _decode(
 ) -> torch.Tensor:
     data = (file[:size].tobytes() for file, size in zip(files, metadata["size"], strict=True))
     return torch.stack(list(threads.map(partial(decoded, pairs), rows.tolist(), data)))
-
-
-def _channels_first(batch: Any, *_: Any) -> torch.Tensor:
-    return torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous()
-
-
-class Rows:
-    """What is written: each row with its file, pixels or picture."""
-
-    def __init__(self, count: int, read: Callable[[int], np.ndarray[Any, Any]]) -> None:
-        self._count, self._read = count, read
-
-    def __len__(self) -> int:
-        """Rows of the split."""
-        return self._count
-
-    def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """A row's number, and what belongs to it."""
-        return row, self._read(row)
-
-
-def _file(pairs: PairDataset, row: int) -> np.ndarray[Any, Any]:
-    return np.fromfile(pairs.paths[row], dtype=np.uint8)
-
-
-def _pixels(pairs: PairDataset, row: int) -> np.ndarray[Any, Any]:
-    return pairs.read(row, NOTHING).expand(pairs.shape).numpy()
-
-
-def _picture(pairs: PairDataset, row: int) -> np.ndarray[Any, Any]:
-    with Image.open(pairs.paths[row]) as image:
-        return np.array(image.convert("RGB"))

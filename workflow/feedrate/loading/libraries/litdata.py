@@ -15,7 +15,6 @@ import torch
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.libraries._feed import Made, Work, decoded, own_format, rebatched, stacked
 from feedrate.loading.stages import span
-from feedrate.loading.workers import WorkerStart
 
 PACKAGES = ("litdata",)
 FORMS = ("same",)
@@ -49,12 +48,9 @@ def _epochs(work: Work, folder: Path) -> Iterator[Made]:
     loader = litdata.StreamingDataLoader(
         Samples(work.dataset, folder, work.seed),
         batch_size=work.batch_size,
-        num_workers=work.workers,
-        prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
         persistent_workers=work.workers > 0,
         collate_fn=stacked,
-        worker_init_fn=WorkerStart(recorder=work.dataset.recorder),
-        multiprocessing_context="fork" if work.workers else None,
+        **work.workers_of_torch,
     )
     yield from loader
     while work.length is None:

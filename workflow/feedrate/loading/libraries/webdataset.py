@@ -26,7 +26,6 @@ from feedrate.loading.libraries._feed import (
     stacked,
 )
 from feedrate.loading.stages import span
-from feedrate.loading.workers import WorkerStart
 
 PACKAGES = ("webdataset",)
 FORMS = ("same", "best")
@@ -74,10 +73,7 @@ def _stream(work: Work, decode: Callable[[Any], Any]) -> Iterator[Made]:
     loader = webdataset.WebLoader(
         samples if work.length else samples.repeat(),
         batch_size=None,
-        num_workers=work.workers,
-        prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
-        worker_init_fn=WorkerStart(recorder=work.dataset.recorder),
-        multiprocessing_context="fork" if work.workers else None,
+        **work.workers_of_torch,
     )
     return rebatched(loader, work.batch_size)
 
