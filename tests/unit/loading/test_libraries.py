@@ -58,7 +58,9 @@ def test_an_epoch_has_each_row_once_and_the_same_tokens_as_ours(library, form, p
     if form not in OWN_ORDER.get(library, ()):
         expected = [pairs.pixels(numbers) for numbers in asked]
         difference = torch.stack(found).float() - torch.cat(expected).float()
-        assert difference.abs().mean() < (0.01 if form == "same" else 6)
+        # FFCV averages areas, which at 32 px is far from bicubic.
+        limits = {"same": 0.01, "best": 12 if library == "ffcv" else 6}
+        assert difference.abs().mean() < limits[form]
 
 
 @pytest.mark.parametrize(("library", "form"), ALL)

@@ -123,7 +123,8 @@ class Rows:
 def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead: int) -> Any:
     """The library's loader of a split in one of three forms: files, pixels or jpg."""
     side, threads = pairs.image_px, ThreadPoolExecutor(workers)
-    field, stage = BytesField(), "read"
+    stage: LoadingStage = "read"
+    field: Any = BytesField()
     steps = [Step(partial(_decode, pairs, threads))]
     if form == "pixels":
         field = NDArrayField(np.dtype(np.uint8), pairs.shape)
