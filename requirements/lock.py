@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,11 +59,14 @@ def main() -> None:
 
 
 def write_loaders(root: Path, pins: list[str]) -> None:
-    """An environment for each loader library: training on the CPU, with the pins of its lock."""
+    """An environment for each loader library: training on the CPU, with the pins of its lock, and
+    with the packages of conda that a line of it names."""
     for lock in sorted((HERE / "loaders").glob("*.lock")):
-        own = [line for line in lock.read_text().splitlines() if "==" in line]
+        text = lock.read_text()
+        own = [line for line in text.splitlines() if "==" in line]
         what = f"Training on the CPU with loader.library: {lock.stem}"
-        lines = conda(f"feedrate-{lock.stem}", what, pins + own)
+        build = [name for line in re.findall("^# conda: (.+)", text, re.M) for name in line.split()]
+        lines = conda(f"feedrate-{lock.stem}", what, pins + own, build=build)
         write(root / f"envs/loaders/{lock.stem}.yaml", lines)
 
 
@@ -112,7 +115,14 @@ def freeze(pip: list[str]) -> list[str]:
     return [re.sub(r"\+\w+$", "", line) for line in lines.splitlines() if "==" in line]
 
 
-def conda(name: str, what: str, pins: list[str], package: str = "", lock: str = "run") -> list[str]:
+def conda(
+    name: str,
+    what: str,
+    pins: list[str],
+    package: str = "",
+    lock: str = "run",
+    build: Sequence[str] = (),
+) -> list[str]:
     """The lines of a conda environment file; it installs the same pins with pip."""
     return [
         f"# {what}. Written by `make lock`; the pins are those of requirements/{lock}.lock.",
@@ -122,6 +132,7 @@ def conda(name: str, what: str, pins: list[str], package: str = "", lock: str = 
         "  - nodefaults",
         "dependencies:",
         f"  - python={PYTHON}",
+        *(f"  - {name}" for name in build),
         "  - pip",
         "  - pip:",
         *(f"      - {pin}" for pin in pins),

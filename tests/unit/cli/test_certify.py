@@ -18,7 +18,7 @@ from feedrate.core.errors import UsageError
 from feedrate.devices import host
 from feedrate.flow.forecast import Configuration, DryRun, Job
 from feedrate.jobs.events import EventLog, Start, Step
-from feedrate.jobs.feed import Request
+from feedrate.jobs.feed import PATHS, Level, Request
 from feedrate.results.record import write_record
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,7 +88,7 @@ def test_a_certificate_is_measured_on_the_host_alone(project, stood_in, tmp_path
     pace, settings = certify.choose(project, "h100", "bridgetower-large", None)
     (tmp_path / "manifest.json").write_text("{}")
     spec = certify.feed_spec(project, pace, settings)
-    made = certify.measure(pace, spec, tmp_path / "manifest.json", tmp_path / "runs")
+    made = certify.measure(pace, spec, PATHS, tmp_path / "manifest.json", tmp_path / "runs")
     ((asked, job, options),) = stood_in
     assert (asked.kind, asked.count, job) == ("cpu", 1, "feed")
     request = msgspec.json.decode(options[-1], type=Request)
@@ -113,13 +113,21 @@ def test_the_command_writes_file_and_page(stood_in, tmp_path, monkeypatch, capsy
         return 0
 
     monkeypatch.setattr(certify, "run_snakemake", run_snakemake)
-    assert entry.main(CALL) == 0
+    assert entry.main([*CALL, "--library", "spdl"]) == 0
+    ((_, _, options),) = stood_in
+    levels = msgspec.json.decode(options[-1], type=Request).levels
+    assert [level.name for level in levels if level.library] == ["spdl host", "spdl best"]
     assert str(manifest) in asked[0]
     file = tmp_path / "results/certificates/h100/bridgetower-large/certificate.json"
     assert json.loads(file.read_text())["emulated"] is True
     page = file.with_suffix(".txt").read_text()
     assert "This host feeds" in page
     assert page in capsys.readouterr().out
+
+
+def test_without_a_name_all_installed_libraries_are_certified(monkeypatch):
+    monkeypatch.setattr(certify, "missing_packages", lambda name: "" if name == "grain" else "no")
+    assert certify.library_levels(None) == [Level("host", library="grain")]
 
 
 @pytest.mark.parametrize(

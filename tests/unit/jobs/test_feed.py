@@ -73,6 +73,15 @@ def test_paths_that_do_not_decode_here_are_refused(host, decode, why):
     assert fed.runs == []
 
 
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [("grain", "does not decode so"), ("spld", "library"), ("dali", "set loader.form: best")],
+)
+def test_libraries_that_have_no_such_form_are_refused(host, library, why):
+    level = Level("host", library=library, best=library == "grain")
+    assert why in host.certify(level, Request(step_s=[1.0])).refused
+
+
 def test_a_path_that_fails_is_refused_with_its_cause(host, monkeypatch):
     def fails(*_):
         raise accelerator.FeedError("an accelerator got no whole batch in 8 s")

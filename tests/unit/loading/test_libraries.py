@@ -1,5 +1,7 @@
 """Other loader libraries: equal work in every batch, and errors where it is not equal."""
 
+import copy
+import itertools
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,9 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_faults, missing_packages
 from feedrate.core import plugins
+from feedrate.data.manifest import DataError
 from feedrate.devices.base import UnsupportedError
+from feedrate.loading import stages
 from feedrate.loading.libraries._feed import LibraryPath, UnequalWorkError
 from feedrate.loading.path import HostPath, distance
 
@@ -54,7 +58,9 @@ def test_an_epoch_has_each_row_once_and_the_same_tokens_as_ours(library, form, p
     if form not in OWN_ORDER.get(library, ()):
         expected = [pairs.pixels(numbers) for numbers in asked]
         difference = torch.stack(found).float() - torch.cat(expected).float()
-        assert difference.abs().mean() < (0.01 if form == "same" else 6)
+        # FFCV averages areas, which at 32 px is far from bicubic.
+        limits = {"same": 0.01, "best": 12 if library == "ffcv" else 6}
+        assert difference.abs().mean() < limits[form]
 
 
 @pytest.mark.parametrize(("library", "form"), ALL)
@@ -64,6 +70,61 @@ def test_its_pixels_are_compared_with_the_references(library, form, pairs):
     if form == "same":
         assert found.mean_abs_diff == pytest.approx(ours.mean_abs_diff, rel=0.5)
     assert found.worst_abs_diff < 20
+
+
+PREPARED = {"decode", "resize", "collate"}
+
+
+@pytest.mark.parametrize(
+    ("library", "form", "told", "by_workers"),
+    [
+        ("webdataset", "same", {"read", *PREPARED}, True),
+        ("webdataset", "best", {"read", *PREPARED}, True),
+        ("litdata", "same", {"read", *PREPARED}, True),
+        ("spdl", "same", {"open", "read", *PREPARED}, False),
+        ("ffcv", "same", {"read", "decode", "resize"}, False),
+        ("ffcv", "best", {"decode"}, False),
+    ],
+)
+def test_a_library_tells_its_stages_and_which_worker_spent_the_time(
+    library, form, told, by_workers, pairs, monkeypatch
+):
+    path = opened(library, form)
+    monkeypatch.setattr(stages, "_here", None)
+    pairs.recorder = stages.Recorder(2)
+    pairs.recorder.attach(0)
+    with pairs.recorder.recording():
+        list(path._feed(pairs, [[0, 1, 2, 3], [4, 5, 6, 7]]))
+    spans = pairs.recorder.spans(2, 4)
+    assert {stage for stage in spans if stage != "tokenise"} == told
+    assert set(spans["decode"]["workers"]) <= ({"1", "2"} if by_workers else {"0"})
+
+
+def test_ffcv_moves_the_pixels_of_the_cache(make_pairs):
+    cached = make_pairs(decode="cache")
+    numbers = [5, 3, 11, 0]
+    (batch,) = opened("ffcv", decode="cache")._feed(cached, [numbers])
+    assert torch.equal(batch["pixel_values"], cached.pixels(numbers))
+
+
+def test_ffcv_goes_on_after_an_epoch_that_was_left(pairs):
+    path = opened("ffcv")
+    left = path._feed(pairs, itertools.repeat([0, 1]))
+    next(left)
+    left.close()
+    assert len(list(path._feed(pairs, [[2, 3], [4, 5]]))) == 2
+
+
+def test_ffcv_tells_a_damaged_file(pairs, monkeypatch):
+    path = opened("ffcv")
+    assert list(path._feed(pairs, [[0, 1]]))
+    monkeypatch.setattr("feedrate.loading.libraries.ffcv.decoded", damaged)
+    with pytest.raises(DataError, match="cannot be decoded"):
+        list(path._feed(copy.copy(pairs), [[0, 1]]))
+
+
+def damaged(*_):
+    raise DataError("0.jpg: cannot be decoded")
 
 
 # Work that is not equal
@@ -152,6 +213,9 @@ def test_a_library_that_is_not_installed_is_refused_with_the_command(monkeypatch
         ({"library": "spdl", "workers": 0}, "takes 1 or more"),
         ({"library": "webdataset", "last_batch": "keep"}, "use drop"),
         ({"library": "webdataset", "decode": "cache"}, "use host"),
+        ({"library": "ffcv", "decode": "reference"}, "use host or cache"),
+        ({"library": "ffcv", "decode": "cache", "random_flip": True}, "no augmentation"),
+        ({"library": "ffcv", "storage": "cold"}, "reads files itself"),
         ({"library": "spdl", "form": "best", "random_flip": True}, "no augmentation"),
         ({"library": "torch", "form": "best"}, "leave it out"),
     ],

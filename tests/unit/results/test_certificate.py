@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 from feed_builder import CACHE, HOST, answer, feeding
+from msgspec import UNSET
 
 from feedrate.config.errors import ConfigError
 from feedrate.core import paths
 from feedrate.core.files import write_json
+from feedrate.jobs.feed import Level
 from feedrate.results.certificate import (
     NOT_COVERED,
     Certificate,
@@ -111,8 +113,9 @@ def test_a_whole_job_that_is_fed_needs_nothing():
     assert "90% utilisation with `host`." in page(certificate(HOST, pace=pace))
 
 
-def cells(decode="host", **changed):
-    spec = tiny_spec(model={"size": "large"}, loader={"decode": decode})
+def cells(decode="host", library=UNSET, **changed):
+    loader = {"decode": decode, "library": library}
+    spec = tiny_spec(model={"size": "large"}, loader=loader)
     spec = msgspec.structs.replace(spec, device="h100", kind="cuda", count=8)
     return [msgspec.structs.replace(spec, **changed)]
 
@@ -124,6 +127,14 @@ def test_plans_are_warned_of_cells_that_cannot_be_fed():
     assert "8 accelerators need 5 cores to be busy 90% of the time, the job has 4" in found[0]
 
 
+def test_a_library_has_a_certificate_of_its_own():
+    spdl = msgspec.structs.replace(HOST, level=Level("host", library="spdl"))
+    made = certificate(spdl)
+    assert "with `spdl host`; 8 need" in page(made)
+    assert len(list(shortfalls(cells(library="spdl"), {"h100": 4}, [made]))) == 1
+    assert list(shortfalls(cells(), {"h100": 4}, [made])) == []
+
+
 @pytest.mark.parametrize(
     ("specs", "cores"),
     [
@@ -131,6 +142,7 @@ def test_plans_are_warned_of_cells_that_cannot_be_fed():
         (cells(), {}),
         (cells("cache"), {"h100": 4}),
         (cells("reference"), {"h100": 4}),
+        (cells(library="spdl"), {"h100": 4}),
         (cells(repeat=2), {"h100": 4}),
         (cells(device="a100-80gb"), {"h100": 4, "a100-80gb": 1}),
     ],

@@ -23,14 +23,14 @@ from feedrate.config.devices import default_launcher
 from feedrate.config.plan import published_settings
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.settings import Settings
-from feedrate.config.spec import Protocol, RunSpec
-from feedrate.core import paths
+from feedrate.config.spec import LIBRARIES, Protocol, RunSpec, missing_packages
+from feedrate.core import paths, plugins
 from feedrate.core.errors import UsageError, tell
 from feedrate.core.files import digest_file, write_json, write_text
 from feedrate.devices.host import host_facts
 from feedrate.jobs.accelerator import BUSY, WARMUP_S, WINDOW_S
 from feedrate.jobs.events import read_run_events
-from feedrate.jobs.feed import ANSWER, Answer, Request
+from feedrate.jobs.feed import ANSWER, PATHS, Answer, Level, Request
 from feedrate.jobs.supervisor import read_commit
 from feedrate.results import certificate
 from feedrate.results.certificate import Certificate, Pace, model_name
@@ -53,6 +53,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the published row (its id) or the run (its folder) that gives the pace; default: "
         "this project's fastest run of the model on the device, else the fastest published row",
     )
+    parser.add_argument(
+        "--library",
+        action="append",
+        help="a loader library beside the decode paths; default: all that are installed",
+    )
 
 
 def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -68,7 +73,8 @@ def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
     if (code := run_snakemake(arguments, held_back=True)) or given.dryrun:
         return code
     out = Path(paths.CERTIFICATE.format(device=pace.device, model=pace.model))
-    made = measure(pace, feed_spec(project, pace, settings), manifest, out.parent / "runs")
+    spec, levels = feed_spec(project, pace, settings), (*PATHS, *library_levels(options.library))
+    made = measure(pace, spec, levels, manifest, out.parent / "runs")
     text = certificate.page(made)
     write_text(out.with_suffix(".txt"), text)
     write_json(out, msgspec.to_builtins(made))
@@ -161,9 +167,22 @@ def feed_spec(project: Project, pace: Pace, settings: Settings) -> RunSpec:
     )
 
 
-def measure(pace: Pace, spec: RunSpec, manifest: Path, folder: Path) -> Certificate:
+def library_levels(named: Sequence[str] | None) -> list[Level]:
+    """All forms of these loader libraries, or of those that are installed; each decodes."""
+    forms = plugins.declared(LIBRARIES, "FORMS")
+    chosen = named or [name for name in forms if not missing_packages(name)]
+    return [
+        Level("host", library=name, best=form == "best")
+        for name in chosen
+        for form in forms.get(name, ("same",))
+    ]
+
+
+def measure(
+    pace: Pace, spec: RunSpec, levels: Sequence[Level], manifest: Path, folder: Path
+) -> Certificate:
     """Feed emulated accelerators, with `folder` for the job. Raises TuningError if it fails."""
-    request = msgspec.json.encode(Request(step_s=pace.step_s)).decode()
+    request = msgspec.json.encode(Request(step_s=pace.step_s, levels=tuple(levels))).decode()
     data, started = manifest.parent.absolute(), datetime.now(UTC)
     options = ["--data", str(data), "--request", request]
     run_ranks(spec, "feed", folder.absolute(), options, "the feed certificate", LIMIT_S)

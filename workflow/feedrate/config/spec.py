@@ -166,10 +166,11 @@ def missing_packages(library: str) -> str:
             missing.append(name)
     if not missing:
         return ""
-    lock = f"requirements/loaders/{library}.lock"
+    system = plugins.declared(LIBRARIES, "SYSTEM_PACKAGES").get(library, ())
+    first = f"apt-get install {' '.join(system)} && " if system else ""
     return (
         f"loader.library: {library} needs {' and '.join(missing)}, not installed here; "
-        f"install: pip install --no-deps -r {lock}"
+        f"install: {first}pip install --no-deps -r requirements/loaders/{library}.lock"
     )
 
 
@@ -195,15 +196,17 @@ def library_faults(loader: LoaderSettings) -> Iterator[str]:
     own_order = form in plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
     if own_order and loader.last_batch != "drop":
         yield f"loader.last_batch: {loader.last_batch}: {library} has its own order; use drop"
-    allowed = ("host",) if best or own_order else ("reference", "host", "cache")
+    stored = plugins.declared(LIBRARIES, "DECODES").get(library)
+    allowed = ("host",) if best else stored or ("reference", "host", "cache")
     if loader.decode not in allowed:
         yield f"loader.decode: {loader.decode}: with {library} use {' or '.join(allowed)}"
     plain = loader.transfer in (None, "uint8") and not (
         loader.random_crop or loader.random_flip or loader.colour_jitter or loader.scaled_decode
     )
-    if allowed == ("host",) and loader.storage is not UNSET:
+    itself = best or stored
+    if itself and loader.storage is not UNSET:
         yield f"loader.storage: {loader.storage}: {library} reads files itself; leave it out"
-    if allowed == ("host",) and not plain:
+    if itself and not plain:
         yield f"loader: {library} makes centre crops as uint8; no augmentation, scaling or float32"
 
 

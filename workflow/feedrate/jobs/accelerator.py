@@ -13,6 +13,8 @@ from statistics import fmean
 from time import perf_counter, sleep
 from typing import Annotated, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from feedrate.config.values import Strict, about
 from feedrate.core.errors import ExpectedError
 from feedrate.core.processes import die_with_parent
@@ -33,7 +35,7 @@ class Feeding(Strict, frozen=True, kw_only=True):
     """What some emulated accelerators took from their loaders."""
 
     accelerators: int
-    workers: Annotated[int, about("Worker processes of each accelerator's loader.")]
+    workers: Annotated[int, about("Processes or threads of each accelerator's loader.")]
     samples_per_s: Annotated[float, about("Of all accelerators together.")]
     busy: Annotated[list[float], about("Share of time for which each was busy.")]
     window_s: float
@@ -59,9 +61,11 @@ class Step(NamedTuple):
     samples: int
 
 
-def feed(path: Any, dataset: Any, orders: Sequence[Any], step_s: Sequence[float]) -> Feeding:
-    """Feed an accelerator for each of `orders` from a loader on `path`; `step_s` are replayed in
-    turn. Raises FeedError if one of them fails."""
+def feed(
+    path: Any, dataset: Any, orders: Sequence[Any], step_s: Sequence[float], workers: int
+) -> Feeding:
+    """Feed an accelerator for each of `orders` from a loader on `path` with so many workers;
+    `step_s` are replayed in turn. Raises FeedError if one of them fails."""
     context = get_context("fork")
     pipes: list[Connection] = []
     processes: list[ForkProcess] = []
@@ -73,7 +77,7 @@ def feed(path: Any, dataset: Any, orders: Sequence[Any], step_s: Sequence[float]
             processes[-1].start()
             there.close()  # so that the pipe ends with the process
             pipes.append(here)
-        return measure(pipes, path.round_size, step_s)
+        return replace(measure(pipes, path.round_size, step_s), workers=workers)
     finally:
         for process in processes:
             process.kill()

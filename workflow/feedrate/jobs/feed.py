@@ -1,7 +1,7 @@
 """The job `feed` of `feedrate certify`: how many emulated accelerators this host feeds.
 
-For each decode path that decodes here, it drains a loader with all cores, and looks for the largest
-number of accelerators of which each is busy `BUSY` of the time.
+For each decode path and loader library that decodes here, it drains a loader with all cores, and
+looks for the largest number of accelerators of which each is busy `BUSY` of the time.
 """
 
 import math
@@ -12,9 +12,10 @@ from time import perf_counter
 from typing import Annotated, Any, get_args
 
 import msgspec
+from msgspec import UNSET
 
-from feedrate.config.settings import Decode
-from feedrate.config.spec import RunSpec
+from feedrate.config.settings import Decode, LoaderSettings
+from feedrate.config.spec import RunSpec, library_faults, library_of
 from feedrate.config.values import Count, Strict, about
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
@@ -31,22 +32,40 @@ COPIED_BYTES = 2**29
 
 
 class Level(Strict, frozen=True):
-    """A decode path."""
+    """A decode path, or a loader library in one of its forms."""
 
     decode: Decode
     scaled: bool = False
+    library: str = ""
+    best: bool = False
+
+    @classmethod
+    def of(cls, loader: LoaderSettings) -> "Level":
+        """The level of these settings."""
+        return cls(loader.decode, loader.scaled_decode, library_of(loader), loader.form == "best")
 
     @property
     def name(self) -> str:
-        """As `tune` names it."""
-        return f"{self.decode} scaled" if self.scaled else self.decode
+        """As `tune` names it; the name of a library comes first."""
+        words = (self.library, "best" if self.best else self.decode, "scaled" * self.scaled)
+        return " ".join(filter(None, words))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its settings of `loader`."""
+        form = {"library": self.library or UNSET, "form": "best" if self.best else UNSET}
+        return {"decode": self.decode, "scaled_decode": self.scaled} | form
+
+
+PATHS = (*map(Level, get_args(Decode)), Level("host", scaled=True))
+"""All decode paths."""
 
 
 class Request(Strict, frozen=True, kw_only=True):
     """What to emulate: an accelerator's steps without data wait, s, replayed in turn."""
 
     step_s: list[float]
-    levels: tuple[Level, ...] = (*map(Level, get_args(Decode)), Level("host", scaled=True))
+    levels: tuple[Level, ...] = PATHS
     most: Count = 64
     """No more accelerators are tried."""
 
@@ -119,7 +138,10 @@ class Host:
     def certify(self, level: Level, request: Request) -> Fed:
         """Feed as many accelerators as this host can from a decode path that decodes here."""
         size = self._spec.settings.train.batch_size
+        loader = with_loader(self._spec, workers=1, **level.settings).settings.loader
         try:
+            for fault in library_faults(loader):
+                return Fed(level=level, refused=fault)
             dataset = self.dataset(level)
             if why := self.refusal(level, dataset):
                 return Fed(level=level, refused=why)
@@ -136,7 +158,7 @@ class Host:
         """The rows as the decode path reads them; None if it does not decode on this host."""
         from feedrate.jobs.job_setup import make_dataset
 
-        spec = with_loader(self._spec, decode=level.decode, scaled_decode=level.scaled)
+        spec = with_loader(self._spec, **level.settings)
         if level.decode == "device" or store_folder(spec.settings, self._prepared):
             return None
         return make_dataset(spec, self._prepared, self._built, "train")
@@ -154,12 +176,12 @@ class Host:
         from feedrate.jobs.ceilings import EndlessBatches
         from feedrate.loading.path import open_path
 
-        values = {"decode": level.decode, "scaled_decode": level.scaled}
-        changed = with_loader(self._spec, workers=math.ceil(self.cores / count), **values)
+        workers = math.ceil(self.cores / count)
+        changed = with_loader(self._spec, workers=workers, **level.settings)
         path = open_path(self._device, changed.settings.loader)
         size, seed = changed.settings.train.batch_size, changed.seed
         orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
-        return feed(path, dataset, orders, step_s)
+        return feed(path, dataset, orders, step_s, workers)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""

@@ -244,6 +244,13 @@ def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     return _Span(part, stage, samples)
 
 
+def add(stage: Stage, seconds: float, samples: int) -> None:
+    """Record a stage that has ended, whose CPU time is unknown."""
+    part = _part()
+    if part is not None and part.on:
+        part.add(stage, seconds, samples)
+
+
 def begin_batch() -> None:
     """A worker begins a sample or a batch."""
     part = _part()

@@ -14,6 +14,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots
 from feedrate.loading.decoders import fetch_of
+from feedrate.loading.stages import Recorder
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
@@ -46,9 +47,11 @@ class WorkerStart:
         then: Callable[[int], None] | None = None,
         threads: int = 1,
         slots: dict[str, Slots] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`then`, the Trainer's own seeding, is called last. Batches are written to `slots`."""
-        self._then, self._threads, self.slots = then, threads, slots
+        """`then`, the Trainer's own seeding, is called last. Batches are written to `slots`, and
+        times by stage to `recorder`."""
+        self._then, self._threads, self.slots, self._recorder = then, threads, slots, recorder
 
     def __call__(self, worker: int) -> None:
         """Prepare the worker process."""
@@ -58,8 +61,8 @@ class WorkerStart:
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, PairDataset):
             info.dataset.slots = self.slots
-            if info.dataset.recorder:
-                info.dataset.recorder.attach(info.id + 1)
+        if self._recorder:
+            self._recorder.attach(worker + 1)
         if self._then is not None:
             self._then(worker)
 
@@ -76,7 +79,8 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
         slots = make_slots(dataset, size, settings, held)
     if settings.workers:
         threads = worker_threads(settings, cores_granted())
-        inner.worker_init_fn = WorkerStart(inner.worker_init_fn, threads, slots)
+        recorder = dataset.recorder if isinstance(dataset, PairDataset) else None
+        inner.worker_init_fn = WorkerStart(inner.worker_init_fn, threads, slots, recorder)
         inner.timeout = settings.timeout_s
         inner.multiprocessing_context = settings.start_method
     elif slots is not None:

@@ -223,10 +223,10 @@ def shortfalls(
     `cores` are those of a job by device. Workers do not count: fewer get even less.
     """
     cells = Counter(
-        (spec.study, spec.device, spec.count, model_name(spec.settings), Level(*decoding).name)
+        (spec.study, spec.device, spec.count, model_name(spec.settings), Level.of(loader).name)
         for spec in specs
         if spec.repeat == 1 and spec.task == "training" and spec.device in cores
-        for decoding in [(spec.settings.loader.decode, spec.settings.loader.scaled_decode)]
+        for loader in [spec.settings.loader]
     )
     for (study, device, count, model, name), number in cells.items():
         for made in certificates:

@@ -3,10 +3,12 @@
 A library declares these constants, which are read without importing the file. Only FORMS and
 PACKAGES are required.
 
-PACKAGES       the distributions that it needs; requirements/loaders/NAME.lock pins them
-FORMS          ("same", "best"), or one of them
-OWN_ORDER      the forms that give each row once per epoch, but in an order of their own
-LEAST_WORKERS  the fewest `loader.workers`; missing: 0
+PACKAGES         the distributions that it needs; requirements/loaders/NAME.lock pins them
+SYSTEM_PACKAGES  what their installation needs of Debian
+FORMS            ("same", "best"), or one of them
+OWN_ORDER        the forms that give each row once per epoch, but in an order of their own
+DECODES          the values of `loader.decode` with `same`, if it reads files of its own format
+LEAST_WORKERS    the fewest `loader.workers`; missing: 0
 
 For each of its forms it defines a function of that name, from a `Work` (`_feed.py`) to batches:
 `same` moves the pixels that the run's own decode function makes, and `best` decodes as the

@@ -23,7 +23,9 @@ from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import read_pixels
 from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, replace_inner
 from feedrate.loading.pixels import Batch, crop_centre, resized_size
+from feedrate.loading.stages import span
 from feedrate.loading.watchdog import watched
+from feedrate.loading.workers import WorkerStart
 
 Made = tuple[list[int], torch.Tensor]
 """A batch of a library: the numbers of its samples, and their pixels."""
@@ -52,6 +54,16 @@ class Work(NamedTuple):
         """One batch, by the run's own decode function; any number of threads may call this."""
         one_thread()
         return numbers, self.dataset.pixels(numbers)
+
+    @property
+    def workers_of_torch(self) -> dict[str, Any]:
+        """Arguments of torch's DataLoader, for a library whose worker processes are its."""
+        return {
+            "num_workers": self.workers,
+            "prefetch_factor": -(-self.ahead // self.workers) if self.workers else None,
+            "worker_init_fn": WorkerStart(recorder=self.dataset.recorder),
+            "multiprocessing_context": "fork" if self.workers else None,
+        }
 
 
 _here = threading.local()
@@ -93,13 +105,15 @@ def pillow_decoded(dataset: PairDataset, image: Image.Image) -> torch.Tensor:
     centre crop; uint8 (3, side, side)."""
     side = dataset.image_px
     height, width = resized_size(image.height, image.width, side)
-    resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
-    return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
+    with span("resize"):
+        resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+        return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
     """A batch of single samples."""
-    return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
+    with span("collate", len(samples)):
+        return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
 
 
 def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:

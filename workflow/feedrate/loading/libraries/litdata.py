@@ -14,11 +14,12 @@ import torch
 
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.libraries._feed import Made, Work, decoded, own_format, rebatched, stacked
-from feedrate.loading.workers import WorkerStart
+from feedrate.loading.stages import span
 
 PACKAGES = ("litdata",)
 FORMS = ("same",)
 OWN_ORDER = ("same",)
+DECODES = ("host",)
 CHUNKS = 32
 """Chunks of a split: several for each worker."""
 
@@ -32,7 +33,8 @@ class Samples(litdata.StreamingDataset):
 
     def __getitem__(self, index: Any) -> tuple[int, torch.Tensor]:
         """A row and its pixels."""
-        row, data = super().__getitem__(index)
+        with span("read"):
+            row, data = super().__getitem__(index)
         return row, decoded(self._pairs, row, data)
 
 
@@ -46,12 +48,9 @@ def _epochs(work: Work, folder: Path) -> Iterator[Made]:
     loader = litdata.StreamingDataLoader(
         Samples(work.dataset, folder, work.seed),
         batch_size=work.batch_size,
-        num_workers=work.workers,
-        prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
         persistent_workers=work.workers > 0,
         collate_fn=stacked,
-        worker_init_fn=WorkerStart(),
-        multiprocessing_context="fork" if work.workers else None,
+        **work.workers_of_torch,
     )
     yield from loader
     while work.length is None:

@@ -25,11 +25,12 @@ from feedrate.loading.libraries._feed import (
     rebatched,
     stacked,
 )
-from feedrate.loading.workers import WorkerStart
+from feedrate.loading.stages import span
 
 PACKAGES = ("webdataset",)
 FORMS = ("same", "best")
 OWN_ORDER = ("same", "best")
+DECODES = ("host",)
 SHARDS = 32
 """Tar files of a split: several for each worker."""
 BUFFER = 1000
@@ -50,29 +51,41 @@ def same(work: Work) -> Iterator[Made]:
 
 def best(work: Work) -> Iterator[Made]:
     """Its decoder "pil"; Pillow resizes too."""
+    pillow = webdataset.imagehandler("pil")
+
+    def decode(key: str, data: bytes) -> Image.Image | None:
+        with span("decode"):
+            return pillow(key, data)
 
     def resize(sample: Sample) -> tuple[int, torch.Tensor]:
         image: Image.Image = sample["jpg"]
         return int(sample["__key__"]), pillow_decoded(work.dataset, image)
 
-    return _stream(work, lambda samples: samples.decode("pil").map(resize))
+    return _stream(work, lambda samples: samples.decode(decode).map(resize))
 
 
 def _stream(work: Work, decode: Callable[[Any], Any]) -> Iterator[Made]:
     folder = own_format(work.dataset, "webdataset", partial(_write, work.dataset))
     shards = [str(file) for file in sorted(folder.glob("*.tar"))]
     samples = webdataset.WebDataset(shards, shardshuffle=SHARDS, seed=work.seed, empty_check=False)
-    samples = decode(samples.shuffle(BUFFER, seed=work.seed))
+    samples = decode(samples.compose(_read).shuffle(BUFFER, seed=work.seed))
     samples = samples.batched(work.batch_size, collation_fn=stacked)
     loader = webdataset.WebLoader(
         samples if work.length else samples.repeat(),
         batch_size=None,
-        num_workers=work.workers,
-        prefetch_factor=-(-work.ahead // work.workers) if work.workers else None,
-        worker_init_fn=WorkerStart(),
-        multiprocessing_context="fork" if work.workers else None,
+        **work.workers_of_torch,
     )
     return rebatched(loader, work.batch_size)
+
+
+def _read(samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The samples of the tar files, which are opened and read one after the other."""
+    while True:
+        with span("read"):
+            sample = next(samples, None)
+        if sample is None:
+            return
+        yield sample
 
 
 def _write(dataset: PairDataset, folder: Path) -> None:

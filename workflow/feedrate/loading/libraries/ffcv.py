@@ -1,0 +1,162 @@
+"""FFCV of MIT: one file of samples, read by code that Numba compiles, https://ffcv.io.
+
+A thread of the library makes the batches in our order; `loader.workers` threads share each of them.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from ffcv.fields import BytesField, IntField, NDArrayField, RGBImageField
+from ffcv.fields.rgb_image import CenterCropRGBImageDecoder
+from ffcv.loader import Loader
+from ffcv.loader.epoch_iterator import EpochIterator
+from ffcv.pipeline.operation import Operation
+from ffcv.writer import DatasetWriter
+from PIL import Image
+
+from feedrate.config.spec import LoadingStage
+from feedrate.devices.base import UnsupportedError
+from feedrate.devices.host import cores_granted
+from feedrate.loading.dataset import PairDataset
+from feedrate.loading.libraries._feed import Made, Work, decoded, own_format
+from feedrate.loading.pixels import NOTHING, decoding
+from feedrate.loading.stages import add
+
+PACKAGES = ("ffcv", "numba", "opencv-python-headless")
+SYSTEM_PACKAGES = ("g++", "pkg-config", "libturbojpeg0-dev", "libopencv-dev")
+FORMS = ("same", "best")
+DECODES = ("host", "cache")
+LEAST_WORKERS = 1
+FILE = "samples.beton"
+
+numba.config.THREADING_LAYER = "threadsafe"  # two pipelines may compute at the same time
+
+
+def same(work: Work) -> Iterator[Made]:
+    """The bytes of files, decoded by our decoder; with `decode: cache` our pixels, its raw form."""
+    return _batches(work, "pixels" if work.dataset.loader.decode == "cache" else "files")
+
+
+def best(work: Work) -> Iterator[Made]:
+    """JPEG of the library's default quality, its decoder, and its centre crop (OpenCV, INTER_AREA).
+
+    It reads, decodes and resizes in one call, which counts as the stage `decode`.
+    """
+    return _batches(work, "jpg")
+
+
+def _batches(work: Work, form: str) -> Iterator[Made]:
+    """An epoch in a block; an order without an end in blocks of as many batches as an epoch has."""
+    if work.workers > cores_granted():
+        raise UnsupportedError(
+            f"loader.workers: {work.workers}: ffcv has no more threads than cores, which are "
+            f"{cores_granted()} here"
+        )
+    loader = _loader(work.dataset, form, work.batch_size, work.workers, work.ahead)
+    order, block = iter(work.order), work.length or max(1, len(work.dataset) // work.batch_size)
+    while batches := list(islice(order, block)):
+        epoch = EpochIterator(loader, np.concatenate(batches).astype(np.uint64))
+        try:
+            for rows, pixels in epoch:
+                if isinstance(pixels, Exception):
+                    raise pixels
+                yield rows.flatten().tolist(), pixels
+        finally:
+            epoch.close()
+            epoch.join()
+
+
+class Step(Operation):
+    """A function in the library's pipeline: of a batch, its rows and the rows' metadata.
+
+    Its exception is returned as the batch, because the library's thread would hide it.
+    """
+
+    def __init__(self, function: Callable[[Any, Any, Any], torch.Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def declare_state_and_memory(self, previous_state: Any) -> tuple[Any, None]:
+        """It is not compiled, and makes new memory: the library's is used again."""
+        return replace(previous_state, jit_mode=False), None
+
+    def generate_code(self) -> Callable[..., Any]:
+        """The function as the library calls it."""
+
+        def step(batch: Any, _memory: None, rows: Any) -> torch.Tensor | Exception:
+            try:
+                return self._function(batch, rows, self.metadata[rows])
+            except Exception as error:
+                return error
+
+        step.with_indices = True  # type: ignore[attr-defined]
+        return step
+
+
+class Rows:
+    """What is written of each row: its number, and its file, pixels or picture."""
+
+    def __init__(self, pairs: PairDataset, form: str) -> None:
+        self._pairs, self._form = pairs, form
+
+    def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
+        """A row; called in the library's process, which must not use torch's threads."""
+        path = self._pairs.paths[row]
+        if self._form == "pixels":
+            return row, self._pairs.read(row, NOTHING).expand(self._pairs.shape).numpy()
+        if self._form == "files":
+            return row, np.fromfile(path, dtype=np.uint8)
+        with decoding(path), Image.open(path) as image:
+            return row, np.array(image.convert("RGB"))
+
+
+@cache  # it is compiled once, not for each epoch
+def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead: int) -> Any:
+    """The library's loader of a split in one of three forms: files, pixels or jpg."""
+    side, threads = pairs.image_px, ThreadPoolExecutor(workers)
+    stage: LoadingStage = "read"
+    field: Any = BytesField()
+    steps = [Step(partial(_decode, pairs, threads))]
+    if form == "pixels":
+        field = NDArrayField(np.dtype(np.uint8), pairs.shape)
+        steps = [Step(lambda batch, *_: torch.tensor(batch))]
+    elif form == "jpg":
+        field, stage = RGBImageField(write_mode="jpg"), "decode"
+        first = Step(lambda batch, *_: torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous())
+        steps = [CenterCropRGBImageDecoder((side, side), ratio=1), first]
+
+    def write(folder: Path) -> None:
+        writer = DatasetWriter(str(folder / FILE), {"row": IntField(), "x": field}, num_workers=1)
+        writer.from_indexed_dataset(Rows(pairs, form), np.arange(len(pairs)))
+
+    folder = own_format(pairs, f"ffcv-{form}-{side}" if form == "pixels" else f"ffcv-{form}", write)
+    sizes = {"batch_size": batch_size, "num_workers": workers, "batches_ahead": ahead}
+    # Without a seed it would draw a number from ours.
+    loader = Loader(str(folder / FILE), **sizes, pipelines={"x": steps}, seed=0)
+    ((compiled, made), *others), outputs = loader.code
+    loader.code = [(partial(_timed, compiled, stage), made), *others], outputs
+    return loader
+
+
+def _timed(compiled: Callable[..., Any], stage: LoadingStage, **given: Any) -> Any:
+    """The result of the library's compiled code; the CPU time of its threads is not told."""
+    start_s = perf_counter()
+    result = compiled(**given)
+    add(stage, perf_counter() - start_s, len(given["batch_indices"]))
+    return result
+
+
+def _decode(
+    pairs: PairDataset, threads: ThreadPoolExecutor, files: Any, rows: Any, metadata: Any
+) -> torch.Tensor:
+    data = (file[:size].tobytes() for file, size in zip(files, metadata["size"], strict=True))
+    return torch.stack(list(threads.map(partial(decoded, pairs), rows.tolist(), data)))
