@@ -13,10 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-
-class SharedMemoryError(Exception):
-    """The host lacks shared memory for the slots; the message says how much they need."""
-
+from feedrate.devices.base import UnsupportedError
 
 FREE, TAKEN = 0, 1
 _TAKING = threading.Lock()
@@ -39,14 +36,18 @@ class Slots:
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
         """Reserve `each` slots for each worker (without workers, for the rank itself); `shape` is
-        that of a full batch. Raises SharedMemoryError."""
+        that of a full batch. Raises UnsupportedError if the host lacks the shared memory."""
         count = max(1, workers) * each
         self._each = each
         size = count * int(np.prod(shape)) * dtype.itemsize
         try:  # reserved without writing to it; moving a tensor there would write
             storage = torch.UntypedStorage._new_shared(size) if workers else None
         except RuntimeError as error:
-            raise SharedMemoryError(f"{size / 2**20:,.0f} MiB") from error
+            raise UnsupportedError(
+                f"loader.workers: batches of {workers} workers need {size / 2**20:,.0f} MiB of "
+                "shared memory, more than /dev/shm has; give the container more (docker: "
+                "--shm-size), or use fewer workers or a smaller loader.prefetch_factor"
+            ) from error
         storage = storage or torch.UntypedStorage(size)
         self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
         self.states = torch.zeros(count, dtype=torch.uint8)
@@ -119,49 +120,42 @@ class FirstBatch:
 
         Raises what the first row that fails raises, whichever worker wrote it.
         """
-        if not self._offer(room, numbers):
-            return False
+        info = get_worker_info()
+        slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
+        with self._lock:
+            begun = self._table[0, 0] == _epoch()
+            if (info and info.id) or begun or not 0 <= slot < len(self._batches):
+                return False
+            self._table[0] = torch.tensor([_epoch(), slot])
+            self._table[1 : 1 + len(numbers), 1] = torch.tensor(numbers)
+            self._states[:] = [OPEN] * len(numbers) + [WRITTEN] * (len(self._states) - len(numbers))
         self.help(write)
-        while BEGUN in self._states():
+        while BEGUN in self._states:
             sleep(POLL_S)
-        for row in np.flatnonzero(self._states() == FAILED):
+        for row in np.flatnonzero(self._states == FAILED):
             write(room[row], numbers[row])
         return True
 
     def help(self, write: Write) -> None:
         """Write rows of the first batch until none is open."""
-        while (row := self._begin()) is not None:
+        epoch = _epoch()
+        while OPEN in self._states:
+            with self._lock:
+                row = int((self._states == OPEN).argmax())
+                if self._states[row] != OPEN or self._table[0, 0] != epoch:
+                    return
+                self._states[row] = BEGUN
+                slot, number = int(self._table[0, 1]), int(self._table[1 + row, 1])
             state = WRITTEN
             try:
-                write(self._batches[int(self._table[0, 1]), row], int(self._table[1 + row, 1]))
+                write(self._batches[slot, row], number)
             except Exception:  # the worker that offered the row tries again, and raises it
                 state = FAILED
             with self._lock:
-                self._table[1 + row, 0] = state
+                if self._table[0, 0] == epoch:
+                    self._states[row] = state
 
-    def _offer(self, room: torch.Tensor, numbers: Sequence[int]) -> bool:
-        info = get_worker_info()
-        slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
-        with self._lock:
-            begun = int(self._table[0, 0]) == _epoch()
-            if (info and info.id) or begun or not 0 <= slot < len(self._batches):
-                return False
-            self._table[0] = torch.tensor([_epoch(), slot])
-            self._table[1 : 1 + len(numbers), 1] = torch.tensor(numbers)
-            self._table[1 : 1 + len(numbers), 0] = OPEN
-        return True
-
-    def _begin(self) -> int | None:
-        """A row that was open, and is now this worker's."""
-        if OPEN not in self._states() or int(self._table[0, 0]) != _epoch():
-            return None
-        with self._lock:
-            found = np.flatnonzero(self._states() == OPEN)
-            if not len(found):
-                return None
-            self._table[1 + found[0], 0] = BEGUN
-            return int(found[0])
-
+    @property
     def _states(self) -> np.ndarray[Any, Any]:
         return self._table[1:, 0].numpy()
 

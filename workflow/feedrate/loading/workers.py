@@ -16,7 +16,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders import fetch_of
-from feedrate.loading.slots import FirstBatch, SharedMemoryError, Slots
+from feedrate.loading.slots import FirstBatch, Slots
 
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
@@ -101,18 +101,11 @@ def make_slots(
     if threads:
         each *= max(1, workers)
     processes = 0 if threads else workers
-    try:
-        slots = {
-            name: Slots((batch_size, *shape), dtype, processes, each)
-            for name, (shape, dtype) in dataset.shapes().items()
-            if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
-        }
-    except SharedMemoryError as error:
-        raise UnsupportedError(
-            f"loader.workers: batches of {workers} workers need {error} of shared memory, more "
-            "than /dev/shm has; give the container more (docker: --shm-size), or use fewer workers "
-            "or a smaller loader.prefetch_factor"
-        ) from error
+    slots = {
+        name: Slots((batch_size, *shape), dtype, processes, each)
+        for name, (shape, dtype) in dataset.shapes().items()
+        if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
+    }
     if workers > 1:
         lock = threading.Lock() if threads else get_context(settings.start_method).Lock()
         slots["pixel_values"].first = FirstBatch(slots["pixel_values"], lock)
