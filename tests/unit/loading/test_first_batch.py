@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.devices.kinds import cpu
+from feedrate.loading.dataset import collate
 from feedrate.loading.path import open_path
 from feedrate.loading.slots import FirstBatch, Slots
 
@@ -75,7 +76,9 @@ def test_each_epoch_of_processes_begins_with_all_its_rows(make_pairs):
     order = Rows([[0, 5, 9, 3], [7, 1, 2, 2], [4, 4, 8, 6]])
     loader = LoaderSettings(decode="host", workers=2)
     adopted = open_path(cpu.DeviceAdapter(0, 1), loader)
-    made = torch.utils.data.DataLoader(dataset, batch_sampler=order, num_workers=2)
+    made = torch.utils.data.DataLoader(
+        dataset, batch_sampler=order, collate_fn=collate, num_workers=2
+    )
     made = adopted.adopt(made)
     for _ in range(3):
         next(iter(made))  # an epoch that is left early
@@ -86,7 +89,7 @@ def test_each_epoch_of_processes_begins_with_all_its_rows(make_pairs):
 
 @pytest.mark.parametrize("start_method", ["thread", "fork"])
 def test_the_batch_of_a_damaged_row_raises_its_error(make_pairs, start_method):
-    dataset, read = make_pairs(decode="host"), None
+    dataset = make_pairs(decode="host")
     read = dataset.read
 
     def damaged(row, draw):

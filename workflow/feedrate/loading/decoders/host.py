@@ -5,7 +5,6 @@ torch resizes in uint8 with antialiased bicubic weights, like Pillow except for 
 absolute difference 0.003 of 255). Pillow decodes other files, to the same pixels.
 """
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -25,21 +24,9 @@ ORDER = 1
 
 Size = tuple[int, int]
 """Height and width, px."""
-KEPT_BYTES = 2**24
-"""A larger picture gets memory of its own."""
 
 _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 """File's colour space to that of the decoded pixels; Pillow decodes CMYK and YCCK."""
-
-
-class _Kept(threading.local):
-    """Each thread decodes into the same memory: new memory costs a page fault every 4 KiB."""
-
-    def __init__(self) -> None:
-        self.pixels = np.empty(KEPT_BYTES, np.uint8)
-
-
-_kept = _Kept()
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
@@ -76,8 +63,7 @@ def read_levels(
 ) -> tuple[torch.Tensor, Size]:
     """A whole picture: uint8 of shape (1 or 3, h, w), and its size in the file.
 
-    The pixels are valid until this thread reads the next picture. With `shrink_to_px` the decoder
-    halves it while the needed part stays at least that large.
+    With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
     """
     if data is None:
         with decoding(path):
@@ -98,8 +84,7 @@ def _decode(
             shorter = min(part.height, part.width) if part else min(height, width)
             factor = _halvings(shorter, shrink_to_px)
             options = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
-        room = _kept.pixels if 3 * height * width <= KEPT_BYTES else None
-        levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], buffer=room, **options)
+        levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], **options)
     except (ValueError, KeyError):
         levels = _with_pillow(path)
         height, width = levels.shape[:2]
