@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from report_samples import EVIL
 
 from feedrate.config.errors import ConfigError
-from feedrate.report import markup, page
+from feedrate.report import markup, overview, page
 
 
 @given(st.text())
@@ -34,14 +34,14 @@ def test_the_content_of_a_page_can_be_read_back(tmp_path):
     content = markup.table(["a", "b"], [markup.row("1", EVIL)])
     path = tmp_path / "table.html"
     path.write_text(page.page("A table", content))
-    assert page.content_of(path) == content
+    assert overview.content_of(path) == content
 
 
 def test_a_page_that_feedrate_did_not_make_is_refused(tmp_path):
     path = tmp_path / "table.html"
     path.write_text("<p>hello</p>")
     with pytest.raises(ConfigError, match=r"table\.html: not a table page"):
-        page.content_of(path)
+        overview.content_of(path)
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", ""])

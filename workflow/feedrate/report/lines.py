@@ -119,6 +119,18 @@ def at_levels(lines: Sequence[Line], keep: Callable[[Point], bool]) -> list[Line
     return [replace(line, points=list(itertools.compress(line.points, kept))) for line in lines]
 
 
+def by_device_count(study: StudyContext, cells: Iterable[CellRow]) -> dict[str, dict[int, CellRow]]:
+    """Cells with numbers by device family, levels and batch, then by device count."""
+    groups: dict[str, dict[int, CellRow]] = {}
+    for cell in cells:
+        known = study.devices.get(cell.device)
+        if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
+            family = study.label(known.family or cell.device)
+            name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
+            groups.setdefault(name, {})[known.count] = cell
+    return groups
+
+
 def published_lines(study: StudyContext, factor: str) -> list[Line]:
     """Lines of the published numbers along `factor`, from the edition that comparisons use."""
     known = published_rates(study)

@@ -149,6 +149,7 @@ class StudySettings(StudyContext):
     figures: list[Figure]
     order: list[str]
     """The anchors of all tables and figures (`table-cells`), in the order of the page."""
+    loaders: list[LoaderClaim] = []
 
 
 class OverviewSettings(Strict, kw_only=True):
@@ -211,6 +212,7 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
             **_context(project, name, published=True),
             **_fields(study, "title", "question", "task", "tables", "figures"),
             setups=setups[name],
+            loaders=project.loaders.get(name, []),
             order=_order(study.figures, study.tables),
         )
         for name, study in project.studies.items()
