@@ -4,7 +4,7 @@ Measured and published numbers are treated alike.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, Key, RunRow
+from feedrate.report.rows import CellOf, CellRow, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
 from feedrate.results.record import Record
@@ -275,15 +275,6 @@ def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
             {k: v for k, v in entry.items() if k in varying and level_text(v) != "false"} or entry
         )
         for cell, entry in levels.items()
-    }
-
-
-def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[Key, str]:
-    """`short_names` by device and cell, with the device's name if there are several devices."""
-    short = short_names(cells)
-    several = len({cell.device for cell in cells}) > 1
-    return {
-        cell.key: f"{study.label(cell.device)}: " * several + short[cell.cell] for cell in cells
     }
 
 

@@ -93,10 +93,8 @@ def row(
 ) -> Markup:
     """A row of a table, with its heading in the first column. Its numbers rest on the records of
     `of`: the page's script opens them from any of its fields."""
-    head = record_link(heading, *of)
-    class_ = f"{class_} {'of' * (head != join(heading))}".strip()
-    fields = (el("td", cell) for cell in cells)
-    return el("tr", el("th", head, scope="row"), *fields, class_=class_)
+    head = el("th", record_link(heading, *of), scope="row")
+    return el("tr", head, *(el("td", cell) for cell in cells), class_=class_)
 
 
 def wide_row(heading: str, content: str, columns: int, of: Iterable[CellOf | None] = ()) -> Markup:

@@ -75,7 +75,7 @@ STYLE = """
 .feedrate .word{font-style:italic;color:var(--red)}
 .feedrate .use th,.feedrate .use td{background:var(--panel)!important;font-weight:600}
 .feedrate :is(tr:target th,th :target){background:var(--panel)}
-.feedrate[data-live] .of td{cursor:pointer}
+.feedrate .of td{cursor:pointer}
 .feedrate thead button{all:unset;cursor:pointer;font:inherit;color:inherit}
 .feedrate thead button::after{content:" \\2195";color:var(--soft);font-weight:400}
 .feedrate [aria-sort=ascending] button::after{content:" \\2191";color:inherit}
@@ -230,13 +230,15 @@ const unpack = async packed => {
   const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(plain).text());
 };
+const unpacked = {};
 const block = async (root, row, open) => {
   const whole = make("details"), cells = [...row.cells].map(own);
   whole.append(make("summary", `${cells[0]}: ${cells[1]}`));
   whole.open = open;
   let parts;
   try {
-    parts = await unpack(root.querySelector(`#${CSS.escape(row.dataset.in)}`));
+    const at = row.dataset.in;
+    parts = await (unpacked[at] ??= unpack(root.querySelector(`#${CSS.escape(at)}`)));
   } catch (error) {
     parts = {"This browser cannot unpack the record": {[row.id]: `${error}`}};
   }
@@ -283,6 +285,7 @@ const live = root => {
   root.dataset.live = "";
   root.querySelectorAll(".scroll").forEach(table);
   root.querySelectorAll("figure").forEach(figure);
+  root.querySelectorAll("th .record").forEach(link => link.closest("tr").classList.add("of"));
   root.addEventListener("click", event => {
     const cell = `${getSelection()}` ? null : event.target.closest("td");
     const link = event.target.closest("a,button,input") || (cell &&

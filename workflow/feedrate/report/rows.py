@@ -236,15 +236,6 @@ def traces(inputs: Inputs, study: str) -> list[Trace]:
     return found
 
 
-def valid_traces(inputs: Inputs, study: str) -> list[Trace]:
-    """The first valid run with steps of each cell."""
-    first: dict[Key, Trace] = {}
-    for trace in traces(inputs, study):
-        if trace.run.status == "ok":
-            first.setdefault(trace.run.key, trace)
-    return list(first.values())
-
-
 # Scores of models before and after training
 
 MATCHING = "matching_accuracy"

@@ -6,7 +6,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -211,11 +211,6 @@ def note(figure: Figure, lines: Sequence[str]) -> None:
     words = "\n".join(wrap(line, 100) for line in lines if line)
     if words:
         figure.supxlabel(words, x=0.01, ha="left", fontsize=8.5, color=GREY)
-
-
-def legend_columns(names: Collection[str]) -> int:
-    """Two columns of names, or one where a name is too long for half of the figure."""
-    return 2 if max(map(len, names)) <= 28 else 1
 
 
 def wrap(words: str, width: int) -> str:
