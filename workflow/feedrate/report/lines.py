@@ -346,6 +346,5 @@ def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) 
 def _ratio(line: Line, point: Point, base: Point | None) -> Speedup:
     if point.value is None:
         return Speedup(reason=point_status(line, point))
-    if not (base and base.value):
-        return Speedup()
-    return Speedup(point.value / base.value, cell=point.row)
+    value = point.value / base.value if base and base.value else None
+    return Speedup(value, cell=point.row)
