@@ -306,8 +306,11 @@ def _change(before: rows.Score, after: rows.Score) -> tuple[str, str]:
     about = f"{interval}by chance {text.share(after.chance)}"
     what = "the share of correctly chosen captions (one of five)"
     ends = text.share(before.value), text.share(after.value)
-    if low is None or high is None or low <= 0 <= high:
-        seen = f"{ends[0]} before, {ends[1]} after"
+    seen = f"{ends[0]} before, {ends[1]} after"
+    if low is None or high is None:
+        change = f"without a paired interval, nobody can tell whether training changes {what}"
+        return f"{change} ({seen}; {about})", "Score the models again, on more examples."
+    if low <= 0 <= high:
         change = f"training makes no measurable change to {what} ({seen}; {about})"
         return change, "Undecided: train longer, or score more examples."
     verb, to_do = "raises", "Use the trained weights."

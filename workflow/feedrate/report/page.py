@@ -39,6 +39,7 @@ STYLE = """
 .feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;background:var(--panel);
  border-left:6px solid var(--blue)}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
+.feedrate :is(.answer,.minute) .record{color:inherit;text-decoration-style:dotted}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
 .feedrate .bad{border-left-color:var(--red);background:var(--warn)}
 .feedrate .bad strong{font-size:1.1rem}
@@ -77,9 +78,9 @@ STYLE = """
 .feedrate :is(tr:target th,th :target){background:var(--panel)}
 .feedrate .of td{cursor:pointer}
 .feedrate thead button{all:unset;cursor:pointer;font:inherit;color:inherit}
-.feedrate thead button::after{content:" \\2195";color:var(--soft);font-weight:400}
-.feedrate [aria-sort=ascending] button::after{content:" \\2191";color:inherit}
-.feedrate [aria-sort=descending] button::after{content:" \\2193";color:inherit}
+.feedrate thead button::after{content:"\\a0\\2195";color:var(--soft);font-weight:400}
+.feedrate [aria-sort=ascending] button::after{content:"\\a0\\2191";color:inherit}
+.feedrate [aria-sort=descending] button::after{content:"\\a0\\2193";color:inherit}
 .feedrate :is(a,button,input,pre,.scroll,summary):focus-visible{outline:3px solid var(--blue)}
 .feedrate .filter{display:flex;flex-wrap:wrap;gap:.2rem .8rem;font-size:.88rem;margin-top:.6rem}
 .feedrate .filter input{max-width:100%;font:inherit;color:inherit;background:var(--paper);
