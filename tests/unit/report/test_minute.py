@@ -67,8 +67,15 @@ def test_quality_that_rose_is_a_reason_to_use_the_weights(project, inputs):
     figures = [one for one in project.studies[STUDY].figures if one.kind == "gain"]
     quality = replace(study_of(with_study(project, figures=figures)), tables=[])
     words = said(quality, inputs)
-    assert re.search(r"training (raises|lowers|makes no measurable change)", words)
-    assert re.search(r"Use the trained weights|Do not use|Undecided: train longer", words)
+    assert "nobody can tell whether training changes" in words  # the sample has no paired gain
+    assert "Score the models again, on more examples." in words
+    changed = [replace(one, gain_low=0.1, gain_high=0.4) for one in inputs.scores(STUDY)]
+    inputs.scores = lambda _: changed
+    assert "Use the trained weights." in said(quality, inputs)
+    changed[:] = [replace(one, gain_low=-0.4, gain_high=-0.1) for one in changed]
+    assert "Do not use the trained weights" in said(quality, inputs)
+    changed[:] = [replace(one, gain_low=-0.1, gain_high=0.1) for one in changed]
+    assert "Undecided: train longer, or score more examples." in said(quality, inputs)
 
 
 def test_failed_cells_are_to_be_run_again(study, tmp_path, project):
