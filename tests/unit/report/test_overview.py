@@ -142,7 +142,7 @@ def test_documents_of_runs_are_packed_and_say_what_cannot_be_read(tmp_path, proj
     ]  # fmt: skip
     lines = found["Raw log (train.log)"].splitlines()
     assert len(lines) == provenance.FIRST + 1 + provenance.LAST
-    assert lines[provenance.FIRST] == "(16 lines between)"
+    assert lines[provenance.FIRST] == "(24 lines between)"
     assert lines[-1] == "line 39 ***"
     packed = zlib.decompress(base64.b64decode(provenance.pack({"a": found})))
     assert json.loads(packed) == {name: {"a": one} for name, one in found.items()}

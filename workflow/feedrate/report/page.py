@@ -266,8 +266,8 @@ const follow = async (root, anchors) => {
   box.addEventListener("close", () => holder.remove());
   box.showModal();
 };
-const known = (root, anchor) => anchor && root.querySelector(`tr[data-in][id="${
-  CSS.escape(anchor)}"],tr[data-in] [id="${CSS.escape(anchor)}"]`);
+const known = (root, anchor) =>
+  anchor && root.querySelector(`#${CSS.escape(anchor)}`)?.closest("tr[data-in]");
 
 /* Links: to records of this page; from a table in a frame of Snakemake's report, by the first page
    there, even while that is not shown. Files are beside the report then, not two folders up. */

@@ -25,7 +25,7 @@ from feedrate.results.schema import Provenance
 
 PACKED = 50
 """Runs whose documents are packed together: they share most of their texts."""
-FIRST, LAST, WIDE = 12, 12, 600
+FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that a page shows, from its start and its end, and their longest."""
 
 HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")

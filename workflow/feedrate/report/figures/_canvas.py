@@ -160,15 +160,26 @@ def _marks(figure: Figure) -> str:
     return "".join(lines)
 
 
-_TAG, _DIGITS = re.compile(r"<[^>]+>"), re.compile(r"(\.\d\d)\d+")
-_FAMILY = "; font-family: 'DejaVu Sans'"
+_TAG = re.compile(r"(\n *)?(<[^>]+>)")
+_NEEDLESS = re.compile(
+    r"; font-family: 'DejaVu Sans'"
+    r'| id="[A-Za-z0-9]+_\d+"| transform="rotate\(-0 [^"]*\)"'
+    r"|(?<=\.\d\d)\d+| *\n(?=[A-Z\"])|(?<=[\"\n][MLC]) "
+)
+"""What a drawing does without: the font of each text, names of groups, turns by no angle, digits of
+places beyond a hundredth of a point, and space between the parts of a path."""
+_TENTHS = re.compile(r"(?<=\.\d)\d+")
 _FONTS = "<style>text{font-family:'DejaVu Sans',Verdana,sans-serif}</style>\n"
 """Texts are laid out with the first font. The second is as wide, and others are narrower."""
 
 
 def _shorter(tag: re.Match[str]) -> str:
-    """A tag with places to a hundredth of a point, and without the font of each text."""
-    return _DIGITS.sub(r"\1", tag[0]).replace(_FAMILY, "")
+    """A tag on a new line without indent and without what is needless. Curves have places to a
+    tenth of a point."""
+    short = _NEEDLESS.sub("", tag[2])
+    if " clip-path=" in short:
+        short = _TENTHS.sub("", short)
+    return f"{chr(10) * bool(tag[1])}{short}"
 
 
 @contextmanager
