@@ -68,7 +68,7 @@ CODE = {
     "foretold": Code(("results/ledger.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
-    "page": Code(("report/rows.py",)),
+    "page": Code(("report/page.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }
