@@ -204,6 +204,13 @@ def test_sharding_takes_less_where_states_are_more_than_layers():
     assert peak("flava", train_strategy="fsdp", **large) < peak("flava", **large)
 
 
+def test_buckets_are_there_before_the_gradients_that_are_views_of_them():
+    large = settings_of("flava", 1, model_size="350M", train_ddp_bucket_view=True)
+    found = memory.needs(large, card())
+    kept = found.weights_gib + found.gradients_gib + found.states_gib
+    assert found.peak_gib >= kept + found.activations_gib
+
+
 class Layers(torch.nn.Sequential):
     """Some of torch's layers, on the values of an image."""
 
