@@ -284,7 +284,8 @@ def test_checkpointing_keeps_what_a_layer_returns_until_its_caller_drops_it():
     probabilities = 12 * 12 * 4
     assert dropped[-1] == image + 5 * states + probabilities, "inputs, and what the last returned"
     assert kept[-1] == image + 5 * states + 5 * probabilities
-    assert max(kept) - max(dropped) == 4 * probabilities
+    # Of the four earlier layers; the loop's variable has one of them in both.
+    assert max(kept) - max(dropped) == 3 * probabilities
 
 
 def test_the_published_peak_of_one_gaudi2_is_predicted_within_the_error():
