@@ -33,8 +33,6 @@ RUNS = (
     ("flava", "350M", 1, ""),
     ("flava", "tiny", 64, "fsdp"),
     ("flava", "tiny", 96, "fsdp, checkpointing"),
-    ("flava", "350M", 1, "fsdp"),
-    ("flava", "350M", 1, "fsdp, checkpointing"),
 )
 """Model, size, batch, and what differs from fp32 with eager attention in one process; `fsdp` shares
 the model out over two."""

@@ -8,14 +8,8 @@ from msgspec.structs import replace
 
 from feedrate.config.settings import HpuSettings
 from feedrate.core import variables
-from feedrate.devices.base import (
-    DeviceError,
-    UnsupportedError,
-    check_count,
-    check_model,
-    check_settings,
-    refusals,
-)
+from feedrate.devices.base import DeviceError, UnsupportedError, check_settings, refusals
+from feedrate.jobs.job_setup import check_count, check_model
 
 GAUDI2 = {variables.MODEL_PATTERNS: json.dumps({"gaudi2": "(?i).*(gaudi ?2|hl-?2).*", "cpu": None})}
 

@@ -1,4 +1,4 @@
-"""The interface of a device kind, and the checks of a job against its device.
+"""The interface of a device kind, and what settings a kind refuses.
 
 A kind is one file in `devices/kinds/`: a class `DeviceAdapter` and these constants, which planning
 reads without importing the file. All but ENVIRONMENT may be missing; a
@@ -21,8 +21,6 @@ No module in this folder imports torch before a rank's device is made: planning 
 class methods only, and a rank must set its environment variables first.
 """
 
-import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -31,11 +29,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from feedrate.config.devices import is_called
 from feedrate.config.settings import Settings
 from feedrate.config.spec import KINDS, Kind, RunSpec
 from feedrate.config.values import level_text
-from feedrate.core import plugins, variables
+from feedrate.core import plugins
 from feedrate.core.errors import ExpectedError
 
 if TYPE_CHECKING:
@@ -341,26 +338,3 @@ def check_settings(spec: RunSpec) -> None:
     """
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)
-
-
-def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
-    """Raise DeviceError if the launcher started more or fewer processes than the job needs."""
-    asked = (spec.count, spec.count // spec.nodes)
-    if (world_size, local_ranks) != asked:
-        raise DeviceError(
-            f"the job asked for {asked[0]} processes, {asked[1]} on each node, and got "
-            f"{world_size}, {local_ranks} on this one (launcher: {spec.launcher})"
-        )
-
-
-def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise DeviceError if `model`, which the device reports, is not the registered one."""
-    name = variables.MODEL_PATTERNS
-    try:
-        pattern = json.loads(environment.get(name, "{}")).get(spec.device)
-    except (ValueError, AttributeError):
-        raise DeviceError(f"{name} is not JSON of {{device: pattern}}") from None
-    if pattern and not is_called(model, pattern):
-        raise DeviceError(
-            f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
-        )

@@ -1,17 +1,21 @@
 """The first steps of every job: open the device and the data, and report both."""
 
+import json
 import os
 import resource
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import torch
 
+from feedrate.config.devices import is_called
 from feedrate.config.errors import ConfigError
 from feedrate.config.spec import RunSpec
+from feedrate.core import variables
 from feedrate.core.files import digest_file
 from feedrate.data.manifest import MANIFEST, read_manifest, store_folder
-from feedrate.devices.base import Adapter, adapter, check_count, check_model, check_settings
+from feedrate.devices.base import Adapter, DeviceError, adapter, check_settings
 from feedrate.devices.host import GIB, host_facts
 from feedrate.devices.launch import rank_from_environment, recorded_environment
 from feedrate.devices.placement import Placement, cpus_text
@@ -52,6 +56,29 @@ def open_device(spec: RunSpec, prepared: Path, log: EventLog, placement: Placeme
     open_path(device, spec.settings.loader)
     check_rows(spec, prepared)
     return device
+
+
+def check_count(spec: RunSpec, world_size: int, local_ranks: int) -> None:
+    """Raise DeviceError if the launcher started more or fewer processes than the job needs."""
+    asked = (spec.count, spec.count // spec.nodes)
+    if (world_size, local_ranks) != asked:
+        raise DeviceError(
+            f"the job asked for {asked[0]} processes, {asked[1]} on each node, and got "
+            f"{world_size}, {local_ranks} on this one (launcher: {spec.launcher})"
+        )
+
+
+def check_model(spec: RunSpec, model: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise DeviceError if `model`, which the device reports, is not the registered one."""
+    name = variables.MODEL_PATTERNS
+    try:
+        pattern = json.loads(environment.get(name, "{}")).get(spec.device)
+    except (ValueError, AttributeError):
+        raise DeviceError(f"{name} is not JSON of {{device: pattern}}") from None
+    if pattern and not is_called(model, pattern):
+        raise DeviceError(
+            f"the job asked for {spec.device} (model_pattern {pattern!r}) and got {model!r}"
+        )
 
 
 def check_rows(spec: RunSpec, prepared: Path) -> None:

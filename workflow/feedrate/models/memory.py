@@ -130,20 +130,22 @@ def room_gib(settings: Settings, device: Device) -> float | None:
 def peak_gib(settings: Settings, device: Device, batch: int) -> float:
     """Peak of the tensors on each device, GiB.
 
-    DDP's buckets are as large as the gradients, unless these are views of them. AdamW with
-    `foreach` computes the square roots of all second moments at once (torch/optim/adam.py).
+    DDP makes buckets as large as the gradients before the first step; with `ddp_bucket_view` the
+    gradients are views of them, and else come to them (torch's reducer.cpp). AdamW with `foreach`
+    computes the square roots of all second moments at once (torch/optim/adam.py).
     """
     train, found = settings.train, trace_of(settings, device)
     parts = states_gib(found.built.model, train, device.count)
     weights, gradients, states = (0.0, 0.0, 0.0) if train.cpu_offload else parts
-    buckets = device.count > 1 and train.strategy == "ddp" and not train.ddp_bucket_view
-    done = np.ones_like(found.done) if train.gradient_accumulation > 1 else found.done
+    bucketed = device.count > 1 and train.strategy == "ddp"
+    always = train.gradient_accumulation > 1 or (bucketed and train.ddp_bucket_view)
+    done = np.ones_like(found.done) if always else found.done
     step = float((found.live_gib(batch) + done * gradients).max())
     layers, root = gathered_gib(found.built, train) if train.strategy == "fsdp" else (0.0, 0.0)
     optimizer = adapter_class(device.kind).executed(settings)[1]
     foreach = ("adamw_torch_foreach", "adamw_torch")[: 1 if device.kind == "cpu" else 2]
     aside = gradients * (optimizer in foreach)
-    held = weights + states + buckets * gradients
+    held = weights + states + gradients * (bucketed and not train.ddp_bucket_view)
     return held + max(step + layers, gradients + max(root, aside))
 
 
