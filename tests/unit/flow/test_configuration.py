@@ -7,6 +7,7 @@ import pytest
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.plan import make_plan
+from feedrate.config.project import study_names
 from feedrate.core import paths, variables
 from feedrate.flow import configuration
 from feedrate.flow.configuration import Layers, check_files, check_targets, read_layers
@@ -128,6 +129,12 @@ def test_a_factor_must_not_have_the_name_of_a_column_of_the_results(root, taken)
     edit(STUDY, "factors:\n", added)
     edit(STUDY, "baseline: {workers: 0", f"baseline: {{{taken}: 0.1, workers: 0")
     assert f"{STUDY}: factors.{taken}: {taken!r} is a column of the results" in error()
+
+
+def test_no_study_has_a_factor_with_such_a_name(root):
+    names = ", ".join(study_names(Path()))
+    loaded = configuration.load(Path(), read_layers([], [f"studies=[{names}]"]))
+    assert len(loaded.studies) > 10
 
 
 def test_a_study_that_is_not_selected_is_named_as_such(root):

@@ -22,10 +22,11 @@ def index(tmp_path):
     (raw / "images/1.jpg").write_bytes(b"one")
     path = raw / "index.json"
     files = [
-        {"path": name, "sha256": digest_file(raw / name)}
+        {"path": name, "size": (raw / name).stat().st_size, "sha256": digest_file(raw / name)}
         for name in ("rows.parquet", "images/1.jpg")
     ]
-    write_json(path, {"root": "", "rows": files[0], "files": files[1:]})
+    known = {"dataset": "small", "source": "hub", "rows": files[0], "files": files[1:]}
+    write_json(path, known | {"left_out": []})
     return path
 
 

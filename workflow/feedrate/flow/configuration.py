@@ -123,7 +123,8 @@ def load(root: Path, layers: Layers) -> Project:
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
-        for columns in (RUNS, CELLS, FIT, QUALITY):
+        scored = [QUALITY] * (study.task == "training")
+        for columns in (RUNS, CELLS, FIT, *scored):
             for_studies(columns, {name: study})  # a factor has a column there too
         found = Findings(f"config/studies/{name}.yaml")
         for part, pages in (("tables", study.tables), ("figures", study.figures)):
