@@ -111,7 +111,7 @@ def check_documents(folder: Path) -> Iterator[str]:
         name = file.relative_to(folder)
         try:
             read = CHECKED.get(file.name)
-            found = read(file) if read else None
+            found: Any = read(file) if read else None
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
