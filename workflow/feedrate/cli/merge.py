@@ -95,11 +95,10 @@ def merge(options: argparse.Namespace) -> int:
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
-                faults = redraw(PlanView(project, folder, plan), root, parse=False)
+                redraw(PlanView(project, folder, plan), root, parse=False)
                 add_to_page(facts, [site.name for site in sites])
     columns = ("of", "what", *(site.name for site in sites))
     output().print(table("Sites", columns, (map(Text, fact) for fact in facts), wrapped=columns))
-    print("".join(f"{fault}\n" for fault in faults), end="")
     renamed = [f"{new} is {old} of {site}" for (site, old), new in names.items() if old != new]
     print(
         f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
