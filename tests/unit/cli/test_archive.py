@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -101,7 +102,9 @@ def test_it_meets_all_that_ro_crates_require(archived, tmp_path, monkeypatch):
 
     def answer(url, **_options):
         """The context of RO-Crate 1.3, which has the words of 1.1 and comes with ro-crate-py."""
-        return SimpleNamespace(status_code=200, text=context, json=lambda: json.loads(context))
+        kind = {"Content-Type": "application/ld+json"}
+        read = partial(json.loads, context)
+        return SimpleNamespace(status_code=200, headers=kind, text=context, json=read)
 
     def method(_self, name):
         if name not in ("get", "head"):

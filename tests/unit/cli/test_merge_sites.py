@@ -4,11 +4,16 @@ import json
 import re
 import zipfile
 
+import foreign_runs as foreign
 import pytest
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
+from feedrate.config.project import load_project
+from feedrate.config.values import read_yaml
+from feedrate.flow.view import PlanView
 from feedrate.results.columns import CELLS, RUNS
+from feedrate.results.imported import read_imported
 from feedrate.results.tables import read_csv
 
 
@@ -27,6 +32,13 @@ def sites(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for root in (north, south):
             patch.chdir(root)
+            foreign.trainer_folder(root / "foreign")
+            where = ["--study", STUDY, "--device", "cpu", "--source", f"logs of {root.name}"]
+            assert entry.main(["import", "foreign", *where]) == 0
+            project = load_project(root, read_yaml(root / "config/config.yaml"))
+            given = repr(PlanView(project, root).importing(STUDY)["settings"])
+            out = f"results/{STUDY}/imported.json"
+            assert entry.main(["import-runs", "--settings", given, "--out", out]) == 0
             assert entry.main(["archive", "--out", f"../{root.name}.zip"]) == 0
     return folder
 
@@ -64,6 +76,14 @@ def test_pages_show_both_and_what_differs(together):
     assert "0x2c" in sites
     assert "2.13.0+cpu" in sites
     assert "cores granted" not in sites
+
+
+def test_imported_runs_of_both_are_listed_with_their_devices_of_now(together):
+    found = read_imported(together / f"results/{STUDY}/imported.json")
+    assert [(one.device, one.repeat) for one in found.records] == [("cpu", 1), ("cpu-south", 1)]
+    table = (together / f"results/{STUDY}/tables/imported.html").read_text()
+    assert "logs of north" in table
+    assert "logs of south" in table
 
 
 def test_versions_and_protocols_are_shown_even_if_they_agree(together):

@@ -55,6 +55,12 @@ def test_steps_waits_and_blocks_are_where_they_were():
     assert found[STAGES] == [("decode", 8.0, 0.1), ("forward", 8.1, 0.3)]
 
 
+def test_a_part_without_a_length_is_left_out():
+    rank = a_rank()
+    rank.steps[0] = Step(rank=0, step=1, t_s=1.0, step_s=1.0, data_wait_s=0.2, copy_wait_s=0.0)
+    assert [name for name, *_ in slices(trace_of({0: rank}))[PARTS][:2]] == ["data wait", "compute"]
+
+
 def test_ranks_are_aligned_by_their_clocks():
     trace = trace_of({0: a_rank(0), 1: a_rank(1, BEGIN_S + 0.25)})
     assert slices(trace, 0)[STEPS][0] == ("step 1", 0.0, 1.0)

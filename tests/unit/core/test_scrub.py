@@ -83,3 +83,15 @@ def test_names_are_found():
 def test_a_name_that_is_a_word_of_the_results_is_refused():
     with pytest.raises(ExpectedError, match="the name 'cpu' of a host or user is also a word"):
         Scrubber(["cpu"], [], ["cpu", "study"])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "var ReactPropTypesSecret=require(3);emptyFunctionWithReset.resetWarningCache=1",
+        '"url"===a.type||"password"===a.type)||"textarea"===b||"true"===a.contentEditable',
+    ],
+)
+def test_the_scripts_of_a_report_have_no_secrets(code):
+    assert hide_secrets(code) == code
+    assert Scrubber()(code) == code

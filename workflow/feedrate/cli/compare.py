@@ -95,7 +95,8 @@ def compare(options: argparse.Namespace) -> int:
         print("\n\n".join(markdown(part) for part in (parts[-1], *parts[:-1])))
     else:
         for part in parts:
-            output().print(Text(part) if isinstance(part, str) else part, "", soft_wrap=True)
+            is_text = isinstance(part, str)
+            output().print(Text(f"{part}\n") if is_text else part, soft_wrap=is_text)
     share = options.fail_slower
     if share is None:
         return 0
@@ -111,8 +112,7 @@ def report(
     rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
 ) -> Iterator[str | Table]:
     """What else differs, a table of cells for each study, and a summary."""
-    for word, results in (("Before", before), ("After", after)):
-        yield f"{word}: {_described(results)}"
+    yield f"Before: {_described(before)}\nAfter: {_described(after)}"
     if moved := comparison.moved_between(before, after):
         columns = ("what", "before", "after", "devices")
         facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]

@@ -24,14 +24,16 @@ from feedrate.cli.archive import measured
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.redraw import redraw
 from feedrate.cli.verify import flat, read_project
+from feedrate.config.imports import with_page
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
-from feedrate.core.files import replaced_folder, write_text
+from feedrate.core.files import replaced_folder, write_json, write_text
 from feedrate.flow.view import PlanView
 from feedrate.report import markup, overview, page
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
+from feedrate.results.imported import Imported, read_imported
 from feedrate.results.record import Record, read_record, write_record
 
 Key = tuple[str, str, str, int]
@@ -88,14 +90,15 @@ def merge(options: argparse.Namespace) -> int:
         with replaced_folder(options.out) as folder:
             for site in sites:
                 copy_runs(site, names, folder)
+            for file, imported in imports_of(sites, names).items():
+                write_json(folder / file, msgspec.to_builtins(imported))
             shutil.copytree(root / "config", folder / "config")
             write_text(folder / PROJECT, msgspec.json.encode(project).decode())
             with contextlib.chdir(folder):
-                faults = redraw(PlanView(project, folder, plan), root, parse=False)
+                redraw(PlanView(project, folder, plan), root, parse=False)
                 add_to_page(facts, [site.name for site in sites])
     columns = ("of", "what", *(site.name for site in sites))
     output().print(table("Sites", columns, (map(Text, fact) for fact in facts), wrapped=columns))
-    print("".join(f"{fault}\n" for fault in faults), end="")
     renamed = [f"{new} is {old} of {site}" for (site, old), new in names.items() if old != new]
     print(
         f"{options.out}: {counted(len(plan.runs), 'run')} of {len(sites)} sites", *renamed, sep="; "
@@ -157,7 +160,7 @@ def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple
     several = {old for (_, old), new in names.items() if old != new}
     whole = sites[0].project
     plan = Plan(runs={}, unsupported=[], shared=[])
-    devices = {**whole.devices}
+    devices = {n: one for site in reversed(sites) for n, one in site.project.devices.items()}
     for site in sites:
         for (of, old), new in names.items():
             entry = site.project.devices[old] if of == site.name else None
@@ -179,8 +182,11 @@ def merged(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> tuple
         known = {old for of, old in names if of == site.name}
         plan.unsupported.extend(renamed(c) for c in site.plan.unsupported if c.device in known)
         plan.shared.extend(renamed(c) for c in site.plan.shared if c.device in known)
-    config = replace(whole.config, devices=[*names.values()], studies=[*whole.studies])
-    return replace(whole, config=config, devices=devices, further={}, searched={}), plan
+    imports = [one for site in sites for one in site.project.config.imports]
+    studies = {name: with_page(study, name, imports) for name, study in whole.studies.items()}
+    config = replace(whole.config, devices=[*names.values()], studies=[*studies], imports=imports)
+    whole = replace(whole, config=config, devices=devices, studies=studies)
+    return replace(whole, further={}, searched={}), plan
 
 
 def _with_studies(whole: Project, site: Site) -> Project:
@@ -213,6 +219,21 @@ def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) ->
         target = folder / file.relative_to(site.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
+
+
+def imports_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, Imported]:
+    """The imported runs of all sites by their file, with the devices' names and repeats of now."""
+    found: dict[str, Imported] = {}
+    for site in sites:
+        for file in (paths.IMPORTED.format(study=study) for study in site.project.studies):
+            if (site.folder / file).is_file():
+                whole, own = found.setdefault(file, Imported()), read_imported(site.folder / file)
+                whole.files.extend(own.files)
+                for record in own.records:
+                    device = names.get((site.name, record.device), record.device)
+                    repeat = 1 + sum(one.device == device for one in whole.records)
+                    whole.records.append(replace(record, device=device, repeat=repeat))
+    return found
 
 
 Fact = tuple[str, ...]

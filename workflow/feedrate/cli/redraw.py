@@ -28,20 +28,17 @@ MERGED = {
 """The files that `merge-results` merges, by its options."""
 
 
-def redraw(view: PlanView, root: Path, *, parse: bool = True) -> list[str]:
-    """Make all results in the working directory again from the runs of the view's plan, and return
-    a sentence for each page that cannot be made.
+def redraw(view: PlanView, root: Path, *, parse: bool = True) -> None:
+    """Make all results in the working directory again from the runs of the view's plan.
 
     `root` is the project's root folder, whose captions are used. Without `parse`, the records are
-    taken as they are. Raises ExpectedError if the results cannot be made.
+    taken as they are. Raises ExpectedError if the results or a page cannot be made.
     """
     shutil.copytree(root / CAPTIONS, CAPTIONS, dirs_exist_ok=True)
     make_results(view, parse=parse)
-    faults: list[str] = []
     for page in _pages(view):
-        faults += _draw(view, page)
+        _draw(view, page)
     _run("write-overview", *_overview(view))
-    return faults
 
 
 def make_results(view: PlanView, *, parse: bool = True) -> None:
@@ -101,16 +98,15 @@ def _pages(view: PlanView) -> Iterator[_Page]:
                 yield _Page(study, part, page.name, made, files)
 
 
-def _draw(view: PlanView, page: _Page) -> Iterator[str]:
-    """Make a table or figure; yield why it cannot be made."""
-    if missing := [file for file in page.inputs if not Path(file).is_file()]:
-        yield f"{page.path} cannot be made: there is no {missing[0]}."
-        return
+def _draw(view: PlanView, page: _Page) -> None:
+    """Make a table or figure."""
     settings = repr(view.rendering(*page[:3])["settings"])
     try:
+        if missing := [file for file in page.inputs if not Path(file).is_file()]:
+            raise ExpectedError(f"there is no {missing[0]}")
         _run("render-page", "--settings", settings, "--out", page.path, "--inputs", *page.inputs)
     except ExpectedError as error:
-        yield f"{page.path} cannot be made: {error}."
+        raise ExpectedError(f"{page.path} cannot be made: {error}") from None
 
 
 def _overview(view: PlanView) -> list[str]:

@@ -113,7 +113,8 @@ def _slices(
         yield STEPS, f"step {step.step}", start_s, step.step_s, facts
         parts = {"data wait": step.data_wait_s, "host to device": step.copy_wait_s or 0.0}
         for name, length_s in parts.items():
-            yield PARTS, name, start_s, length_s, {}
+            if length_s:  # Perfetto would draw an arrow for each slice without a length
+                yield PARTS, name, start_s, length_s, {}
             start_s += length_s
         yield PARTS, "compute", start_s, max(0.0, step.t_s - start_s), {}
         end_s = step.t_s

@@ -89,7 +89,7 @@ def verify(options: argparse.Namespace) -> int:
         try:
             project = read_project(given, options.archive)
             cleaned = _tell_versions(given)
-            found += make_again(project, given, made)
+            make_again(project, given, made)
             found += differences(given, made, cleaned)
         except ExpectedError as error:
             found.append(f"It cannot be made again: {error}.")
@@ -111,7 +111,7 @@ def check_documents(folder: Path) -> Iterator[str]:
         name = file.relative_to(folder)
         try:
             read = CHECKED.get(file.name)
-            found = read(file) if read else None
+            found: Any = read(file) if read else None
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
@@ -178,16 +178,16 @@ def _tell_versions(given: Path) -> bool:
     return bool(then.get("cleaned"))
 
 
-def make_again(project: Project, given: Path, made: Path) -> list[str]:
-    """Copy all but what is derived from `given` to `made`, and make that again there. Returns why
-    pages cannot be made."""
+def make_again(project: Project, given: Path, made: Path) -> None:
+    """Copy all but what is derived from `given` to `made`, and make that again there. Raises
+    ExpectedError if that is not possible."""
     root = Path.cwd()
     shutil.copytree(given, made)
     with contextlib.chdir(made):
         project, plan = measured(project)
         for file in derived(made):
             file.unlink()
-        return redraw(PlanView(project, made, plan), root)
+        redraw(PlanView(project, made, plan), root)
 
 
 def derived(folder: Path) -> list[Path]:

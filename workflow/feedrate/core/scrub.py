@@ -35,7 +35,7 @@ _TOKENS = {
     rf"|{_KEY}(?:(?:\s|\\[nrt])*[A-Za-z0-9+/]{{20,}}={{0,2}})*",
 }
 """Forms of secrets, each with a part in small letters without which a text has none."""
-_VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<)[^\s\"'\\,;)}&]{8,}"
+_VALUE = r"\\?[\"']?\s*[=:]\s*\\?[\"']?)(?!\(token\)|<|=|require\()[^\s\"'\\,;)}&]{8,}"
 _BEFORE = {
     **{name: rf"((?i:{name}){_VALUE}" for name in ("secret", "passwd", "password", "auth_token")},
     **{name: rf"((?i:{name}){_VALUE}" for name in ("access_token", "hub_token")},

@@ -29,11 +29,9 @@ class Result(NamedTuple):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """The keys that all events share. Readers ignore keys that are not declared here.
-
-    `at_s`: when the event was written, s since 1970 by the host's clock. Defaults stand for unknown
-    values, so that files of earlier versions can be read.
-    """
+    """The keys that all events share. Readers ignore keys that are not declared here. `at_s`: when
+    the event was written, s since 1970 by the host's clock. Defaults stand for unknown values, so
+    that files of earlier versions can be read."""
 
     rank: int
     at_s: float | None = None

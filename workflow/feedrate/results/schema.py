@@ -280,8 +280,7 @@ class Provenance(Strict, kw_only=True):
         None
     )
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
-    # The following values are in the record only.
-    provenance: Annotated[
+    provenance: Annotated[  # this and the following are in the record only
         Literal["measured", "imported"], Meta(description="imported: others made the run.")
     ] = "measured"
     imported_from: Annotated[
@@ -297,9 +296,7 @@ class Provenance(Strict, kw_only=True):
         dict[str, Any], Meta(description="Load, clocks and the like before the run.")
     ] = {}
     packages: dict[str, str] = {}
-    firmware: Annotated[
-        dict[str, str], Meta(description="Versions of the host's processors and cards, by name.")
-    ] = {}
+    firmware: dict[str, str] = {}
     python: str = ""
     platform: str = ""
 
