@@ -33,7 +33,7 @@ def run(tiny_prepared, tmp_path):
     return _run
 
 
-@pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata"])
+@pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata", "ffcv"])
 def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run):
     if why := missing_packages(library):
         pytest.skip(why)
