@@ -199,7 +199,8 @@ class PairDataset(Dataset[Sample]):
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
         """What a batch of these numbers has beside its pixels."""
         rows, draws = self.rows_and_draws(numbers)
-        tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
+        with stages.span("tokenise", len(rows)):
+            tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
         return tokens | self._left_to_device(draws)
 
     def _fill(self, room: torch.Tensor, rows: list[int], draws: list[Draw]) -> None:
