@@ -17,6 +17,7 @@ from benchmarks import (
     slurm_latency,
     stages,
     stopping,
+    trackers,
     virtual,
 )
 from benchmarks.figure import Figure, keep, show
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     "page": page.measure,
     "memory": memory.measure,
     "stopping": stopping.measure,
+    "trackers": trackers.measure,
 }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from feedrate.config.devices import Device
 from feedrate.config.settings import LoaderSettings, ModelSettings, Settings, TrainSettings
+from feedrate.models.build import Built
 
 ROOT = Path(__file__).parents[1]
 PAGE, BEGIN, END = ROOT / "docs/memory.md", "<!-- measured -->\n", "<!-- end -->\n"
@@ -30,8 +31,13 @@ RUNS = (
     ("flava", "tiny", 96, ""),
     ("flava", "tiny", 96, "checkpointing"),
     ("flava", "350M", 1, ""),
+    ("flava", "tiny", 64, "fsdp"),
+    ("flava", "tiny", 96, "fsdp, checkpointing"),
+    ("flava", "350M", 1, "fsdp"),
+    ("flava", "350M", 1, "fsdp, checkpointing"),
 )
-"""Model, size, batch, and what differs from fp32 with eager attention."""
+"""Model, size, batch, and what differs from fp32 with eager attention in one process; `fsdp` shares
+the model out over two."""
 HEAP = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 """Environment of the process. Freed memory returns to the system at once, so the resident set is
 what is live. By default glibc keeps freed blocks and cannot always use them again."""
@@ -60,7 +66,9 @@ def one_run(model: str, size: str, batch: int, extra: str) -> tuple[float, float
     """The predicted peak and the measured one, GiB."""
     from feedrate.models.memory import peak_gib
 
-    command = [sys.executable, "-m", "benchmarks.memory", model, size, str(batch), extra]
+    two = ["torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m"]
+    start = [sys.executable, "-m", *(two if "fsdp" in extra else []), "benchmarks.memory"]
+    command = [*start, model, size, str(batch), extra]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -69,13 +77,14 @@ def one_run(model: str, size: str, batch: int, extra: str) -> tuple[float, float
         text=True,
         check=True,
     )
-    predicted = peak_gib(settings(model, size, batch, extra), cpu(), batch)
+    predicted = peak_gib(settings(model, size, batch, extra), cpu(extra), batch)
     return predicted, float(done.stdout.split()[-1])
 
 
-def cpu() -> Device:
-    """A CPU that trains in one process."""
-    return Device(label="CPU", kind="cpu", capabilities=["fp32"], peaks=[])
+def cpu(extra: str) -> Device:
+    """A CPU that trains in one process, or two."""
+    ranks = 2 if "fsdp" in extra else 1
+    return Device(label="CPU", kind="cpu", count=ranks, capabilities=["fp32"], peaks=[])
 
 
 def settings(model: str, size: str, batch: int, extra: str) -> Settings:
@@ -84,10 +93,12 @@ def settings(model: str, size: str, batch: int, extra: str) -> Settings:
         model=ModelSettings(
             name=model,
             size=size,
-            checkpointing=extra == "checkpointing",
+            checkpointing="checkpointing" in extra,
         ),
         loader=LoaderSettings(max_tokens=TOKENS),
-        train=TrainSettings(batch_size=batch, precision="fp32"),
+        train=TrainSettings(
+            batch_size=batch, precision="fp32", strategy="fsdp" if "fsdp" in extra else "ddp"
+        ),
     )
 
 
@@ -117,6 +128,8 @@ def steps(asked: Settings, count: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         built = build(asked.model, asked.loader, stand_in(Path(folder), asked.loader.label))
+    if asked.train.strategy == "fsdp":
+        shard(built)
     optimizer = torch.optim.AdamW(built.model.train().parameters(), foreach=False)
     for _ in range(count):
         inputs = empty_batch(built, TOKENS, asked.train.batch_size)
@@ -128,6 +141,27 @@ def steps(asked: Settings, count: int) -> None:
         optimizer.zero_grad()
 
 
+def shard(built: Built) -> None:
+    """Share out the model among the ranks by its layers, as a training job does."""
+    import torch.distributed as ranks
+    from torch.distributed.fsdp import fully_shard
+
+    from feedrate.models.layers import give_shapes
+
+    mesh = ranks.init_device_mesh("cpu", (ranks.get_world_size(),))
+    give_shapes(built.model)
+    for part in built.model.modules():
+        if isinstance(part, built.layers):
+            fully_shard(part, mesh=mesh)
+    fully_shard(built.model, mesh=mesh)
+
+
 if __name__ == "__main__":
     name, of_size, rows, different = sys.argv[1:]
-    print(train(name, of_size, int(rows), different))
+    if "fsdp" in different:
+        import torch.distributed
+
+        torch.distributed.init_process_group("gloo")
+    grown = train(name, of_size, int(rows), different)
+    if os.environ.get("RANK", "0") == "0":
+        print(grown)

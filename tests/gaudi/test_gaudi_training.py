@@ -7,9 +7,8 @@ import shutil
 import pytest
 from gaudi_software import FULL, Job, failed_checks, make_spec
 
-from feedrate.logs.formats import tensorboard
-from feedrate.logs.formats.printed_text import printed_metrics
-from feedrate.logs.trainer import read_trainer
+from feedrate.logs.formats import printed_text, tensorboard
+from feedrate.logs.found import read_trainer
 
 
 def test_a_job_ends_in_a_valid_record(full_job):
@@ -95,9 +94,10 @@ def test_every_kind_of_output_is_read_alike(full_job, tmp_path):
     for found in (board, text, files):
         for name in ("samples_per_s", "steps_per_s", "runtime_s", "loss", "peak_memory_gib"):
             assert getattr(found, name) == pytest.approx(getattr(told, name), rel=1e-4), name
-    assert "total_memory_available (GB)" in printed_metrics(full_job.log)
-    board_metrics = tensorboard.metrics(full_job.out / "trainer/runs")
-    assert board_metrics["total_memory_available (GB)"] == 96
+    (file,) = (full_job.out / "trainer/runs").rglob("events.out.tfevents.*")
+    for format_, path in ((printed_text, tmp_path / "text/train.log"), (tensorboard, file)):
+        (one,) = format_.read(path)
+        assert one.metrics["total_memory_available (GB)"] == 96
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`snakemake --profile gaudi`, exactly as typed, from a clone to the report, on a real Slurm.
 
-Every process of this workflow is a new interpreter, as for a user.
+Every process of this workflow is a new interpreter, as for a user, but for the training processes
+on CPUs; a new one of these trains in test_slurm_faults.py.
 
 Configuration replaces the devices: Gaudi by its stand-in, if the environment for it exists, and
 GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the registry
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster
 from mini_project import MINI, ROOT, Project, make_project
+
+import warm
 
 GAUDI_PYTHON = ROOT / ".venv-gaudi/bin/python"
 STAND_IN = {
@@ -43,8 +46,9 @@ def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A project that has run to its end on the cluster; tests only read it."""
     project = make_project(tmp_path_factory.mktemp("cluster") / "project", cold=True)
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
-    project.device("h100", **TWO_NODES, **CPU)
-    project.device("a100-80gb", **ONE, **CPU, job={"gres": "gpu:4"})
+    software = {"python": warm.python()}
+    project.device("h100", **TWO_NODES, **CPU, software=software)
+    project.device("a100-80gb", **ONE, **CPU, software=software, job={"gres": "gpu:4"})
     workers = {"sets": "loader.workers", "levels": [0]}
     project.study(factors=MINI["factors"] | {"workers": workers})
     with (project.root / "profiles/gaudi/config.yaml").open("a") as profile:

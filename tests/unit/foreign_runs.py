@@ -83,7 +83,7 @@ def benchmark_report(folder):
     return folder
 
 
-def milabench_file(folder, code=0, units="items/s"):
+def milabench_file(folder, code=0, units="items/s", stopped=False):
     """The events of one benchmark of milabench."""
     folder.mkdir(parents=True)
     events = [
@@ -92,6 +92,7 @@ def milabench_file(folder, code=0, units="items/s"):
         *(("data", {"task": "train", "loss": 7.0 - n}) for n in range(3)),
         *(("data", {"task": "train", "rate": r, "units": units}) for r in (10.0, 300.0, 310.0)),
         ("data", {"task": "main", "gpudata": {"0": {"memory": [2048.0, 81920.0]}}}),
+        *([("stop", None)] * stopped),
         ("end", {"return_code": code}),
     ]
     lines = [json.dumps({"event": name, "data": data, "pipe": "data"}) for name, data in events]

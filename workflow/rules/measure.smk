@@ -125,7 +125,7 @@ rule predict_changes:
     conda:
         "../../envs/report.yaml"
     params:
-        predict=VIEW.foretelling(),
+        predict=VIEW.code_of("foretold"),
         records=lambda wc: VIEW.record_list(wc.study),
         ledger=paths.LEDGER,
     shell:
@@ -154,7 +154,7 @@ rule merge_results:
     conda:
         "../../envs/report.yaml"
     params:
-        merge=VIEW.merging(),
+        merge=VIEW.code_of("merged"),
     shell:
         "python -m feedrate merge-results --runs {input.runs:q} --cells {input.cells:q} "
         "--claims {input.claims:q} --fit {input.fit:q} --out results 2> >(tee {log:q} >&2)"

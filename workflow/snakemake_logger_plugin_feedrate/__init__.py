@@ -53,7 +53,7 @@ class LogHandler(LogHandlerBase):
         from feedrate.cli.display import Display, Progress
 
         self._quiet = bool(self.common_settings.quiet)
-        self._jobs = forecast.JobWriter() if forecast.is_wanted() else None
+        self._jobs = forecast.open_jobs() if forecast.is_wanted() else None
         dryrun = self.common_settings.dryrun and self._jobs is None
         self._plain = bool(dryrun or self.common_settings.verbose)
         self._progress = Progress()
@@ -78,7 +78,7 @@ class LogHandler(LogHandlerBase):
         if self._plain:
             self._say(self.format(record))
         elif event == LogEvent.JOB_INFO and self._jobs:
-            self._jobs.add(record.__dict__)
+            forecast.tell_job(record.__dict__, self._jobs)
         elif event == LogEvent.JOB_ERROR:
             self._tell_failure(record)
         elif event in SHOWN_AS_EVENTS:

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import rocrate
 from rocrate.rocrate import ROCrate
+from snakemake.report.common import data_uri_from_file
 
-from campaign import STUDY, campaign, clone, rewrite
+from campaign import ROOT, STUDY, campaign, clone, rewrite
 from feedrate import __main__ as entry
 from feedrate.results.columns import RUNS
 from feedrate.results.crate import CHECKSUMS
@@ -92,6 +95,26 @@ def test_ro_crate_py_reads_it(archived):
     assert not [name for name in names if Path(name).name.startswith(".")]
 
 
+def test_it_meets_all_that_ro_crates_require(archived, tmp_path, monkeypatch):
+    validator = pytest.importorskip("rocrate_validator.services")
+    context = (Path(rocrate.__file__).parent / "data/ro-crate.jsonld").read_text()
+
+    def answer(url, **_options):
+        """The context of RO-Crate 1.3, which has the words of 1.1 and comes with ro-crate-py."""
+        return SimpleNamespace(status_code=200, text=context, json=lambda: json.loads(context))
+
+    def method(_self, name):
+        if name not in ("get", "head"):
+            raise AttributeError(name)
+        return answer
+
+    monkeypatch.setattr("rocrate_validator.utils.http.HttpRequester.__getattr__", method)
+    asked = {"profile_identifier": "ro-crate-1.1", "requirement_severity": "REQUIRED"}
+    found = validator.validate({"rocrate_uri": archived, "cache_path": tmp_path / "cache"} | asked)
+    assert [issue.message for issue in found.get_issues()] == []
+    assert found.passed()
+
+
 def test_equal_campaigns_give_equal_bytes(made, archived, monkeypatch):
     monkeypatch.chdir(made)
     for file in (made / "results").rglob("*.csv"):
@@ -142,6 +165,42 @@ def test_events_that_give_other_numbers_are_told(archived, tmp_path, monkeypatch
     assert f"{RECORD}: measurement.samples_per_s:" in told.out
     assert f"results/{STUDY}/results.csv: row" in told.out
     assert f"results/{STUDY}/tables/cells.html: line" in told.out
+
+
+def test_pages_in_the_report_are_those_in_the_archive(archived, tmp_path, monkeypatch, capsys):
+    pages = ["results/overview.html", f"results/{STUDY}/tables/cells.html"]
+    shown = {page: {"data_uri": data_uri_from_file(archived.parent / page)} for page in pages}
+
+    def verified(name):
+        text = f"<script>\n    var results = {json.dumps(shown)};\n</script>"
+        changed = with_checksums(archived, tmp_path / name, {"report.html": text.encode()})
+        code, told = verify(archived.parent, monkeypatch, capsys, changed)
+        return code, told.out.splitlines()
+
+    code, lines = verified("same.zip")
+    assert (code, lines[-1]) == (0, "verified: nothing differs")
+    assert "report.html: 2 pages compared with the files in results/" in lines
+    shown[pages[1]] = shown[pages[0]]
+    code, lines = verified("other.zip")
+    assert code == 1
+    assert f"report.html shows another {pages[1]} than that in the archive." in lines
+    shown[pages[1]] = {}
+    assert any("its pages cannot be read" in line for line in verified("broken.zip")[1])
+
+
+def test_scores_of_a_run_that_failed_are_told(archived, tmp_path, monkeypatch, capsys):
+    kept = ROOT / "tests/golden/results/bridgetower-learning/cpu/decode=host/rep1/quality.json"
+    with zipfile.ZipFile(archived) as found:
+        outcome = json.loads(found.read(f"{RUN}/outcome.json")) | {"status": "failed"}
+    changes = {f"{RUN}/quality.json": kept.read_bytes()}
+    scored = with_checksums(archived, tmp_path / "scored.zip", changes)
+    _, told = verify(archived.parent, monkeypatch, capsys, scored)
+    assert "taken as they are, because scoring needs the weights: 1 quality.json" in told.out
+    changes |= {f"{RUN}/outcome.json": json.dumps(outcome).encode()}
+    failed = with_checksums(archived, tmp_path / "failed.zip", changes)
+    code, told = verify(archived.parent, monkeypatch, capsys, failed)
+    assert code == 1
+    assert f"{RUN}/quality.json has scores, but its run did not end well." in told.out
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -328,6 +329,21 @@ pathlib.Path({str(tmp_path / "received")!r}).write_text(str(len(received)))
 """)
     assert run_snakemake([]) == STOPPED
     assert (tmp_path / "received").read_text() == "1"
+
+
+def test_snakemake_obeys_interrupts_that_a_background_job_ignores(stand_in, tmp_path):
+    """A shell starts `make run &` in a script with SIGINT ignored."""
+    stand_in(f"""
+import pathlib, signal
+handler = signal.getsignal(signal.SIGINT)
+pathlib.Path({str(tmp_path / "handler")!r}).write_text(handler.__name__)
+""")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert run_snakemake([]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (tmp_path / "handler").read_text() == "default_int_handler"
 
 
 def test_of_what_snakemake_says_the_sentence_is_shown(stand_in, capsys):

@@ -14,12 +14,14 @@ from feedrate.results.tables import read_csv
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
-    """Two archives of one campaign at two sites: another host, torch, and code, a day later."""
+    """Two archives of one campaign at two sites: another torch and firmware, a day later."""
     folder = tmp_path_factory.mktemp("sites")
-    north = campaign(folder / "north")
+    firmware = ('"packages":', '"firmware": {"microcode": "0x2b"}, "packages":')
+    north = campaign(folder / "north", event=firmware)
     south = campaign(
         folder / "south",
         events=('"torch": "2.13.0+cpu"', '"torch": "2.12.1+cpu"'),
+        event=(firmware[0], firmware[1].replace("0x2b", "0x2c")),
         outcome=("2026-11-22T", "2026-11-23T"),
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -58,6 +60,8 @@ def test_pages_show_both_and_what_differs(together):
     page = (together / "results/overview.html").read_text()
     sites = page[page.index(">Sites<") :]
     assert "2.12.1+cpu" in sites
+    assert "0x2b" in sites
+    assert "0x2c" in sites
     assert "2.13.0+cpu" in sites
     assert "cores granted" not in sites
 

@@ -78,6 +78,14 @@ CASES = {
         "config.yaml", ("columns: {caption: caption, ", "columns: {"),
         CONFIG + "datasets.folder.columns.caption: missing, but required",
     ),
+    "a column that the suite makes": (
+        "config.yaml", ("columns: {caption: caption, ", "columns: {caption: caption, split: x, "),
+        CONFIG + "datasets.folder.columns.split: the suite makes this column itself",
+    ),
+    "no captions from the hub": (
+        "config.yaml", ("columns: {caption: image_description}", "columns: {origin: x}"),
+        CONFIG + "datasets.hub.columns.caption: missing, but required",
+    ),
     "nothing left to train on": (
         "config.yaml", ("validation_share: 0.1", "validation_share: 0.9"),
         CONFIG + "datasets.folder.validation_share: its sum with test_share must be below 1",
@@ -185,10 +193,6 @@ CASES = {
     "study: no factors": (
         STUDY, ("factors:\n", "factors: {}\nunused:\n"),
         IN_STUDY + "factors: {} is not allowed; it must not be empty",
-    ),
-    "study: a factor that is a column": (
-        STUDY, ("  workers:\n    sets", "  status:\n    sets"),
-        IN_STUDY + "factors.status: 'status' is a column of the results already",
     ),
     "study: names that no folder can bear": (
         STUDY, ("sets: loader.decode\n    label: JPEG decoding\n    levels: [reference, device]",

@@ -5,10 +5,8 @@ import datetime
 import pytest
 
 from feedrate.config.errors import ConfigError
-from feedrate.config.project import TAKEN
 from feedrate.config.spec import Protocol
 from feedrate.config.values import convert, convert_text
-from feedrate.results.columns import RUNS
 
 STUDY = "studies/bridgetower-dataloading.yaml"
 PUBLISHED = "published/bridgetower-dataloading.csv"
@@ -77,7 +75,3 @@ def test_what_only_msgspec_can_tell_has_its_place_too():
     with pytest.raises(ConfigError) as caught:
         convert({"a": b"x"}, dict[str, datetime.date], "file")
     assert str(caught.value).startswith("file: ")
-
-
-def test_names_that_no_factor_may_bear_are_columns_of_the_results():
-    assert set(TAKEN) <= {column.name for column in RUNS}

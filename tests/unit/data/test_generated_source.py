@@ -7,7 +7,7 @@ from feedrate.core.files import digest_file
 from feedrate.data.fetch import fetch
 from feedrate.data.manifest import read_index
 from feedrate.data.shapes import COLOURS, INKS, PAINTS
-from feedrate.data.tables import SCHEMA, read_rows
+from feedrate.data.tables import SCHEMA, read_table
 
 SMALL = Generated(train=7, validation=3, test=2)
 
@@ -20,7 +20,7 @@ def fetched(tmp_path_factory):
 
 
 def test_rows_are_as_many_as_asked_and_have_the_whole_schema(fetched):
-    rows = read_rows(fetched.parent / "rows.parquet")
+    rows = read_table(fetched.parent / "rows.parquet").rows
     assert [row["split"] for row in rows] == ["train"] * 7 + ["validation"] * 3 + ["test"] * 2
     assert set(SCHEMA) <= rows[0].keys()
     assert all(row[column] not in (None, "") for row in rows for column in SCHEMA)
@@ -28,7 +28,7 @@ def test_rows_are_as_many_as_asked_and_have_the_whole_schema(fetched):
 
 
 def test_a_contest_lies_in_one_split_and_its_rows_are_worded_apart(fetched):
-    rows = read_rows(fetched.parent / "rows.parquet")
+    rows = read_table(fetched.parent / "rows.parquet").rows
     splits = {}
     for row in rows:
         splits.setdefault(row["contest_number"], set()).add(row["split"])
@@ -38,17 +38,17 @@ def test_a_contest_lies_in_one_split_and_its_rows_are_worded_apart(fetched):
 
 
 def test_five_different_choices_of_which_the_label_names_the_contest_s(fetched):
-    for row in read_rows(fetched.parent / "rows.parquet"):
+    for row in read_table(fetched.parent / "rows.parquet").rows:
         assert len(set(row["caption_choices"])) == 5
         assert row["label"] in "ABCDE"
         assert f"{row['label']}: " in row["from_description"]
-    labels = {row["label"] for row in read_rows(fetched.parent / "rows.parquet")}
+    labels = {row["label"] for row in read_table(fetched.parent / "rows.parquet").rows}
     assert len(labels) > 1
 
 
 def test_a_caption_to_choose_says_where_it_is_and_with_what(fetched):
     """So the drawing tells which is right: nobody need know the joke."""
-    for row in read_rows(fetched.parent / "rows.parquet"):
+    for row in read_table(fetched.parent / "rows.parquet").rows:
         thing = row["entities"][0].rsplit("/", 1)[1].replace("_", " ").lower()
         right = row["caption_choices"]["ABCDE".index(row["label"])]
         assert thing in right
@@ -80,6 +80,6 @@ def test_the_same_settings_give_the_same_index_and_another_seed_another(fetched,
 def test_the_paint_in_a_caption_does_not_tell_the_wrong_choices(tmp_path, share, paints):
     out = tmp_path / "raw/index.json"
     fetch("small", Generated(train=3, validation=1, test=1, grey_share=share), out)
-    for row in read_rows(out.parent / "rows.parquet"):
+    for row in read_table(out.parent / "rows.parquet").rows:
         for choice in row["caption_choices"]:
             assert next(paint for paint in PAINTS if f" {paint} " in choice) in paints

@@ -9,7 +9,7 @@ from drawings import drawing, encoded
 from feedrate.core import plugins
 from feedrate.data.fetch import SOURCES
 from feedrate.data.manifest import read_index
-from feedrate.data.tables import read_rows
+from feedrate.data.tables import read_table
 
 COPIES = """
 import hashlib
@@ -64,7 +64,7 @@ def test_a_source_from_another_folder_fetches(fetch):
     done, out = fetch()
     assert done.returncode == 0, done.stderr
     assert read_index(out).source == "copies"
-    assert [row["caption"] for row in read_rows(out.parent / "rows.parquet")] == [
+    assert [row["caption"] for row in read_table(out.parent / "rows.parquet").rows] == [
         "mine 0",
         "mine 1",
     ]

@@ -14,8 +14,8 @@ from feedrate.data.isolate import Lost
 from feedrate.data.manifest import RawFile
 from feedrate.data.verify import (
     MAX_MEGAPIXELS,
-    BadImage,
     Stored,
+    Unusable,
     read_picture,
     read_regular,
     verify_images,
@@ -85,7 +85,7 @@ def test_a_place_that_cannot_be_written_is_an_error_and_no_verdict(tmp_path):
 def test_a_file_of_unbounded_size_is_not_read(tmp_path):
     with (tmp_path / "huge.jpg").open("wb") as stream:
         stream.truncate(2**29)
-    with pytest.raises(BadImage, match="larger than 256 MiB"):
+    with pytest.raises(Unusable, match="larger than 256 MiB"):
         read_regular(tmp_path / "huge.jpg")
 
 
@@ -242,14 +242,14 @@ BAD = {
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_picture_is_left_out_with_its_reason(bad):
     data, reason = BAD[bad]
-    with pytest.raises(BadImage, match=reason) as error:
+    with pytest.raises(Unusable, match=reason) as error:
         read_picture(data, "a.jpg")
     assert "\n" not in str(error.value)
 
 
 def test_a_bomb_is_told_by_its_header():
     assert MAX_MEGAPIXELS < 81
-    with pytest.raises(BadImage, match="bomb"):
+    with pytest.raises(Unusable, match="bomb"):
         read_picture(encoded(Image.new("1", (9_000, 9_000)), "PNG"), "a.png")
 
 
@@ -258,5 +258,5 @@ def test_damaged_bytes_never_raise_anything_else():
         data = bytearray(encoded(drawing(), kind))
         for position in range(0, len(data), max(1, len(data) // 60)):
             damaged = bytes(data[:position]) + b"\xff\x00\xff" + bytes(data[position + 3 :])
-            with suppress(BadImage):
+            with suppress(Unusable):
                 assert read_picture(damaged, "a").data

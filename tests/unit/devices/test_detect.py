@@ -202,3 +202,18 @@ def test_what_jobs_are_told_is_what_was_found(bare, monkeypatch):
     told = '{"host": "node7", "kind": "hpu", "models": ["HL-225"], "remark": ""}'
     monkeypatch.setenv(variables.DETECTED, told)
     assert host.machine() == Machine(host="node7", kind="hpu", models=["HL-225"])
+
+
+def test_firmware_of_processors_and_cards_by_the_files_of_the_kernel(bare):
+    assert host.firmware() == {}
+    put(bare / "proc/cpuinfo", "processor\t: 0\nmicrocode\t: 0x2b000603\n" * 2)
+    for minor, bios in enumerate(("96.00.74.00.01", "96.00.89.00.01", "??.??.??.??.??")):
+        file = bare / f"proc/driver/nvidia/gpus/0000:0{minor}:00.0/information"
+        put(file, f"Model: \t H100\nVideo BIOS: \t {bios}\nGPU Firmware: \t 570.124.06\n")
+    put(bare / "sys/class/accel/accel0/device/cpucp_ver", "hl-gaudi2-1.22.0-fw-61.3.2.0\n")
+    assert host.firmware() == {
+        "microcode": "0x2b000603",
+        "Video BIOS": "96.00.74.00.01, 96.00.89.00.01",
+        "GPU Firmware": "570.124.06",
+        "cpucp_ver": "hl-gaudi2-1.22.0-fw-61.3.2.0",
+    }

@@ -32,6 +32,19 @@ def frombuffer(data, dtype):
 """
 
 
+NVML = """
+class NVMLError(Exception): pass
+NVML_CLOCK_SM = NVML_GPU_UTILIZATION_SAMPLES = 1
+def nvmlInit(): pass
+def nvmlDeviceGetHandleByUUID(uuid): assert uuid == "GPU-0"
+def nvmlDeviceGetCurrentClocksThrottleReasons(_): return {reasons}
+def nvmlDeviceGetEnforcedPowerLimit(_): return {limit_w} * 1000
+def nvmlDeviceGetPowerManagementDefaultLimit(_): return 700_000
+def __getattr__(name):
+    def unsupported(*_): raise NVMLError
+    return unsupported
+"""
+
 pytestmark = pytest.mark.usefixtures("machine")
 
 
@@ -42,7 +55,9 @@ def gpu_node(
     driver: str = "580.65.06",
     capability: str = "9.0",
     mig: str = "Disabled",
-    state: str = "Enabled, 700.00, 700.00, 0x0000000000000000",
+    persistence: str = "Enabled",
+    reasons: int = 0,
+    limit_w: int = 700,
     processes: str = "",
     torch: str = "2.13.0+cu130",
     cuda: str | None = "13.0",
@@ -59,7 +74,7 @@ def gpu_node(
         f"""case "$*" in
 *query-gpu=name*) echo '{rows}';;
 *driver_version*) echo '{driver}, {capability}';;
-*persistence*clocks_event*) echo '{state}';;
+*persistence_mode*) echo '{persistence}';;
 *compute-apps*) echo '{processes}';;
 *) exit 2;;
 esac""",
@@ -73,7 +88,7 @@ esac""",
     parts = {
         "torchvision": ("0.28.0", {"io": io, "version": version}),
         "torchao": ("0.18.0", {}),
-        "pynvml": ("13.0", {"__init__": "def nvmlInit(): pass\n"}),
+        "pynvml": ("13.0", {"__init__": NVML.format(reasons=reasons, limit_w=limit_w)}),
     }
     for name in parts.keys() - set(without):
         package(folder, name, parts[name][0], **parts[name][1])
@@ -101,19 +116,20 @@ def test_a_gpu_server_in_order_is_fine(project, machine):
         ({"cuda": None, "torch": "2.13.0+cpu", "available": False}, "torch", FAILS, "for CPUs"),
         ({"driver": "570.124.06", "available": False}, "torch", FAILS, "needs driver 580"),
         ({"available": False}, "torch", FAILS, "finds no GPU"),
-        ({"capability": "7.0"}, "torch", FAILS, "no code for compute capability 7.0"),
+        ({"capability": "7.0"}, "torch", FAILS, "compute capability 7.0"),
         ({"vision_cuda": "12.6"}, "torchvision", FAILS, "for CUDA 12.6, and torch for 13.0"),
         ({"decodes": "1 / 0"}, "torchvision", FAILS, "ZeroDivisionError"),
         ({"without": ("torchvision",)}, "torchvision", FAILS, "decode_device"),
         ({"without": ("torchao",)}, "torchao", FAILS, "make setup"),
-        ({"without": ("pynvml",)}, "energy", UNKNOWN, "pynvml"),
+        ({"without": ("pynvml",)}, "NVML", UNKNOWN, "pynvml"),
+        ({"gpus": 2}, "NVML", UNKNOWN, "does not find every GPU"),
         ({"mig": "Enabled"}, "GPUs", FAILS, "MIG"),
         ({"gpus": 0}, "GPUs", FAILS, "none"),
-        ({"state": "Enabled, 500.00, 700.00, 0x0"}, "power", SLOW, "is 500.00 W"),
-        ({"state": "Enabled, 700.00, 700.00, 0x48"}, "clocks", SLOW, "hardware thermal slowdown"),
-        ({"state": "Enabled, 700.00, 700.00, 0x5"}, "clocks", FINE, "no GPU is throttled"),
-        ({"state": "Disabled, 700.00, 700.00, 0x0"}, "driver", SLOW, "nvidia-smi -pm 1"),
-        ({"state": ""}, "clocks", UNKNOWN, "power limits"),
+        ({"limit_w": 500}, "clocks", SLOW, "a power limit of 500 W"),
+        ({"reasons": 0x48}, "clocks", SLOW, "GPU 0: its hardware, for heat"),
+        ({"reasons": 0x2}, "clocks", SLOW, "a clock that was set"),
+        ({"reasons": 0x5}, "clocks", FINE, "no GPU is throttled"),
+        ({"persistence": "Disabled"}, "driver", SLOW, "nvidia-smi -pm 1"),
         ({"processes": "4711, python3, 2000 MiB"}, "GPUs in use", SLOW, "pid 4711"),
     ],
 )

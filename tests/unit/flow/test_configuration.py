@@ -122,6 +122,14 @@ def test_a_missing_caption_names_page_and_choices(root):
     )
 
 
+@pytest.mark.parametrize("taken", ["status", "host", "verdict", "tc_s", "gain"])
+def test_a_factor_must_not_have_the_name_of_a_column_of_the_results(root, taken):
+    added = f"factors:\n  {taken}: {{sets: train.learning_rate, levels: [0.1]}}\n"
+    edit(STUDY, "factors:\n", added)
+    edit(STUDY, "baseline: {workers: 0", f"baseline: {{{taken}: 0.1, workers: 0")
+    assert f"{STUDY}: factors.{taken}: {taken!r} is a column of the results" in error()
+
+
 def test_a_study_that_is_not_selected_is_named_as_such(root):
     message = error(targets=["all", "vit-speedups"])
     assert message.startswith("config/config.yaml: studies: vit-speedups is not among them; add it")

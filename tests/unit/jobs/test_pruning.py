@@ -8,7 +8,7 @@ from training_jobs import Job, make_spec
 
 from feedrate.core import variables
 from feedrate.core.files import digest_file, digest_value
-from feedrate.jobs.earlier import Digests, not_tried, pruned_by, still_pruned
+from feedrate.jobs.earlier import Digests, not_tried, pruned_by
 
 SIZES = ["tiny", "350M", "900M"]
 BATCHES = [8, 16, 32, 128]
@@ -70,7 +70,7 @@ def device(tmp_path):
 
         def stands(self, spec, other, environment=ENVIRONMENT):
             cause = not_tried(other.cell)
-            return still_pruned(cause, spec, MADE, self.run(spec), environment)
+            return pruned_by(spec, MADE, self.run(spec), environment, cause) is not None
 
     return Device()
 

@@ -60,6 +60,8 @@ def test_events_of_milabench_give_the_median_rate(tmp_path):
     assert "train_samples_per_second" not in tokens.metrics
     assert tokens.cause.name == "other error"
     assert "Tok/s" in notes["resnet50.D0.data"]
+    ended, _ = only(foreign.milabench_file(tmp_path / "c", code=-15, stopped=True))
+    assert ended.cause.name == "success"  # it had enough rates
 
 
 def test_results_of_optimum_habanas_tests_name_device_and_test(tmp_path):

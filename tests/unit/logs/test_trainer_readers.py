@@ -1,23 +1,24 @@
 import importlib
 import json
+import re
 import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedrate.logs import trainer
-from feedrate.logs.formats import tensorboard, trainer_json
-from feedrate.logs.formats.printed_text import printed_metrics
+from feedrate.logs import found as found_runs
+from feedrate.logs.formats import tensorboard
+from feedrate.logs.formats.printed_text import Printed
 from feedrate.logs.formats.tensorboard import read_scalars
+from feedrate.logs.found import read_evaluations, read_trainer
 from feedrate.logs.trainer import (
     LIMIT_BYTES,
+    TrainerFigures,
     evaluation_figures,
     fallback_reason,
     number,
-    read_evaluations,
     read_log,
-    read_trainer,
 )
 
 GAUDI = {
@@ -117,7 +118,7 @@ def test_figures_from_the_state_alone(tmp_path):
 @pytest.mark.parametrize("state", [{"log_history": 3}, {"log_history": [1, None]}, {}])
 def test_a_state_of_another_shape_gives_nothing(tmp_path, state):
     (tmp_path / "trainer_state.json").write_text(json.dumps(state))
-    assert trainer_json.metrics(tmp_path) == {}
+    assert read_trainer(tmp_path) == TrainerFigures()
 
 
 @settings(max_examples=40, deadline=None)
@@ -126,16 +127,8 @@ def test_arbitrary_json_files_never_crash(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("trainer")
     for name in ("trainer_state.json", "all_results.json", "eval_results.json"):
         (folder / name).write_bytes(content)
-    assert isinstance(trainer_json.metrics(folder), dict)
+    assert isinstance(read_trainer(folder), TrainerFigures)
     assert isinstance(read_evaluations(folder), dict)
-
-
-def test_json_that_is_no_object_gives_an_empty_one(tmp_path):
-    for number_, content in enumerate(("[1]", "{", "")):
-        path = tmp_path / f"{number_}.json"
-        path.write_text(content)
-        assert trainer_json.read_json(path) == {}
-    assert trainer_json.read_json(tmp_path / "absent.json") == {}
 
 
 def test_evaluations_of_all_spellings(tmp_path):
@@ -147,6 +140,13 @@ def test_evaluations_of_all_spellings(tmp_path):
         "predict_runtime": 2.5,
     }
     assert evaluation_figures("test", {"test_loss": float("nan")}) == {}
+
+
+def printed_metrics(text, split="train"):
+    printed = Printed()
+    for line in re.split(r"[\r\n]", text):
+        printed.feed(line)
+    return printed.metrics(split)
 
 
 @pytest.mark.parametrize("printed", [PRINTED_4, PRINTED_5])
@@ -247,7 +247,7 @@ def test_scalars_of_tensorboard(event_file):
 
 def test_a_published_run_with_tensorboard_alone(event_file):
     folder = event_file.parent.parent
-    assert tensorboard.metrics(folder)["eval_loss"] == 1.5
+    assert next(tensorboard.read(event_file)).evaluation["eval_loss"] == 1.5
     assert read_trainer(folder).samples_per_s == 40.25
 
 
@@ -276,6 +276,12 @@ def test_a_published_run_with_its_printed_log_alone(tmp_path):
     assert read_trainer(tmp_path).library == ""
 
 
+def test_the_rate_of_a_progress_bar_is_no_figure_of_the_trainer(tmp_path):
+    bars = ("  1%|# | 2/99 [00:02<01:00, 1.0it/s]", "  9%|# | 9/99 [00:09<01:00, 1.0it/s]")
+    (tmp_path / "train.log").write_text("\n".join(bars))
+    assert read_trainer(tmp_path) == TrainerFigures()
+
+
 def test_json_files_go_before_a_printed_log(tmp_path):
     (tmp_path / "a.log").write_text(PRINTED_4)
     (tmp_path / "train_results.json").write_text(json.dumps(GAUDI))
@@ -288,13 +294,15 @@ def test_an_empty_folder_gives_empty_figures(tmp_path):
 
 
 NEW_FORMAT = """
+from feedrate.logs.found import Found
+
 ORDER = 2
-FILES = ("*.metrics",)
+FILES = IMPORTS = ("*.metrics",)
 
 
-def metrics(folder):
-    rates = [float(file.read_text()) for file in folder.glob(FILES[0])]
-    return {"train_runtime": 1.0, "train_samples_per_second": rates[0]} if rates else {}
+def read(path):
+    rate = float(path.read_text())
+    yield Found(metrics={"train_runtime": 1.0, "train_samples_per_second": rate}, order=1)
 """
 
 
@@ -306,8 +314,8 @@ def test_one_file_adds_a_format(tmp_path, monkeypatch):
     (run / "train.metrics").write_text("12.5")
     (run / "stdout.log").write_text(PRINTED_5)
     assert read_trainer(run).samples_per_s == 40.25
-    package = importlib.import_module(trainer.FORMATS)
+    package = importlib.import_module(found_runs.FORMATS)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(plugin.parent)])
     assert read_trainer(run).samples_per_s == 12.5
-    assert run / "train.metrics" in trainer.files(run)
-    monkeypatch.delitem(sys.modules, f"{trainer.FORMATS}.own_format")
+    assert run / "train.metrics" in found_runs.trainer_files(run)
+    monkeypatch.delitem(sys.modules, f"{found_runs.FORMATS}.own_format")

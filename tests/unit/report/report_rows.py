@@ -246,6 +246,7 @@ CLAIMS = [
         "device": "cpu",
         "statement": f"2 workers are no slower than none {EVIL}",
         "expression": "*[workers=2] / *[workers=0]",
+        "cells": "cpu/workers=2~decode=host;cpu/workers=0~decode=host",
         "measured": 1.277,
         "ci_low": 1.25,
         "ci_high": 1.3,

@@ -8,8 +8,9 @@ import pytest
 from feedrate.config.project import load_project, study_names
 from feedrate.config.values import read_yaml
 from feedrate.report import params
+from feedrate.report.page import render
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, render
+from feedrate.report.rows import Inputs
 from feedrate.results.claims import claim_rows
 from feedrate.results.columns import CLAIMS
 from feedrate.results.settings import ClaimSettings, claim_settings

@@ -13,7 +13,7 @@ from feedrate.data.winoground import Winoground
 from feedrate.report.card import card
 from feedrate.report.params import CardSettings, to_param
 from feedrate.report.text import DASH
-from feedrate.results.record import Quality, QualityError, Score, read_quality, write_record
+from feedrate.results.record import Quality, RecordError, Score, read_quality, write_record
 from feedrate.results.schema import Provenance
 
 EVIL = "a | b\n# no: `heading` <script>alert(1)</script> --- : \"quoted\" 'so' [x](y) *z*"
@@ -312,8 +312,8 @@ def test_a_broken_file_gives_one_sentence(run, tmp_path, capsys):
 
 def test_quality_of_another_version_is_refused(tmp_path):
     path = tmp_path / "quality.json"
-    with pytest.raises(QualityError, match="no such file"):
+    with pytest.raises(RecordError, match="no such file"):
         read_quality(path)
     path.write_text(json.dumps({"schema": 99, "status": "ok"}))
-    with pytest.raises(QualityError, match="schema 99 is not allowed"):
+    with pytest.raises(RecordError, match="schema 99 is not allowed"):
         read_quality(path)

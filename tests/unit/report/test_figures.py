@@ -25,12 +25,6 @@ from feedrate.report.rows import Inputs
 from feedrate.results.schema import FEEDING
 
 
-@pytest.fixture
-def texts(monkeypatch):
-    """SVG with its texts as texts, so that a test can read them."""
-    monkeypatch.setitem(canvas._RC, "svg.fonttype", "none")
-
-
 def said(svg):
     root = ET.fromstring(svg)
     return [" ".join(e.itertext()) for e in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -54,28 +48,29 @@ def many(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FIGURES)
 def test_the_same_data_give_the_same_bytes(project, inputs, kind):
     first = figure(project, inputs, kind)
-    with mpl.rc_context({"font.size": 30, "lines.color": "red", "svg.fonttype": "none"}):
+    with mpl.rc_context({"font.size": 30, "lines.color": "red"}):
         assert figure(project, inputs, kind) == first
     assert f"Figure of {kind}" in first
     assert not re.search(r"20\d\d-\d\d-\d\d|matplotlib", first.split("</metadata>")[0])
-    # Nothing is fetched, and no font is needed.
+    # Nothing is fetched, and texts are texts, in a font that is as wide as where it was laid out.
     ET.fromstring(first)
-    assert "<text" not in first
+    assert said(first)
+    assert "text{font-family:'DejaVu Sans',Verdana,sans-serif}" in first
+    assert first.count("font-family") == 1
+    assert not re.search(r"\.\d{3,}", "".join(re.findall(r' d="[^"]*"', first)))
     assert "<script" not in first
     assert not re.search(r'href="(?!#)', first)
 
 
 @pytest.mark.parametrize("kind", FIGURES)
-def test_many_cells_some_bad(many, texts, kind):
+def test_many_cells_some_bad(many, kind):
     svg = figure(*many, kind)
     ET.fromstring(svg)
     assert "<script" not in svg
 
 
 @pytest.mark.parametrize("kind", [k for k in FIGURES if k not in ("throughput", "speedup")])
-def test_without_a_good_cell_a_sentence_replaces_the_axes(
-    tmp_path, project, texts, kind, monkeypatch
-):
+def test_without_a_good_cell_a_sentence_replaces_the_axes(tmp_path, project, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = {("cpu", workers): "failed" for workers in RATES}
     svg = figure(project, Inputs(write_results(tmp_path, project, bad=bad)), kind)
@@ -91,7 +86,7 @@ def test_a_study_of_one_cell(tmp_path, kind, monkeypatch):
     ET.fromstring(figure(project, Inputs(write_results(tmp_path, project)), kind))
 
 
-def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs, texts):
+def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs):
     words = said(figure(project, inputs, "answer"))
     assert "CPU: use workers = 1 (14.10 samples/s, ×1.26 the baseline)" in words  # noqa: RUF001
     for word in ("use this", "input-bound", "compute-bound", "waits 24%", "14.1", "noisy"):
@@ -101,27 +96,27 @@ def test_the_answer_shows_the_setting_to_use_and_its_limit(project, inputs, text
     assert "↑ 80.0" in words
 
 
-def test_the_answer_names_cells_without_a_number(many, texts):
+def test_the_answer_names_cells_without_a_number(many):
     words = said(figure(*many, "answer"))
     assert "failed" in words
     assert "out of" in words
     assert "memory" in words
 
 
-def test_throughput_shows_here_and_published_and_what_failed(many, texts):
+def test_throughput_shows_here_and_published_and_what_failed(many):
     words = said(figure(*many, "throughput"))
     for word in ("Here: CPU", "Here: Gaudi2", "Published: A post on data loading", "failed"):
         assert word in words
     assert any("not supported on cpu" in word.lower() for word in words)
 
 
-def test_throughput_without_measurements_still_shows_the_published(tmp_path, project, texts):
+def test_throughput_without_measurements_still_shows_the_published(tmp_path, project):
     bad = {("cpu", workers): "failed" for workers in RATES}
     inputs = Inputs(write_results(tmp_path, project, bad=bad))
     assert "Published: A post on data loading" in said(figure(project, inputs, "throughput"))
 
 
-def test_step_time_shows_the_wait_and_its_unit(project, inputs, texts):
+def test_step_time_shows_the_wait_and_its_unit(project, inputs):
     words = said(figure(project, inputs, "step_time"))
     assert "time of an optimizer step (ms)" in words
     assert any(re.fullmatch(r"7\d\d ms, waits 24%", word) for word in words)
@@ -144,9 +139,7 @@ def test_labels_of_bars_stay_inside_the_figure(project, inputs, letters, monkeyp
     assert max(bar.get_window_extent().width for bar in axes.patches) > 0.08 * drawing.bbox.width
 
 
-def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(
-    project, inputs, texts, monkeypatch
-):
+def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(project, inputs, monkeypatch):
     assert "No cell has times by stage" in " ".join(said(figure(project, inputs, "stages")))
     known = {"stage_read_s": 0.02, "stage_decode_s": 0.04, "stage_copy_s": 0.01}
     cells = [replace(cell, **known, stage_not_split="resize") for cell in inputs.cells(STUDY)]
@@ -160,24 +153,24 @@ def test_stages_are_stacked_in_their_order_and_name_what_is_not_split(
     assert "split: resize" in " ".join(said(figure(project, inputs, "stages")))
 
 
-def test_speedups_are_labelled_with_their_numbers(project, inputs, texts):
+def test_speedups_are_labelled_with_their_numbers(project, inputs):
     words = said(figure(project, inputs, "speedup"))
     assert "×1.26" in words  # noqa: RUF001
     assert "×1.79" in words  # noqa: RUF001
     assert "1.23 to 1.28" in words
 
 
-def test_the_fit_shows_number_and_prediction(project, inputs, texts):
+def test_the_fit_shows_number_and_prediction(project, inputs):
     assert "602.1 → 591.0" in said(figure(project, inputs, "fit"))
 
 
-def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs, texts):
+def test_steps_shade_the_warm_up_and_cut_the_first(project, inputs):
     words = said(figure(project, inputs, "steps"))
     assert "warm-up, left out" in words
     assert "step 1: 3.10 s ↑" in words
 
 
-def test_steps_say_how_many_cells_are_not_shown(tmp_path, texts, monkeypatch):
+def test_steps_say_how_many_cells_are_not_shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = make_project(("cpu", "gaudi2"))
     words = said(figure(project, Inputs(write_results(tmp_path, project)), "steps"))
@@ -211,14 +204,14 @@ def test_no_series_is_distinguished_by_colour_only():
     assert canvas.style(9) == canvas.STYLES[2]
 
 
-def test_a_ladder_shows_each_gain_and_its_memory(project, inputs, texts):
+def test_a_ladder_shows_each_gain_and_its_memory(project, inputs):
     words = said(figure(project, inputs, "ladder"))
     assert text.ratio(RATES[1] / RATES[0]) in words
     assert any("11.2" in word for word in words)  # the baseline's rate
     assert any("peak memory" in word for word in words)
 
 
-def test_a_failed_level_of_a_ladder_is_labelled(many, texts):
+def test_a_failed_level_of_a_ladder_is_labelled(many):
     words = " ".join(said(figure(*many, "ladder")))
     assert "failed" in words
     assert "out of memory" in words
@@ -242,7 +235,7 @@ def reach(tmp_path, bad):
     return " ".join(said(figure(project, inputs, "reach")))
 
 
-def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_path, texts):
+def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_path):
     words = reach(tmp_path, {("cpu", 16): "out_of_memory"})
     assert "CPU: data-loader workers 0" in words
     assert "CPU: the largest data-loader workers that fits" in words
@@ -251,6 +244,6 @@ def test_reach_shows_the_levels_that_fit_and_the_statements_of_the_source(tmp_pa
     assert "3 warm-up steps left out." in words
 
 
-def test_reach_says_where_nothing_fitted(tmp_path, texts):
+def test_reach_says_where_nothing_fitted(tmp_path):
     bad = {("cpu", workers): "out_of_memory" for workers in RATES}
     assert "nothing to draw" in reach(tmp_path, bad)

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 from report_samples import STUDY, figure, make_project, table, write_results
 
+from feedrate.config.additions import KIND, PAGE, Import, with_page
 from feedrate.config.devices import Peak
-from feedrate.config.imports import KIND, PAGE, Import, with_page
 from feedrate.core import paths
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import import_runs

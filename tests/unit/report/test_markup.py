@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from report_samples import EVIL
 
 from feedrate.config.errors import ConfigError
-from feedrate.report import markup, page
+from feedrate.report import markup, overview, page
+from feedrate.report.rows import CellOf
 
 
 @given(st.text())
@@ -34,20 +35,39 @@ def test_the_content_of_a_page_can_be_read_back(tmp_path):
     content = markup.table(["a", "b"], [markup.row("1", EVIL)])
     path = tmp_path / "table.html"
     path.write_text(page.page("A table", content))
-    assert page.content_of(path) == content
+    assert overview.content_of(path) == content
 
 
 def test_a_page_that_feedrate_did_not_make_is_refused(tmp_path):
     path = tmp_path / "table.html"
     path.write_text("<p>hello</p>")
     with pytest.raises(ConfigError, match=r"table\.html: not a table page"):
-        page.content_of(path)
+        overview.content_of(path)
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", ""])
 def test_only_web_addresses_become_links(address):
     assert "href" not in markup.link("source", address)
     assert 'href="https://example.org"' in markup.link("source", "https://example.org")
+
+
+def cells(*names):
+    return [CellOf(study="s", device="cpu", cell=name) for name in names]
+
+
+def test_a_row_leads_to_the_records_of_all_its_cells():
+    made = markup.row("r", "1", of=cells("a=1", "b=2", "a=1"))
+    link = '<a href="../../overview.html#s/cpu/a=1" data-more="s/cpu/b=2" class="record">r</a>'
+    assert made == f'<tr><th scope="row">{link}</th><td>1</td></tr>'
+    assert "href" not in markup.row("r", "1", of=[None])
+
+
+def test_in_the_overview_links_stay_in_the_page_and_files_keep_their_place():
+    trace = "../../../results/s/cpu/a=1/rep1/trace.json.gz"
+    made = markup.join(markup.record_link("1", *cells("a=1")), markup.el("a", "t", href=trace))
+    inside = markup.in_page(made)
+    assert 'href="#s/cpu/a=1"' in inside
+    assert 'href="../results/s/cpu/a=1/rep1/trace.json.gz"' in inside
 
 
 def test_words_in_place_of_numbers_are_marked_but_signs_are_not():

@@ -1,7 +1,9 @@
 """The overview in a real browser: records, tables, marks, a phone, a dark screen and paper."""
 
+import base64
 import shutil
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from report_samples import STUDY, make_project, overview_of, write_pages, write_results
@@ -31,6 +33,13 @@ def address(tmp_path_factory):
         path = root / "results/overview.html"
         path.write_text(overview.render(overview_of(project), Inputs(inputs)))
     return path.as_uri()
+
+
+@pytest.fixture
+def framed(address):
+    """The table of all cells as a result in Snakemake's report."""
+    table = Path(address.removeprefix("file://")).with_name(STUDY) / "tables/cells.html"
+    return f"data:text/html;base64,{base64.b64encode(table.read_bytes()).decode()}"
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +110,45 @@ def test_a_number_leads_to_its_record_spec_logs_commit_and_environment(open_page
     page.keyboard.press("Escape")
     assert box.count() == 0
     assert link.evaluate("link => link === document.activeElement")
+
+
+def test_a_ratio_leads_to_the_records_of_all_its_cells(open_page):
+    page = open_page()
+    box = page.locator(f"[id='{STUDY}-table-claims'] ~ .scroll")
+    box.locator("tr:has-text('at least 1') a.record").first.click()
+    page.wait_for_selector("dialog[open] details:nth-of-type(6)")
+    names = page.locator("dialog summary").all_inner_texts()
+    assert len([one for one in names if "2, host" in one]) == 3
+    assert len([one for one in names if "0, host" in one]) == 3
+
+
+@pytest.mark.parametrize("table", ["claims", "cells", "quality", "comparability", "window"])
+def test_each_row_of_numbers_leads_to_a_record_from_any_field(open_page, table):
+    page = open_page()
+    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
+    links = page.locator(f"[id='{STUDY}-table-{table}'] ~ .scroll tr:has(.record)")
+    links.first.locator("td").last.click()
+    page.wait_for_selector("dialog[open] details")
+
+
+def test_a_table_in_a_frame_of_snakemakes_report_opens_the_records_of_its_first_page(
+    open_page, framed
+):
+    """The report shows a result instead of the first page, as an address that may ask nothing."""
+    page = open_page()
+    page.evaluate(
+        """source => {
+        const frame = document.createElement("iframe");
+        frame.src = source;
+        document.body.replaceChildren(frame);
+        document.head.replaceChildren();
+    }""",
+        framed,
+    )
+    page.frame_locator("iframe").locator("th a.record").first.click()
+    page.wait_for_selector("dialog[open] details")
+    assert page.locator("dialog").evaluate("box => getComputedStyle(box).padding") != "0px"
+    assert "84b8b64" in page.locator("dialog details").first.inner_text()
 
 
 def test_a_record_can_be_linked_from_elsewhere(open_page):

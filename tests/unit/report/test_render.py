@@ -32,13 +32,11 @@ def render(settings, inputs):
 """
 TABLE = """
 from feedrate.report.markup import el
-from feedrate.report.page import as_page
 
 NEEDS = ("fit",)
 ORDER = 5
 
 
-@as_page
 def render(settings, inputs):
     return el("p", f"The factor is {settings.factor} & no other.")
 """
@@ -87,7 +85,7 @@ def test_a_missing_input_ends_with_a_sentence(tmp_path, capsys):
 
 def test_tables_start_without_heavy_imports(tmp_path):
     code = (
-        "import sys, feedrate.report.rows; from feedrate.core import plugins\n"
+        "import sys, feedrate.report.page; from feedrate.core import plugins\n"
         "for name in plugins.names('feedrate.report.tables'):\n"
         "    plugins.load('feedrate.report.tables', name)\n"
         "print([m for m in ('torch', 'pandas', 'matplotlib', 'numpy', 'docutils') "
@@ -142,10 +140,7 @@ def test_a_new_figure_and_a_new_table_are_planned(added, tmp_path, monkeypatch):
     assert order[:3] == ["table-mine", "figure-answer", "figure-mine"]
 
 
-def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path, monkeypatch):
-    from feedrate.report.figures import _canvas as canvas
-
-    monkeypatch.setitem(canvas._RC, "svg.fonttype", "none")
+def test_a_new_figure_and_a_new_table_are_rendered(added, tmp_path):
     inputs = Inputs(write_results(tmp_path, added))
     drawn = figure(added, inputs, "mine")
     assert "<svg" in drawn

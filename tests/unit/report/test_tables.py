@@ -82,7 +82,7 @@ def test_the_published_table_shows_theirs_and_ours(project, inputs):
 
 def test_a_device_that_was_published_and_measured_has_their_ratio(tmp_path):
     project = make_project(("gaudi2",))
-    page = table(project, Inputs(write_results(tmp_path, project)), "published")
+    page = unlinked(table(project, Inputs(write_results(tmp_path, project)), "published"))
     last = page.split("Gaudi2: measured / published")[1]
     assert f"<td>{TIMES}0.02</td>" in last
 
@@ -170,7 +170,7 @@ def test_a_device_with_no_rows_is_named(tmp_path, project):
 
 
 def test_claims_of_the_source_stand_apart_from_our_own_questions(project, inputs):
-    page = table(project, inputs, "claims")
+    page = unlinked(table(project, inputs, "claims"))
     source, ours = page.index("Claims of the source"), page.index("Our own questions")
     assert source < page.index("against none on H100") < ours < page.index("no slower than none")
     assert "✓ holds" in page

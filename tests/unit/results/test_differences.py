@@ -57,6 +57,12 @@ def test_driver_python_and_platform_count_where_they_are_known(tmp_path):
     assert told(found) == {"driver": ("570.1", "580.1")}
 
 
+def test_firmware_that_differs_is_told_where_both_know_it(tmp_path):
+    before = {"firmware": {"microcode": "0x1", "Video BIOS": "96.00"}}
+    found = sets(tmp_path, before=before, firmware={"microcode": "0x2"})
+    assert told(found) == {"firmware microcode": ("0x1", "0x2")}
+
+
 def test_a_job_that_told_no_packages_has_not_lost_them_all(tmp_path):
     found = sets(tmp_path, packages={})
     assert all(run[SOFTWARE] == {} for run in found[1].started)

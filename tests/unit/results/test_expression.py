@@ -7,6 +7,7 @@ from record_builder import BASELINE, FACTORS
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.study import Claim
+from feedrate.config.values import level_text, parse_level
 from feedrate.results.expression import (
     CellRef,
     ExpressionError,
@@ -17,7 +18,8 @@ from feedrate.results.expression import (
 )
 
 WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,8}", fullmatch=True)
-LEVELS = st.dictionaries(WORD, WORD, max_size=3).map(lambda d: tuple(d.items()))
+LEVEL = WORD.map(parse_level).map(level_text)
+LEVELS = st.dictionaries(WORD, LEVEL, max_size=3).map(lambda d: tuple(d.items()))
 CELL = st.builds(CellRef, WORD | st.just("*"), LEVELS)
 
 
@@ -56,19 +58,17 @@ def assert_told(message):
     ("text", "told"),
     [
         ("", "expected a device or *"),
-        ("gaudi2", "expected '/'"),
+        ("gaudi2", "expected two cells"),
         ("gaudi2 / ", "expected a device or *"),
-        ("gaudi2[workers] / h100", "expected '='"),
-        ("gaudi2[workers=] / h100", "expected a level"),
-        ("gaudi2[=2] / h100", "expected a factor"),
-        ("gaudi2[workers=1,] / h100", "expected a factor"),
-        ("gaudi2[workers=1 decode=host] / h100", "expected ','"),
-        ("gaudi2[workers=1 / h100", "expected ','"),
-        ("a / b / c", "expected the end"),
-        ("a / b]", "expected the end"),
+        ("gaudi2[workers] / h100", "expected factor=value"),
+        ("gaudi2[workers=] / h100", "expected factor=value"),
+        ("gaudi2[=2] / h100", "expected factor=value"),
+        ("gaudi2[workers=1 / h100", "'gaudi2[workers=1'"),
+        ("a / b / c", "found 3"),
+        ("a / b]", "'b]'"),
         ("a[w=1,w=2] / b", "'w' occurs twice"),
-        ("a$ / b", "expected '/' at character 2, found '$ / b'"),
-        ("(a) / b", "expected a device or * at character 1"),
+        ("a$ / b", "'a$'"),
+        ("(a) / b", "'(a)'"),
     ],
 )
 def test_what_is_wrong_is_told(text, told):
@@ -111,10 +111,10 @@ def test_a_good_claim_passes():
 @pytest.mark.parametrize(
     ("expression", "told"),
     [
-        ("gaudi3 / h100", "device 'gaudi3' is not allowed (did you mean 'gaudi2'?)"),
-        ("gaudi2[worker=1] / h100", "factor 'worker' is not allowed (did you mean 'workers'?)"),
-        ("gaudi2[workers=5] / h100", "level of workers '5' is not allowed; allowed: 0, 1, 2"),
-        ("gaudi2[workers=1 / h100", "expected ','"),
+        ("gaudi3 / h100", "'gaudi3' is not allowed; did you mean gaudi2?"),
+        ("gaudi2[worker=1] / h100", "'worker' is not allowed; did you mean workers?"),
+        ("gaudi2[workers=5] / h100", "'5' is not allowed; levels of workers: 0, 1, 2"),
+        ("gaudi2[workers=1 / h100", "expected a device"),
     ],
 )
 def test_a_wrong_claim_is_one_sentence_with_file_claim_and_what_is_allowed(expression, told):

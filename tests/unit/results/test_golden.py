@@ -19,8 +19,9 @@ from feedrate.config.project import load_project
 from feedrate.core.paths import RECORD_NAME
 from feedrate.flow.view import PlanView
 from feedrate.report import overview
+from feedrate.report.page import render
 from feedrate.report.params import OverviewSettings, PageSettings, from_param
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow, render
+from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs, QualityRow, RunRow
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests/golden"

@@ -6,8 +6,8 @@ import foreign_runs as foreign
 import msgspec
 import pytest
 
+from feedrate.config.additions import Import
 from feedrate.config.devices import Peak
-from feedrate.config.imports import Import
 from feedrate.results.crate import Writer
 from feedrate.results.imported import import_runs, imported, read_imported
 from feedrate.results.settings import ImportDevice, ImportSettings

@@ -15,7 +15,7 @@ from feedrate.config.values import read_yaml
 from feedrate.config.workflow import AutoRepeats
 from feedrate.core import paths
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
-from feedrate.results.repeats import extend, next_repeats
+from feedrate.results.next_runs import extend, next_repeats
 from feedrate.results.settings import claim_settings, collect_settings
 from feedrate.results.statistics import look_confidence
 from feedrate.results.tables import write_csv

@@ -12,11 +12,11 @@ from feedrate.config.project import load_project
 from feedrate.config.study import Claim
 from feedrate.config.values import read_yaml
 from feedrate.core import paths
-from feedrate.results import search as searching
+from feedrate.results import next_runs
 from feedrate.results.claims import claim_rows
 from feedrate.results.collect import run_table
 from feedrate.results.columns import CELLS, with_factors
-from feedrate.results.search import next_cells, next_level, predicted, search
+from feedrate.results.next_runs import next_cells, next_level, predicted, search
 from feedrate.results.settings import ClaimSettings
 from feedrate.results.tables import rows_of, write_csv
 
@@ -31,7 +31,7 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "config").symlink_to(ROOT / "config")
     (tmp_path / "results" / STUDY).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(searching, "predicted", lambda *_: None)
+    monkeypatch.setattr(next_runs, "predicted", lambda *_: None)
     return tmp_path
 
 

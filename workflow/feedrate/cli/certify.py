@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from feedrate.cli.run import (
     add_choices,
@@ -112,13 +111,11 @@ def published(project: Project, device: str) -> Iterator[Paced]:
         ]
         for row in [one for one in rows if one.headline] or rows:
             settings = published_settings(project, name, row)
-            size = row.batch_size or settings.train.batch_size
-            train = replace(settings.train, batch_size=size)
             source = (
                 f"{row.id}: {row.value:,g} samples/s on {row.count}, {row.edition}, {row.source}"
             )
-            step_s = [size * row.count / row.value]
-            yield _paced(project, device, replace(settings, train=train), step_s, source)
+            step_s = [settings.train.batch_size * row.count / row.value]
+            yield _paced(project, device, settings, step_s, source)
 
 
 def measured(project: Project, device: str) -> Iterator[Paced]:

@@ -184,7 +184,7 @@ def _job(project: Project, name: str, row: Published) -> tuple[Settings, Device,
     """Settings, devices and batch of a published number."""
     settings = published_settings(project, name, row)
     device = msgspec.structs.replace(project.devices[row.device], count=row.count)
-    return settings, device, row.batch_size or settings.train.batch_size
+    return settings, device, settings.train.batch_size
 
 
 def _rows(project: Project, *metrics: str) -> Iterator[tuple[str, Published]]:

@@ -2,12 +2,13 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from feedrate.cli.display import cells_table, counted, output, table
@@ -89,11 +90,12 @@ def compare(options: argparse.Namespace) -> int:
             write_csv(options.out, comparison.comparison_columns(rows), rows)
     except (OSError, ValueError) as error:
         raise UsageError(f"{error}") from None
-    moved = comparison.moved_between(before, after)
-    if options.format == "markdown":
-        print("\n".join(markdown(rows, before, after, moved, lines)))
+    parts = list(report(rows, before, after, lines))
+    if options.format == "markdown":  # the summary first
+        print("\n\n".join(markdown(part) for part in (parts[-1], *parts[:-1])))
     else:
-        show(rows, before, after, moved, lines)
+        for part in parts:
+            output().print(Text(part) if isinstance(part, str) else part, "", soft_wrap=True)
     share = options.fail_slower
     if share is None:
         return 0
@@ -105,68 +107,37 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(
-    rows: Sequence[Row],
-    before: comparison.Results,
-    after: comparison.Results,
-    moved: Sequence[comparison.Moved],
-    lines: Thresholds,
-) -> None:
-    """Print what else differs, a table of cells for each study, and a summary, to stdout."""
-    console = output()
+def report(
+    rows: Sequence[Row], before: comparison.Results, after: comparison.Results, lines: Thresholds
+) -> Iterator[str | Table]:
+    """What else differs, a table of cells for each study, and a summary."""
     for word, results in (("Before", before), ("After", after)):
-        console.print(Text(f"{word}: {_described(results)}"), soft_wrap=True)
-    if moved:
+        yield f"{word}: {_described(results)}"
+    if moved := comparison.moved_between(before, after):
         columns = ("what", "before", "after", "devices")
         facts = [map(Text, (*fact[:3], ", ".join(fact.devices))) for fact in moved]
-        console.print()
-        console.print(table("What else differs", columns, facts, wrapped=columns))
+        yield table("What else differs", columns, facts, wrapped=columns)
     numbers = ("before", "after", "ratio", f"joint {lines.confidence:.0%} interval")
     for study, group in groupby(rows, key=itemgetter("study")):
         found = list(group)
-        shown = [row for row in found if not _is_silent(row)]
-        console.print()
-        if shown:
-            console.print(cells_table(study, shown, numbers, "change", _values))
+        if shown := [row for row in found if not _is_silent(row)]:
+            yield cells_table(study, shown, numbers, "change", _values)
         silent = Counter(r["status_after"] or r["status_before"] for r in found if _is_silent(r))
         if silent:
             listed = ", ".join(f"{count} {status}" for status, count in silent.items())
-            console.print(f"and cells of {study} without any rate: {listed}", style="dim")
-    console.print()
-    for line in sentences(rows, before, after, lines):
-        console.print(Text(line), soft_wrap=True)
+            yield f"and cells of {study} without any rate: {listed}"
+    yield "\n".join(sentences(rows, before, after, lines))
 
 
-def markdown(
-    rows: Sequence[Row],
-    before: comparison.Results,
-    after: comparison.Results,
-    moved: Sequence[comparison.Moved],
-    lines: Thresholds,
-) -> Iterator[str]:
-    """The lines of the same in Markdown: the summary first, then the tables."""
-    yield from sentences(rows, before, after, lines)
-    interval = f"joint {lines.confidence:.0%} interval"
-    yield from _rows_of(
-        ("study", "device", "cell", "before", "after", "ratio", interval, "change", "remarks"),
-        (
-            [row["study"], row["device"], row["cell"], *map(str, _values(row))]
-            for row in rows
-            if not _is_silent(row)
-        ),
-    )
-    facts = ((*fact[:3], ", ".join(fact.devices)) for fact in moved)
-    yield from _rows_of(("what else differs", "before", "after", "devices"), facts)
-    for word, results in (("Before", before), ("After", after)):
-        yield f"{word}: {_described(results)}  "
-
-
-def _rows_of(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table in Markdown between empty lines; nothing if it has no rows."""
-    listed = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in rows]
-    if listed:
-        lines = [names, ["---"] * len(names), *listed]
-        yield from ("", *(f"| {' | '.join(line)} |" for line in lines), "")
+def markdown(part: str | Table) -> str:
+    """A part of the report in Markdown, as a paragraph or a table with its title."""
+    if isinstance(part, str):
+        return part.replace("\n", "  \n")
+    names = [str(column.header) for column in part.columns]
+    cells = zip(*(column.cells for column in part.columns), strict=True)
+    texts = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in cells]
+    lines = (f"| {' | '.join(line)} |" for line in (names, ["---"] * len(names), *texts))
+    return "\n".join((f"**{part.title}**", "", *lines))
 
 
 def _described(results: comparison.Results) -> str:

@@ -49,12 +49,9 @@ def published(project: Project) -> Iterator[Row]:
     """Each training cell that has a published number, with its settings."""
     for name, study in project.studies.items():
         for row in project.published[name] if study.task == "training" else ():
-            settings = published_settings(project, name, row)
-            batch = row.batch_size or settings.train.batch_size
-            train = msgspec.structs.replace(settings.train, batch_size=batch)
             cell = cell_name(study.baseline | row.levels)
             where = {"study": name, "device": row.device, "count": row.count, "cell": cell}
-            yield {**where, "settings": msgspec.structs.replace(settings, train=train)}
+            yield {**where, "settings": published_settings(project, name, row)}
 
 
 def planned(project: Project) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from msgspec.json import schema
 from rich.text import Text
 
 from feedrate.cli.display import output, table
-from feedrate.config.imports import Import
+from feedrate.config.additions import Import
 from feedrate.config.project import load_project
 from feedrate.config.values import convert, parse_level, read_yaml
 from feedrate.core import paths

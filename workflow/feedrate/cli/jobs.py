@@ -41,7 +41,7 @@ JOBS = {
     "probe": "jobs.probe:probe_device",
     "drain": "jobs.drain:drain_loaders",
     "feed": "jobs.feed:feed_accelerators",
-    "render-page": "report.rows:render_page",
+    "render-page": "report.page:render_page",
     "write-overview": "report.overview:write_overview",
     "write-card": "report.card:write_card",
     "push-model": "report.card:push",

@@ -30,7 +30,7 @@ from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_text
 from feedrate.flow.view import PlanView
-from feedrate.report import markup, page
+from feedrate.report import markup, overview, page
 from feedrate.results.crate import ENVIRONMENT, PROJECT, results_of
 from feedrate.results.record import Record, read_record, write_record
 
@@ -266,4 +266,4 @@ def add_to_page(facts: Sequence[Fact], columns: Sequence[str]) -> None:
     heading = markup.el("h2", "Sites", id="sites")
     section = markup.el("section", heading, markup.table(("Fact", *columns), rows, "texts"))
     title = f"Results of {' and '.join(columns)}"
-    write_text(file, page.page(title, page.content_of(file), section))
+    write_text(file, page.page(title, overview.content_of(file), section))

@@ -13,6 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from feedrate.cli.display import counted, output
 from feedrate.core.errors import MASK, Masker, UsageError
 from feedrate.core.files import digest_value
@@ -88,7 +90,9 @@ def read_runs(table: Path) -> Iterator[Run]:
         if row["status"] == "unsupported" or row.get("measured_as"):
             continue
         told = {k: v for k, v in row.items() if k not in numbers and v not in (None, "")}
-        settings = told | dict(_flat((record_of(row, table) or {}).get("spec") or {}, "spec"))
+        spec = {"spec": (record_of(row, table) or {}).get("spec") or {}}
+        (flat,) = pd.json_normalize(spec).to_dict("records")  # keys as spec.settings.train.seed
+        settings = told | {k: v for k, v in flat.items() if v is not None and v != {}}
         settings = {k: MASK if mask(str(v)) != str(v) else v for k, v in settings.items()}
         started = row.get("started_at")
         identity = digest_value([row.get(name) for name in IDENTITY])[:16]
@@ -104,15 +108,6 @@ def read_runs(table: Path) -> Iterator[Run]:
             },
             int(datetime.fromisoformat(started).timestamp() * 1000) if started else None,
         )
-
-
-def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """The values of nested objects, by their keys with a dot between them."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}.{key}")
-        elif value is not None:
-            yield f"{prefix}.{key}", value
 
 
 def _to_mlflow(runs: list[Run], project: str) -> int:

@@ -118,6 +118,7 @@ def _overview(view: PlanView) -> list[str]:
     studies = list(view.project.studies)
     files = [paths.of_all_studies(path) for path in MERGED.values()]
     files += [paths.QUALITY_CSV.format(study=study) for study in studies]
+    files += [paths.IMPORTED.format(study=study) for study in studies]
     files += [page for study in studies for page in view.pages(study)]
     files.append(paths.DATA_REPORT.format(dataset=view.dataset(studies[0])))
     files += map(str, [*CAPTIONS.rglob("*.rst"), *Path(statements.FOLDER).glob("*.yaml")])

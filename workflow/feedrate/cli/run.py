@@ -28,9 +28,8 @@ from feedrate.core.errors import UsageError, fail, tell
 from feedrate.core.processes import die_with_parent
 from feedrate.flow import configuration, driver
 from feedrate.results.columns import CELLS
-from feedrate.results.repeats import extend
+from feedrate.results.next_runs import extend, search
 from feedrate.results.schema import BAD
-from feedrate.results.search import search
 from feedrate.results.tables import Row, read_csv
 
 REPORT = Path("report.html")
@@ -282,7 +281,7 @@ def run_snakemake(
         text=True,
         env={**os.environ, **(environment or {})},
         process_group=0,
-        preexec_fn=die_with_parent,
+        preexec_fn=_begin_snakemake,
     )
     with _interrupting(process.pid) as received:
         _, errors = process.communicate()
@@ -292,6 +291,12 @@ def run_snakemake(
         lines = (line for line in errors.splitlines() if not line.startswith("Using profile"))
         print(*lines, sep="\n", file=sys.stderr)
     return process.returncode
+
+
+def _begin_snakemake() -> None:
+    """Die with the parent, and obey SIGINT: a shell makes its background jobs ignore it."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

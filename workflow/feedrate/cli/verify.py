@@ -1,13 +1,14 @@
 """`python -m feedrate verify`: whether an archive is whole, and follows from its own raw events."""
 
 import argparse
+import base64
 import contextlib
 import csv
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import msgspec
 from feedrate.cli.archive import environment, measured
 from feedrate.cli.display import counted
 from feedrate.cli.redraw import redraw
+from feedrate.cli.run import REPORT
 from feedrate.config.project import Project
 from feedrate.config.values import convert
 from feedrate.core import paths
@@ -27,11 +29,12 @@ from feedrate.results.assemble import read_spec
 from feedrate.results.crate import ENVIRONMENT, PROJECT, ArchiveError, defects, unpack
 from feedrate.results.record import read_outcome, read_quality, read_record
 
-CHECKED = {
+QUALITY = Path(paths.QUALITY).name
+CHECKED: dict[str, Callable[[Path], Any]] = {
     paths.SPEC_NAME: read_spec,
     paths.OUTCOME_NAME: read_outcome,
     paths.RECORD_NAME: read_record,
-    Path(paths.QUALITY).name: read_quality,
+    QUALITY: read_quality,
 }
 """What reads the documents of a run, by file name."""
 DERIVED = (
@@ -39,11 +42,15 @@ DERIVED = (
     *("*/tables/*.html", "*/figures/*.svg", "*/would_help.json", "overview.html", "sources.html"),
 )
 """The files in the folder of results that are made again."""
+AS_THEY_ARE = {QUALITY: "scoring needs the weights", "predicted.json": "it needs the data"}
+"""Measured and computed files that cannot be made again here, and why."""
 NOT_COMPARED = ("made_from.parser", "made_from.device")
 """Keys of a record that say which version of the code made it."""
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+_EMBEDDED = re.compile(r"^\s*var results = (\{.*\});$", re.MULTILINE)
+"""The pages in report.html: by path, with their content as a data URI."""
 _PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
 """Copies of records and of the ends of long lines, which are others where names were replaced."""
 
@@ -77,7 +84,7 @@ def verify(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="feedrate-") as folder:
         given, made = Path(folder, "given"), Path(folder, "made")
         unpack(options.archive, given)
-        found += check_documents(given)
+        found += [*check_documents(given), *check_report(given)]
         print(f"{options.archive}: {'no' if not found else len(found)} defects in files")
         try:
             project = read_project(given, options.archive)
@@ -88,6 +95,9 @@ def verify(options: argparse.Namespace) -> int:
             found.append(f"It cannot be made again: {error}.")
         if options.keep and made.exists():
             shutil.copytree(made, options.keep)
+        for name, why in AS_THEY_ARE.items():
+            if kept := len(list((given / paths.RESULTS).rglob(name))):
+                print(f"taken as they are, because {why}: {kept} {name}")
     for line in found:
         print(line)
     print(f"not verified: {counted(len(found), 'fault')}" if found else "verified: nothing differs")
@@ -105,14 +115,40 @@ def check_documents(folder: Path) -> Iterator[str]:
         except ExpectedError as error:
             yield f"{str(error).replace(f'{folder}/', '')}."
             continue
+        if file.name == QUALITY and found.status == "ok":
+            outcome = read_outcome(file.with_name(paths.OUTCOME_NAME))
+            if outcome is None or outcome.status != "ok":
+                yield f"{name} has scores, but its run did not end well."
         if file.name == paths.RECORD_NAME:
-            for log, digest in sorted(found.made_from.files.items()):  # type: ignore[union-attr]
+            for log, digest in sorted(found.made_from.files.items()):
                 path = file.parent / log
                 if path.resolve().is_relative_to(file.parent.resolve()) and path.is_file():
                     if digest_file(path) != digest:
                         yield f"{name} was made from another {log} than that in the archive."
                 else:
                     yield f"{name} was made from {log}, which is not in the archive."
+
+
+def check_report(folder: Path) -> Iterator[str]:
+    """A sentence for each page of report.html that is another than the file in results/, which is
+    made again; and one if its pages cannot be read. What is left is the frame of Snakemake."""
+    if not (folder / REPORT).is_file():
+        return
+    try:
+        found = _EMBEDDED.search((folder / REPORT).read_text(encoding="utf-8"))
+        pages = {
+            name: base64.b64decode(page["data_uri"].partition(";base64,")[2])
+            for name, page in json.loads(found[1] if found else "").items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        yield f"{REPORT}: its pages cannot be read ({error})."
+        return
+    for name, content in pages.items():
+        file = folder / name
+        inside = file.resolve().is_relative_to(folder.resolve())
+        if not inside or not file.is_file() or file.read_bytes() != content:
+            yield f"{REPORT} shows another {name} than that in the archive."
+    print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
 
 
 def read_project(folder: Path, archive: Path) -> Project:

@@ -30,31 +30,32 @@ from feedrate.config.study import (
     level_settings,
     setting_type,
 )
-from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text
+from feedrate.config.values import Level, Strict, about, cell_name, convert, level_text, subset
 from feedrate.config.workflow import WorkflowConfig, dataset_for
 
 _replace = msgspec.structs.replace
 
 
-class Unsupported(Strict, kw_only=True):
-    """A cell that requires a capability that the device lacks, or a loader library that is not
-    installed; it is shown and never launched."""
+class CellWithoutRuns(Strict, kw_only=True):
+    """A cell that is shown and never launched."""
 
     study: str
     device: str
     cell: str
     levels: dict[str, Level]
+
+
+class Unsupported(CellWithoutRuns, kw_only=True):
+    """A cell that requires a capability that the device lacks, or a loader library that is not
+    installed."""
+
     lacks: str
     install: Annotated[str, about("How to install the library that is lacking.")] = ""
 
 
-class Shared(Strict, kw_only=True):
+class Shared(CellWithoutRuns, kw_only=True):
     """A cell without runs of its own: the device would do the same work as in `measured_as`."""
 
-    study: str
-    device: str
-    cell: str
-    levels: dict[str, Level]
     measured_as: Annotated[str, about("The cell whose runs are its own too.")]
 
 
@@ -118,13 +119,16 @@ def study_settings(project: Project, name: str, device: str) -> Settings:
 
 
 def published_settings(project: Project, name: str, row: Published) -> Settings:
-    """The settings that a study gives the cell of a published number, on its device."""
+    """The settings that a study gives the cell of a published number, on its device, with the batch
+    size of the source if it states one."""
     study = project.studies[name]
     levels = study.baseline | row.levels
     factors = {n: _replace(f, levels=[levels[n]]) for n, f in study.factors.items()}
     keys = adapt_keys(study, row.device, project.devices[row.device])
     of_levels = LevelSettings(_replace(study, factors=factors), keys, project.config)
-    return of_levels.of(study_settings(project, name, row.device), levels)
+    found = of_levels.of(study_settings(project, name, row.device), levels)
+    size = row.batch_size or found.train.batch_size
+    return _replace(found, train=_replace(found.train, batch_size=size))
 
 
 def keeps_weights(spec: RunSpec, config: WorkflowConfig) -> bool:
@@ -145,22 +149,20 @@ def _protocol(project: Project, name: str, device: str) -> StudyProtocol:
 def _common(project: Project, name: str, device: str, protocol: StudyProtocol) -> RunSpec:
     """The adapted settings and protocol that all runs of a study on a device share."""
     entry, whole = project.devices[device], study_settings(project, name, device)
-    return RunSpec(
+    return subset(
+        RunSpec,
+        entry,
         task=project.studies[name].task,
         study=name,
         device=device,
-        kind=entry.kind,
-        count=entry.count,
-        nodes=entry.nodes,
         launcher=_launcher(entry, whole),
-        software=entry.software,
         cell="",
         levels={},
         repeat=1,
         seed=protocol.seed,
         dataset=project.config.dataset,
         settings=whole,
-        protocol=Protocol(**{key: getattr(protocol, key) for key in Protocol.__struct_fields__}),
+        protocol=subset(Protocol, protocol),
     )
 
 
@@ -181,8 +183,7 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             continue
         needed = (f.requires.get(level_text(levels[name])) for name, f in study.factors.items())
         if lacks := ", ".join(need for need in needed if need and need not in device.able):
-            where = {"study": common.study, "device": common.device}
-            unsupported.append(Unsupported(**where, cell=cell, levels=levels, lacks=lacks))
+            unsupported.append(subset(Unsupported, common, cell=cell, levels=levels, lacks=lacks))
         else:
             settings = set_by.of(common.settings, levels)
             launcher = _launcher(device, settings)
@@ -193,22 +194,16 @@ def _cells(project: Project, common: RunSpec) -> tuple[list[RunSpec], list[Unsup
             place = f"config/studies/{spec.study}.yaml: cell {spec.cell} on {spec.device}"
             raise ConfigError(f"{place}: {fault}")
     if not device.software.python:  # another interpreter may have the libraries: the job finds out
-        unsupported += _without_library(cells)
+        for spec in cells:
+            library = library_of(spec.settings.loader)
+            if install := missing_packages(library):
+                unsupported.append(subset(Unsupported, spec, lacks=library, install=install))
         lacking = {cell.cell for cell in unsupported}
         cells = [spec for spec in cells if spec.cell not in lacking]
     # A search must not change the rows that the listed levels train on.
     listed = (c for c in cells if level_text(c.levels.get(study.search or "", "")) not in added)
     dataset = dataset_for(project.config, listed)
     return [_replace(spec, dataset=dataset) for spec in cells], unsupported
-
-
-def _without_library(cells: Iterable[RunSpec]) -> Iterator[Unsupported]:
-    """The cells whose loader library is not installed."""
-    for spec in cells:
-        library = library_of(spec.settings.loader)
-        if install := missing_packages(library):
-            where = {name: getattr(spec, name) for name in ("study", "device", "cell", "levels")}
-            yield Unsupported(**where, lacks=library, install=install)
 
 
 def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
@@ -226,9 +221,7 @@ def _distinct(cells: Iterable[RunSpec]) -> tuple[list[RunSpec], list[Shared]]:
         if measured_as == spec.cell:
             distinct.append(spec)
         else:
-            names = ("study", "device", "cell", "levels")
-            found = {name: getattr(spec, name) for name in names}
-            shared.append(Shared(**found, measured_as=measured_as))
+            shared.append(subset(Shared, spec, measured_as=measured_as))
     return distinct, shared
 
 

@@ -7,10 +7,17 @@ from typing import Any
 
 import msgspec
 
+from feedrate.config.additions import (
+    Import,
+    Searched,
+    check_imports,
+    read_added,
+    read_searched,
+    with_levels,
+    with_page,
+)
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
-from feedrate.config.imports import check_imports, with_page
-from feedrate.config.search import Searched, read_searched, with_levels
 from feedrate.config.settings import Settings
 from feedrate.config.sheets import FILES, Sheet, read_loader_claims, read_scores, read_sheets
 from feedrate.config.spec import KINDS, StudyProtocol
@@ -30,29 +37,26 @@ from feedrate.config.study import (
     adapt_keys,
     adapted,
     all_settings,
+    check_levels,
     level_settings,
     setting_type,
 )
 from feedrate.config.values import (
+    Count,
     Level,
     Name,
     Strict,
     cell_name,
+    convert,
     level_text,
     load,
     parse_level,
     read_rows,
 )
-from feedrate.config.workflow import WorkflowConfig, check_config, read_config, read_further
-from feedrate.core import plugins
+from feedrate.config.workflow import WorkflowConfig, check_config
+from feedrate.core import paths, plugins
 
 Devices = dict[Name, Device]
-
-TAKEN = (
-    *("study", "device", "cell", "repeat", "status", "cause", "model", "samples_per_s", "mfu"),
-    *("step_time_median_s", "data_wait_share", "peak_memory_gib", "trainer_samples_per_s"),
-)
-"""Columns of the results; a factor, which has a column there too, cannot have such a name."""
 _LEVEL = re.compile(r"[A-Za-z0-9_.+-]+")
 _LONGEST_CELL = 200
 """Characters of a cell's name: it names a folder, which file systems limit to 255 bytes."""
@@ -88,7 +92,10 @@ def load_project(
     file a key of `config` comes from. Raises ConfigError with all errors of the first file that
     has any.
     """
-    workflow = read_config(root, config, origin)
+    workflow = convert(config, WorkflowConfig, origin)
+    added = read_added(root, paths.IMPORTS, list[Import], [])
+    imports = [*workflow.imports, *(one for one in added if one not in workflow.imports)]
+    workflow = msgspec.structs.replace(workflow, imports=imports)
     devices = read_devices(root, workflow.devices)
     raise_all(check_config(origin, workflow, devices, study_names(root)))
     if DETECTED in workflow.devices:
@@ -111,7 +118,9 @@ def load_project(
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     claims = read_loader_claims(root, studies)
     tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
-    further, searched = read_further(root, workflow), read_searched(root, studies)
+    auto = workflow.repeats == "auto"
+    further = read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
+    searched = read_searched(root, studies)
     studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
     return Project(workflow, devices, studies, *tables, further, searched)
 
@@ -194,22 +203,14 @@ def check_captions(studies: Mapping[str, Study]) -> list[str]:
 def check_published(
     origin: str, rows: Iterable[Published], study: Study, devices: Mapping[str, Device]
 ) -> list[str]:
-    """Check published rows against the study and the registry. A level need not be one of the
-    study's (somebody may have measured 4 workers), but its setting must allow it."""
+    """Check published rows against the study and the registry."""
     found = Findings(origin)
     for row in rows:
         place = f"row {row.id}"
         found.known(f"{place}: device", row.device, devices, "entries of config/devices.yaml")
         editions = study.source.editions
         found.known(f"{place}: edition", row.edition, editions, "the study's source.editions")
-        for name, level in row.levels.items():
-            key = f"{place}: levels"
-            if found.known(key, name, study.factors, "the study's factors"):
-                factor = study.factors[name]
-                if factor.sets:
-                    found.fits(f"{key}.{name}", level, setting_type(factor.sets))
-                else:
-                    found.known(f"{key}.{name}", level, factor.levels, "its levels")
+        check_levels(found, f"{place}: levels", row.levels, study)
     return found
 
 
@@ -225,7 +226,7 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     levels: dict[str, list[Level]] = {}
     for name, factor in study.factors.items():
         before = len(found)
-        _check_factor(found, f"factors.{name}", name, factor)
+        _check_factor(found, f"factors.{name}", factor)
         levels[name] = factor.levels if len(found) == before else []
         texts = [level_text(level) for level in factor.levels]
         for level in factor.requires if levels[name] else ():
@@ -247,9 +248,7 @@ def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
     return levels
 
 
-def _check_factor(found: Findings, key: str, name: str, factor: Factor) -> None:
-    if name in TAKEN:
-        found.say(key, f"{name!r} is a column of the results already; choose another name")
+def _check_factor(found: Findings, key: str, factor: Factor) -> None:
     if bool(factor.sets) == bool(factor.bundles):
         found.say(key, "it needs either `sets` (one setting) or `bundles` (settings by level)")
     elif factor.bundles:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from feedrate.config.devices import Capability, Device
+from feedrate.config.errors import Findings
 from feedrate.config.settings import Settings, Task
 from feedrate.config.spec import StudyProtocol
 from feedrate.config.values import (
@@ -275,6 +276,18 @@ class Published(Strict, kw_only=True):
     protocol: Annotated[str, about("How it was measured, and what the source omits.")] = ""
     sheet: Annotated[str, about("Entry of sheets.yaml: what the source says about the run.")] = ""
     headline: Annotated[bool, about("The edition that claims and comparison tables use.")] = False
+
+
+def check_levels(found: Findings, key: str, levels: Mapping[str, Level], study: Study) -> None:
+    """Check the levels of a run that others made. A level need not be one of the study's (somebody
+    may have measured 4 workers), but its setting must allow it."""
+    for name, level in levels.items():
+        if found.known(key, name, study.factors, "the study's factors"):
+            factor = study.factors[name]
+            if factor.sets:
+                found.fits(f"{key}.{name}", level, setting_type(factor.sets))
+            else:
+                found.known(f"{key}.{name}", level, factor.levels, "its levels")
 
 
 class LoaderClaim(Strict, kw_only=True):

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -164,6 +165,13 @@ def convert(value: Any, kind: type[T], origin: Origin) -> T:
         raise
 
 
+def subset(kind: type[AnyRow], whole: msgspec.Struct, /, **others: Any) -> AnyRow:
+    """A `kind` with the values of `whole` in its fields of the same name, and `others`, which take
+    precedence."""
+    names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
+    return kind(**{name: getattr(whole, name) for name in names} | others)
+
+
 def convert_text(text: str, kind: type[T], origin: str) -> T:
     """`convert` for a mapping as JSON, or as a Python literal: so Snakemake prints a dict param."""
     import ast  # only jobs need it, and planning is to stay light
@@ -203,14 +211,12 @@ def _yaml_fault(error: yaml.YAMLError, text: str) -> str:
 # CSV files
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "levels": parse_levels,
-    **dict.fromkeys(("count", "value", "batch_size", "headline"), parse_level),
-    **dict.fromkeys(("timed_samples", "flops_per_sample", "counted"), parse_level),
-    **dict.fromkeys(("text_score", "image_score", "group_score", "accuracy"), parse_level),
-    **dict.fromkeys(("ratio", "workers", "cores"), parse_level),
-}
-"""Columns that are not text, with the function that reads their values."""
+@cache
+def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any]]:
+    """The function that reads a column's values, by the type of the field."""
+    schemas = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
+    of_type: dict[str, Callable[[str], Any]] = {"string": str, "object": parse_levels}
+    return {name: of_type.get(one.get("type"), parse_level) for name, one in schemas.items()}
 
 
 def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
@@ -226,7 +232,7 @@ def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
     seen: dict[str, int] = {}
     for number, fields in lines:
         found = Findings(f"{origin}, line {number}")
-        values = _values(found, header, fields)
+        values = _values(found, header, fields, kind)
         if not found and found.fits("", values, kind):
             first = seen.setdefault(values["id"], number)
             if first == number:
@@ -261,7 +267,7 @@ def _header_errors(header: list[str], kind: type[msgspec.Struct], place: str) ->
     return lines + ([f"{place}: columns missing: {', '.join(missing)}"] if missing else [])
 
 
-def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, Any]:
+def _values(found: Findings, header: list[str], fields: list[str], kind: Any) -> dict[str, Any]:
     """A line's values by column; adds its errors to `found`."""
     if len(fields) != len(header):
         hint = " (a text with a comma needs quotes)" if len(fields) > len(header) else ""
@@ -273,7 +279,7 @@ def _values(found: Findings, header: list[str], fields: list[str]) -> dict[str, 
         # `levels` may be empty, but it is required.
         if text or name == "levels":
             try:
-                values[name] = _READERS[name](text) if name in _READERS else text
+                values[name] = _readers(kind)[name](text)
             except ValueError as error:
                 found.say(name, str(error))
     return values

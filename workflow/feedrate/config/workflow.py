@@ -1,15 +1,14 @@
 """config/config.yaml: the studies to run, the devices and the data."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import Meta
 
+from feedrate.config.additions import Import
 from feedrate.config.devices import DETECTED, Device
 from feedrate.config.errors import Findings, Origin, numbered
-from feedrate.config.imports import Import, read_imports
 from feedrate.config.settings import BUILDERS
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import (
@@ -20,10 +19,8 @@ from feedrate.config.values import (
     Share,
     Strict,
     about,
-    convert,
-    load,
 )
-from feedrate.core import paths, plugins
+from feedrate.core import plugins
 
 Repository = Annotated[str, Meta(description="Repository on the hub.", min_length=1)]
 Revision = Annotated[
@@ -61,6 +58,9 @@ class HubExamples(Strict, tag_field="source", tag="hub", kw_only=True):
 
 Examples = GeneratedExamples | LocalExamples | HubExamples
 
+
+OWN_COLUMNS = ("image", "sample_id", "split", "origin")
+"""Columns that the suite makes itself; of a hub dataset, the first may be another one of theirs."""
 
 FEWEST_ROWS = 480
 """Training rows of the generated dataset, where that is enough."""
@@ -184,20 +184,6 @@ class WorkflowConfig(Strict, kw_only=True):
     ] = msgspec.field(default_factory=lambda: ["short"])
 
 
-def read_config(root: Path, config: Mapping[str, Any], origin: Origin) -> WorkflowConfig:
-    """The value of config.yaml, with the imports of `feedrate import`. Raises ConfigError."""
-    found = convert(config, WorkflowConfig, origin)
-    return msgspec.structs.replace(found, imports=read_imports(root, found.imports))
-
-
-def read_further(root: Path, config: WorkflowConfig) -> dict[str, int]:
-    """With `repeats: auto`, by study/device/cell, the repeats of cells that have more than planned.
-    Raises ConfigError for a damaged file."""
-    file = root / paths.REPEATS
-    wanted = config.repeats == "auto" and file.is_file()
-    return load(file, dict[str, Count], paths.REPEATS) if wanted else {}
-
-
 def dataset_for(config: WorkflowConfig, specs: Iterable[RunSpec]) -> str:
     """The name of the dataset that the cells of a study on a device share.
 
@@ -242,13 +228,16 @@ def check_config(
     found.unique(numbered("trackers[{}]", config.trackers))
     found.known("dataset", config.dataset, config.datasets, "entries of datasets")
     for name, dataset in config.datasets.items():
-        if isinstance(dataset, Folder):
-            key = f"datasets.{name}"
+        if isinstance(dataset, Folder | Hub):
+            key = f"datasets.{name}.columns"
             if "caption" not in dataset.columns:
-                found.say(f"{key}.columns.caption", "missing, but required")
-            if dataset.validation_share + dataset.test_share >= 1:
-                rest = "its sum with test_share must be below 1, or nothing is left to train on"
-                found.say(f"{key}.validation_share", rest)
+                found.say(f"{key}.caption", "missing, but required")
+            made = OWN_COLUMNS if isinstance(dataset, Folder) else OWN_COLUMNS[1:]
+            for own in (column for column in made if column in dataset.columns):
+                found.say(f"{key}.{own}", "the suite makes this column itself")
+        if isinstance(dataset, Folder) and dataset.validation_share + dataset.test_share >= 1:
+            rest = "its sum with test_share must be below 1, or nothing is left to train on"
+            found.say(f"datasets.{name}.validation_share", rest)
     if config.winoground is not None:
         sets = config.winoground_sets
         found.known("winoground", config.winoground, sets, "entries of winoground_sets")

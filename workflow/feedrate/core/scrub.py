@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from feedrate.core.errors import ExpectedError, Masker
 
 SECRET = "(token)"
-"""What stands in place of a secret."""
+"""The text that replaces a secret."""
 NOBODY = frozenset({"", "root", "localhost", "nobody"})
 """Names that identify nobody."""
 
@@ -47,7 +47,7 @@ _BEFORE = {
     "login": r"(\blogin\s+\S+\s+password\s+)\S+",  # ~/.netrc
     "://": r"(\w://)[^\s/@:\"']*:[^\s/@\"']+(?=@)",
 }
-"""What stands before secrets without a form of their own; the group stays."""
+"""What precedes secrets without a form of their own; the group is kept."""
 _PATTERNS = [(part, re.compile(form), SECRET) for part, form in _TOKENS.items()]
 _PATTERNS += [(part, re.compile(form), rf"\1{SECRET}") for part, form in _BEFORE.items()]
 _EMBEDDED = re.compile(r"(;base64,|data-packed=\")([A-Za-z0-9+/]{16,}={0,2})")
@@ -97,7 +97,7 @@ class Scrubber:
 
     @property
     def replaced(self) -> Mapping[str, str]:
-        """What stands in place of each name."""
+        """The replacement of each name."""
         return self._instead
 
     def __call__(self, text: str) -> str:

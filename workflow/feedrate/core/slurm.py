@@ -4,9 +4,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from feedrate.core.errors import ExpectedError
 
@@ -51,9 +51,8 @@ class NoAnswerError(SlurmError):
     """Slurm is not installed, or did not answer in time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job as Slurm knows it."""
+class Job(NamedTuple):
+    """A job as Slurm knows it; the fields are in the order of `_FIELDS`."""
 
     id: str
     state: str
@@ -88,7 +87,7 @@ def find(job_id: str) -> Job | None:
     found = _queue("--jobs", job_id, "--states", "all")
     job = found[-1] if found else _from_accounting(job_id)
     if job and job.state == "FAILED" and KILLED_FOR_MEMORY.search(_end_of_log(job_id)):
-        return replace(job, state=OUT_OF_MEMORY)
+        return job._replace(state=OUT_OF_MEMORY)
     return job
 
 
@@ -144,20 +143,9 @@ def _queue(*which: str) -> list[Job]:
     return [_job(row) for row in rows if len(row) == len(_FIELDS)]
 
 
-def _job(row: Sequence[str]) -> Job:
-    job, state, reason, nodes, limit, ran, memory, name, comment, folder = row
-    return Job(
-        id=job,
-        state=state,
-        reason=reason,
-        nodes=nodes,
-        limit_min=minutes(limit),
-        ran_min=minutes(ran),
-        memory=memory,
-        name=name,
-        rule=comment,
-        folder=folder,
-    )
+def _job(row: list[str]) -> Job:
+    job, state, reason, nodes, limit, ran, *others = row
+    return Job(job, state, reason, nodes, minutes(limit), minutes(ran), *others)
 
 
 def _from_accounting(job_id: str) -> Job | None:

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import math
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,6 +25,8 @@ from feedrate.data.manifest import (
     LeftOut,
     RawFile,
     RawIndex,
+    Unusable,
+    check_regular,
 )
 from feedrate.data.tables import make_table, plain_text, write_table
 
@@ -105,10 +106,6 @@ def _rank(row: dict[str, Any]) -> float:
     return float("inf") if math.isnan(rank) else rank
 
 
-class Unusable(Exception):
-    """A row or a file is left out; the message is the reason."""
-
-
 class ListedFiles:
     """The image files under one folder that rows name. Each is examined once."""
 
@@ -149,13 +146,9 @@ class ListedFiles:
             raise Unusable("no image is named")
         try:
             path = self._inside(named)
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise Unusable("not a regular file")
-            if status.st_size > MAX_FILE_BYTES:
-                raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+            size = check_regular(path).st_size
             relative = path.relative_to(self.root).as_posix()
-            return RawFile(path=relative, size=status.st_size, sha256=digest_file(path))
+            return RawFile(path=relative, size=size, sha256=digest_file(path))
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 raise Unusable("missing file") from None

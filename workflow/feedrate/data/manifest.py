@@ -7,6 +7,8 @@ tokenised once. Each is written last, so its presence means that its folder is c
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from feedrate.config.settings import ModelSettings, Settings
-from feedrate.config.values import Strict, about
+from feedrate.config.values import Strict, about, subset
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, digest_value
 
@@ -51,6 +53,21 @@ MAX_FILE_BYTES = 256 * 2**20
 
 class DataError(ExpectedError):
     """The data cannot be used; the message says why and what to do."""
+
+
+class Unusable(Exception):
+    """A row, a file or an image is left out; the message is the reason."""
+
+
+def check_regular(path: Path) -> os.stat_result:
+    """The state of a regular file that is not too large. Raises Unusable for anything else, and
+    OSError. Pipes and devices are not opened, because they could block."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise Unusable("not a regular file")
+    if status.st_size > MAX_FILE_BYTES:
+        raise Unusable(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+    return status
 
 
 class RawFile(Strict, frozen=True, kw_only=True):
@@ -143,7 +160,9 @@ def store_spec(settings: Settings) -> StoreSpec | None:
     loader, model = settings.loader, settings.model
     if loader.decode != "cache":
         return None
-    return StoreSpec(
+    return subset(
+        StoreSpec,
+        loader,
         # The rest (attention, layout, …) changes neither pixels nor tokens.
         model=ModelSettings(
             name=model.name,
@@ -152,9 +171,6 @@ def store_spec(settings: Settings) -> StoreSpec | None:
             revision=model.revision,
             image_px=model.image_px,
         ),
-        max_tokens=loader.max_tokens,
-        label=loader.label,
-        scaled_decode=loader.scaled_decode,
         whole=loader.random_crop > 0,
     )
 

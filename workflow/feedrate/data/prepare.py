@@ -33,7 +33,7 @@ from feedrate.data.manifest import (
     images_digest,
     read_index,
 )
-from feedrate.data.tables import make_table, read_rows, write_table
+from feedrate.data.tables import make_table, read_table, write_table
 from feedrate.data.verify import Stored, verify_images
 
 REPORT_SCHEMA = 1
@@ -69,7 +69,7 @@ def prepare(index_path: Path, settings: Dataset, out: Path, workers: int) -> Man
     images are bad, nothing is left to train on, or the index cannot be read.
     """
     index = read_index(index_path)
-    rows = read_rows(index_path.parent / index.rows.path)
+    rows = read_table(index_path.parent / index.rows.path).rows
     root = Path(index.root) if index.root else index_path.parent
     with replaced_folder(out.parent) as folder:
         (folder / IMAGES).mkdir()

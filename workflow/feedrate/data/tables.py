@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from feedrate.config.errors import Findings
-from feedrate.config.workflow import Folder, LocalExamples
+from feedrate.config.workflow import OWN_COLUMNS, Folder, LocalExamples
 from feedrate.core.files import atomic_path
 from feedrate.data.manifest import DataError
 
@@ -35,9 +35,6 @@ SCHEMA = {
 }
 """Columns of every dataset and their kinds, in order: those of jmhessel/newyorker_caption_contest
 except the image. The model trains on `caption`."""
-
-OWN = ("sample_id", "split", "image", "origin")
-"""Columns that the suite makes itself."""
 
 EXAMPLE_COLUMNS = ("image_0", "image_1", "caption_0", "caption_1")
 """Columns that a copy of Winoground must have."""
@@ -164,10 +161,6 @@ def fill(template: str, row: Mapping[str, Any], table: str) -> str:
 def find_tables(found: Findings, key: str, settings: Folder) -> list[Path]:
     """The table files of a folder, sorted by name; adds errors in the settings to `found`."""
     root, pattern = Path(settings.path).resolve(), settings.tables
-    if "caption" not in settings.columns:
-        found.say(f"{key}.columns.caption", "missing, but required")
-    for own in settings.columns.keys() & set(OWN):
-        found.say(f"{key}.columns.{own}", "the suite makes this column itself")
     if not root.is_dir():
         found.say(f"{key}.path", f"there is no folder {settings.path!r}")
         return []
@@ -257,7 +250,7 @@ def make_table(rows: Sequence[dict[str, Any]], own: Iterable[str]) -> "pa.Table"
     import pyarrow as pa
 
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in own}
-    others = dict.fromkeys(key for row in rows for key in row if key not in (*SCHEMA, *OWN))
+    others = dict.fromkeys(key for row in rows for key in row if key not in (*SCHEMA, *OWN_COLUMNS))
     for name in (*SCHEMA, *others):
         values = [row.get(name) for row in rows]
         match SCHEMA.get(name):
@@ -302,14 +295,3 @@ def write_table(path: Path, table: "pa.Table") -> None:
     pq.write_table(table, stream)
     with atomic_path(path) as temporary:
         temporary.write_bytes(stream.getvalue())
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a Parquet file. Raises DataError if it cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({first_line(error)})") from None

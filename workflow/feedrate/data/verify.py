@@ -6,7 +6,6 @@ Images are stored as baseline JPEG files, RGB or greyscale.
 import hashlib
 import io
 import os
-import stat
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from typing import NamedTuple
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from feedrate.data.isolate import Lost, run_isolated
-from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile
+from feedrate.data.manifest import IMAGES, MAX_FILE_BYTES, RawFile, Unusable, check_regular
 
 TIMEOUT_S = 60.0
 """Time limit for one image; the largest image allowed takes about a second."""
@@ -42,10 +41,6 @@ _ENDINGS = {
 _MODES = {"P": "palette", "1": "black and white"}
 _SIXTEEN_TO_EIGHT = 1 / 257
 """65,535 becomes 255."""
-
-
-class BadImage(Exception):
-    """An image is left out; the message is the reason."""
 
 
 class Picture(NamedTuple):
@@ -90,7 +85,7 @@ def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
     try:
         data = read_regular(root / file.path)
         picture = read_picture(data, file.path)
-    except BadImage as reason:
+    except Unusable as reason:
         return Lost(str(reason))
     sha256 = hashlib.sha256(picture.data).hexdigest()
     path = f"{IMAGES}/{sha256[:2]}/{sha256[:16]}.jpg"
@@ -104,59 +99,52 @@ def _verify(root: Path, prepared: Path, file: RawFile) -> Stored | Lost:
 
 
 def read_regular(path: Path) -> bytes:
-    """The bytes of a regular file of at most MAX_FILE_BYTES.
-
-    Raises BadImage for anything else. Pipes and devices are not opened, because they could block.
-    """
+    """The bytes of a regular file of at most MAX_FILE_BYTES. Raises Unusable for anything else."""
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise BadImage("not a regular file")
-        if status.st_size > MAX_FILE_BYTES:
-            raise BadImage(f"larger than {MAX_FILE_BYTES // 2**20} MiB")
+        check_regular(path)
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             return stream.read(MAX_FILE_BYTES)
     except FileNotFoundError:
-        raise BadImage("missing file") from None
+        raise Unusable("missing file") from None
     except (OSError, RuntimeError) as error:
-        raise BadImage(getattr(error, "strerror", None) or str(error)) from None
+        raise Unusable(getattr(error, "strerror", None) or str(error)) from None
 
 
 def read_picture(data: bytes, name: str) -> Picture:
     """Decode the bytes of an image file; a good baseline JPEG file is kept byte for byte.
 
-    The header's width and height are checked before anything is decoded. Raises BadImage.
+    The header's width and height are checked before anything is decoded. Raises Unusable.
     """
     if not data:
-        raise BadImage("empty file (0 bytes)")
+        raise Unusable("empty file (0 bytes)")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 _check_size(image)
                 return _convert(image, data, name)
-    except BadImage:
+    except Unusable:
         raise
     except UnidentifiedImageError:
-        raise BadImage(f"not an image of the kinds {', '.join(FORMATS)}") from None
+        raise Unusable(f"not an image of the kinds {', '.join(FORMATS)}") from None
     except Image.DecompressionBombError:
-        raise BadImage(f"a decompression bomb: above {MAX_MEGAPIXELS:g} megapixels") from None
+        raise Unusable(f"a decompression bomb: above {MAX_MEGAPIXELS:g} megapixels") from None
     except MemoryError:
-        raise BadImage("decoding it takes too much memory") from None
+        raise Unusable("decoding it takes too much memory") from None
     except Exception as error:  # a broken file can make a decoder raise anything
-        raise BadImage(f"cannot be decoded: {str(error) or type(error).__name__}") from None
+        raise Unusable(f"cannot be decoded: {str(error) or type(error).__name__}") from None
 
 
 def _check_size(image: Image.Image) -> None:
-    """Raise BadImage if the header's width and height are not within the limits."""
+    """Raise Unusable if the header's width and height are not within the limits."""
     width, height = image.size
     size = f"{width} x {height} px"
     if width * height > MAX_MEGAPIXELS * 1e6:
-        raise BadImage(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
+        raise Unusable(f"a decompression bomb: {size}, above {MAX_MEGAPIXELS:g} megapixels")
     if min(width, height) < MIN_SIDE_PX:
-        raise BadImage(f"{size}: a side below {MIN_SIDE_PX} px")
+        raise Unusable(f"{size}: a side below {MIN_SIDE_PX} px")
     if max(width, height) > MAX_ASPECT * min(width, height):
-        raise BadImage(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
+        raise Unusable(f"{size}: one side is more than {MAX_ASPECT:g} times the other")
 
 
 def _convert(image: Image.Image, data: bytes, name: str) -> Picture:

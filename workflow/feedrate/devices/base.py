@@ -14,6 +14,7 @@ VISIBLE              environment variable that lists the accelerators a process 
 CONTAINER_FLAGS      what `apptainer exec` needs to reach its accelerators
 RECORDED_VARIABLES   prefixes of environment variables that a run records
 RECORDED_PACKAGES    packages whose versions a run records
+FIRMWARE             kernel files with the versions of firmware, by their names there
 VENDOR_…             where a vendor's software is found (see vendor.py)
 
 No module in this folder imports torch before a rank's device is made: planning and launching call
@@ -225,11 +226,28 @@ class Adapter(ABC):
         """Version of the device's driver; empty if there is none."""
         return ""
 
-    @abstractmethod
+    def backend(self, settings: Settings) -> str | None:  # noqa: ARG002
+        """What connects the ranks of `training_arguments`; None: the Trainer chooses."""
+        return None
+
     def training_arguments(
-        self, common: dict[str, Any], settings: Settings, warmup_steps: int
+        self,
+        common: dict[str, Any],
+        settings: Settings,
+        warmup_steps: int,  # noqa: ARG002
     ) -> Any:
-        """This kind's TrainingArguments, from the `common` ones and the run's settings."""
+        """This kind's TrainingArguments, from the `common` ones and the run's settings; by default
+        those of transformers."""
+        from transformers import TrainingArguments
+
+        pageable = {} if self.pins_memory else {"dataloader_pin_memory": False}
+        return TrainingArguments(
+            **{**common, **pageable},
+            use_cpu=self.kind == "cpu",  # even if the host has accelerators
+            bf16=settings.train.precision in BF16_AUTOCAST,
+            ddp_backend=self.backend(settings),
+            ddp_find_unused_parameters=False,
+        )
 
     def trainer_class(self) -> type[Any]:
         """The Trainer for this kind."""

@@ -205,9 +205,23 @@ def host_facts() -> dict[str, Any]:
         "host_memory_gib": memory_gib(),
         "bf16_instructions": bf16_instructions(),
         "packages": _packages(),
+        "firmware": firmware(),
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
+
+
+def firmware() -> dict[str, str]:
+    """Version by name of the firmware of all processors and cards; where they differ, all. It is in
+    a line that begins with its name, or in a file of its name; "?" is one that is not yet known."""
+    found: dict[str, str] = {}
+    declared = plugins.declared(KINDS, "FIRMWARE").values()
+    for name, place in (item for places in declared for item in places.items()):
+        files = PROC.parent.glob(place)
+        text = "\n".join(f"{file.name}:\n{kernel_text(file)}" for file in files)
+        versions = re.findall(rf"^{name}\s*:\s*(\S.*)$", text, re.MULTILINE)
+        found[name] = ", ".join(sorted({one for one in versions if "?" not in one}))
+    return {name: versions for name, versions in found.items() if versions}
 
 
 def _packages() -> dict[str, str]:

@@ -23,6 +23,7 @@ from feedrate.data.tables import check_examples, check_folder
 from feedrate.devices import host
 from feedrate.devices.launch import interpreter
 from feedrate.models.build import ModelError, find_checkpoint, local_folder
+from feedrate.results.columns import CELLS, FIT, QUALITY, RUNS, for_studies
 from feedrate.results.expression import check_expressions
 
 CONFIG = Path("config/config.yaml")
@@ -122,6 +123,8 @@ def load(root: Path, layers: Layers) -> Project:
     captions = [file.stem for file in sorted((root / "report/captions").glob("*.rst"))]
     for name, study in project.studies.items():
         check_expressions(name, study, project.devices)
+        for columns in (RUNS, CELLS, FIT, QUALITY):
+            for_studies(columns, {name: study})  # a factor has a column there too
         found = Findings(f"config/studies/{name}.yaml")
         for part, pages in (("tables", study.tables), ("figures", study.figures)):
             for key, page in numbered(f"{part}[{{}}].caption", pages):

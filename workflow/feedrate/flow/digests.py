@@ -14,7 +14,8 @@ from feedrate.config.spec import Kind, RunSpec
 from feedrate.core import paths
 from feedrate.core.files import digest_file, digest_text, digest_value, write_text
 from feedrate.data.hub import PATTERNS
-from feedrate.jobs.earlier import Digests, still_pruned
+from feedrate.data.manifest import DataError, read_index
+from feedrate.jobs.earlier import Digests, pruned_by
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.loading.decoders import decoders
 from feedrate.results.tables import read_noted
@@ -67,7 +68,7 @@ CODE = {
     "foretold": Code(("results/ledger.py",)),
     "merged": Code(("results/merge.py",)),
     # For a table or figure, the file of its kind is added: an edit of it reruns only that kind.
-    "page": Code(("report/rows.py",)),
+    "page": Code(("report/page.py",)),
     "card": Code(("report/card.py",)),
     "overview": Code(("report/overview.py",)),
 }
@@ -202,12 +203,12 @@ def edited(index_path: Path, cache: DigestCache) -> str:
     the user: `folder_state` digests them. An unchanged file costs one stat.
     """
     try:
-        index = json.loads(index_path.read_text(encoding="utf-8"))
-        if index["root"]:
-            return ""
-        listed = {entry["path"]: entry["sha256"] for entry in [index["rows"], *index["files"]]}
-    except (OSError, ValueError, KeyError, TypeError):
+        index = read_index(index_path)
+    except (DataError, OSError):
         return ""
+    if index.root:
+        return ""
+    listed = {file.path: file.sha256 for file in [index.rows, *index.files]}
     now = {path: _state(index_path.parent / path, cache) for path in listed}
     different = {path: state for path, state in now.items() if state != listed[path]}
     return digest_value(different)[:_SHORT] if different else ""
@@ -271,14 +272,14 @@ class Attempts:
         self._data: dict[str, str] = {}
         self._disturbed: dict[str, dict[str, int]] = {}
 
-    def next(self, file: str, *, stands: Callable[[str], bool] | None = None) -> int:
+    def next(self, file: str, *, holds: Callable[[str], bool] | None = None) -> int:
         """The attempt that makes `file`, a JSON file with a `status`: 1 at first.
 
-        It goes up after a failure. Out of memory is a result and keeps its number, unless `stands`
+        It goes up after a failure. Out of memory is a result and keeps its number, unless `holds`
         says of its cause that it no longer holds.
         """
         if file not in self._numbers:
-            self._numbers[file] = _next_attempt(file, stands)
+            self._numbers[file] = _next_attempt(file, holds)
         return self._numbers[file]
 
     def of_run(self, spec: RunSpec, source: str) -> int:
@@ -286,14 +287,14 @@ class Attempts:
         tried when the ladder or the smaller cell's result no longer excludes it. A run that other
         work on the machine disturbed is tried again, as its record says."""
 
-        def stands(cause: str) -> bool:
+        def holds(cause: str) -> bool:
             if not cause.startswith(NOT_TRIED):
                 return True
             run = paths.run_dir(spec.study, spec.device, spec.cell, spec.repeat)
             digests = Digests(source, self._digest_of(spec.dataset))
-            return still_pruned(cause, spec, digests, run)
+            return pruned_by(spec, digests, run, cause=cause) is not None
 
-        number = self.next(of_run(paths.OUTCOME, spec), stands=stands)
+        number = self.next(of_run(paths.OUTCOME, spec), holds=holds)
         records = of_run(paths.RECORDS, spec)
         if records not in self._disturbed:
             self._disturbed[records] = read_noted(Path(records), "disturbed")
@@ -307,12 +308,12 @@ class Attempts:
         return self._data[dataset]
 
 
-def _next_attempt(file: str, stands: Callable[[str], bool] | None) -> int:
+def _next_attempt(file: str, holds: Callable[[str], bool] | None) -> int:
     try:
         with open(file, encoding="utf-8") as stream:  # noqa: PTH123 (10,000 of them per plan)
             last = json.load(stream)
         status, cause = last["status"], str(last.get("cause", ""))
-        fallen = status == "out_of_memory" and stands is not None and not stands(cause)
+        fallen = status == "out_of_memory" and holds is not None and not holds(cause)
         return int(last["attempt"]) + (status == "failed" or fallen)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return 1

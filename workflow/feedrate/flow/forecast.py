@@ -85,31 +85,21 @@ def tell_configuration(config: Mapping[str, Any], workflow: Any) -> None:
     (Path(os.environ[variables.PLAN]) / CONFIGURATION).write_bytes(msgspec.json.encode(said))
 
 
-class JobWriter:
-    """Writes jobs; the logger uses it."""
+def open_jobs() -> TextIO:
+    """The file of a dry-run's jobs, for the logger; it exists even if no job would run."""
+    return (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
 
-    def __init__(self) -> None:
-        """Open the file; it exists even if no job would run."""
-        self._stream: TextIO = (Path(os.environ[variables.PLAN]) / JOBS).open("w", encoding="utf-8")
 
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Write the job of a `job_info` record."""
-        resources = {
-            name: value if isinstance(value, int) else str(value)
-            for name, value in record["resources"].items()
-            if name not in INTERNAL and value is not None
-        }
-        job = Job(
-            rule=str(record["rule_name"]),
-            output=list(map(str, record["output"])),
-            threads=int(record["threads"]),
-            resources=resources,
-        )
-        self._stream.write(f"{msgspec.json.encode(job).decode()}\n")
-
-    def close(self) -> None:
-        """Complete the file."""
-        self._stream.close()
+def tell_job(record: Mapping[str, Any], jobs: TextIO) -> None:
+    """Write the job of a `job_info` record to the file of `open_jobs`."""
+    resources = {
+        name: value if isinstance(value, int) else str(value)
+        for name, value in record["resources"].items()
+        if name not in INTERNAL and value is not None
+    }
+    output = list(map(str, record["output"]))
+    job = Job(str(record["rule_name"]), output, int(record["threads"]), resources)
+    jobs.write(f"{msgspec.json.encode(job).decode()}\n")
 
 
 def read(folder: Path) -> DryRun:
@@ -196,20 +186,10 @@ class Forecast:
 
 def forecast(project: Project, plan: Plan, dry_run: DryRun) -> Forecast:
     """The forecast of a dry-run of this project, with its results in the working directory."""
-    jobs = _jobs(dry_run)
-    placed = dry_run.configuration.set_resources
-    return Forecast(
-        runs=_runs(project, plan, dry_run.jobs),
-        jobs=jobs,
-        on_cluster=dry_run.on_cluster,
-        unplaced=[
-            row
-            for row in jobs
-            if dry_run.on_cluster
-            and row.rule.startswith(paths.TRAIN_RULE)
-            and row.rule not in placed
-        ],
-    )
+    jobs, placed = _jobs(dry_run), dry_run.configuration.set_resources
+    trained = [row for row in jobs if row.rule.startswith(paths.TRAIN_RULE)]
+    unplaced = [row for row in trained if dry_run.on_cluster and row.rule not in placed]
+    return Forecast(_runs(project, plan, dry_run.jobs), jobs, dry_run.on_cluster, unplaced)
 
 
 def _runs(project: Project, plan: Plan, jobs: Iterable[Job]) -> list[Runs]:

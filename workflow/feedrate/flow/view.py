@@ -16,7 +16,14 @@ from feedrate.config.devices import Device, default_launcher
 from feedrate.config.plan import Plan, keeps_weights, make_plan
 from feedrate.config.project import Project, with_all_studies
 from feedrate.config.spec import RunSpec, library_of
-from feedrate.config.workflow import Folder, Generated, LocalExamples, find_dataset
+from feedrate.config.workflow import (
+    Dataset,
+    Examples,
+    Folder,
+    Generated,
+    LocalExamples,
+    find_dataset,
+)
 from feedrate.core import paths, variables
 from feedrate.core.files import write_text
 from feedrate.flow import digests
@@ -24,7 +31,6 @@ from feedrate.flow.digests import Attempts, of_run
 from feedrate.flow.runs import Inputs, Resources
 from feedrate.report import params as report
 from feedrate.results import settings as results
-from feedrate.results.settings import QualitySettings, ScoredRun
 
 KEPT = Path(".snakemake/feedrate")
 """Files for the next plan and for jobs; no result needs them."""
@@ -97,21 +103,18 @@ class PlanView:
 
     def fetching(self, name: str) -> Params:
         """A dataset's settings, and for a folder the state of its files."""
-        entry = find_dataset(self.project.config, name)
-        state = ""
-        if isinstance(entry, Folder):
-            state = digests.folder_state(self._root / entry.path, self._cache)
-            self._cache.save()
-        return {**self._params(msgspec.to_builtins(entry), "fetched"), "state": state}
+        return self._fetching(find_dataset(self.project.config, name), "fetched")
 
     def fetching_winoground(self, name: str) -> Params:
         """The source of a copy of Winoground, and for a local one the state of its files."""
-        entry = self.project.config.winoground_sets[name]
+        return self._fetching(self.project.config.winoground_sets[name], "winoground")
+
+    def _fetching(self, entry: Dataset | Examples, code: str) -> Params:
         state = ""
-        if isinstance(entry, LocalExamples):
+        if isinstance(entry, Folder | LocalExamples):
             state = digests.folder_state(self._root / entry.path, self._cache)
             self._cache.save()
-        return {**self._params(msgspec.to_builtins(entry), "winoground"), "state": state}
+        return {**self._params(msgspec.to_builtins(entry), code), "state": state}
 
     def preparing(self, name: str) -> Params:
         """A dataset's settings, and a digest of the fetched files that were edited."""
@@ -198,19 +201,8 @@ class PlanView:
 
     def collecting_scores(self, study: str) -> Params:
         """The run that each file of scores belongs to."""
-        runs = [
-            ScoredRun(
-                file=of_run(paths.QUALITY, spec),
-                device=spec.device,
-                cell=spec.cell,
-                levels=spec.levels,
-                repeat=spec.repeat,
-            )
-            for spec in self._kept[study]
-        ]
-        factors = self.project.studies[study].factors
-        settings = QualitySettings(study=study, factors=factors, runs=runs)
-        return self._params(msgspec.to_builtins(settings), "qualities")
+        kept = {of_run(paths.QUALITY, spec): spec for spec in self._kept[study]}
+        return self._params(results.quality_settings(self.project, study, kept), "qualities")
 
     def card(self, study: str, device: str, cell: str, repeat: str) -> Params:
         """What a model's card shows besides its record and its scores."""
@@ -294,13 +286,9 @@ class PlanView:
         """A study's published numbers, for the loader model."""
         return self._params(results.fit_settings(self._only(study)), "fitted")
 
-    def merging(self) -> Params:
-        """Only the code: everything that is merged is an input."""
-        return self._params({}, "merged")
-
-    def foretelling(self) -> Params:
-        """Only the code: a prediction depends on records and events only."""
-        return self._params({}, "foretold")
+    def code_of(self, code: str) -> Params:
+        """Only the code, of a job for which everything else is an input."""
+        return self._params({}, code)
 
     # Params of the report
 

@@ -171,29 +171,23 @@ def not_tried(cell: str) -> str:
 
 
 def pruned_by(
-    spec: RunSpec, digests: Digests, run: Path, environment: Mapping[str, str] = os.environ
-) -> str | None:
-    """The cell that ran out of memory, so that this one would too; None if there is none.
-
-    `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
-    of the ladder, and needs no more in any of them.
-    """
-    smaller = _smaller(spec, environment)
-    return next((one.cell for one in smaller if _ran_out(one, spec, digests, run)), None)
-
-
-def still_pruned(
-    cause: str,
     spec: RunSpec,
     digests: Digests,
     run: Path,
     environment: Mapping[str, str] = os.environ,
-) -> bool:
-    """Whether the cell that `cause` names has still run out of memory."""
-    smaller = _smaller(spec, environment)
-    return any(
-        not_tried(one.cell) == cause and _ran_out(one, spec, digests, run) for one in smaller
-    )
+    cause: str | None = None,
+) -> str | None:
+    """The cell that ran out of memory, so that this one would too; None if there is none. With a
+    `cause`, only the cell that it names counts.
+
+    `run` is this run's folder. A cell counts if it is of the same device, differs only in factors
+    of the ladder, and needs no more in any of them.
+    """
+    for one in _smaller(spec, environment):
+        named = cause in (None, not_tried(one.cell))
+        if named and _ran_out(one, spec, digests, run):
+            return one.cell
+    return None
 
 
 def _smaller(spec: RunSpec, environment: Mapping[str, str]) -> Iterator[_Smaller]:

@@ -60,6 +60,7 @@ class Start(Event, frozen=True, kw_only=True, tag="start"):
     bf16_instructions: list[str] | None = None
     intraop_threads: int | None = None
     packages: dict[str, str] = {}
+    firmware: dict[str, str] = {}
     python: str | None = None
     platform: str | None = None
     environment: dict[str, str] = {}

@@ -53,7 +53,9 @@ def run_job(
     """
     device = open_device(spec, prepared, log, placement)
     check_workers(spec.settings.loader, placement.cores_of_rank(device.local_ranks))
-    check_request(spec, device, prepared)
+    check_strategy(spec)
+    check_packages(spec)
+    check_memory(spec, device, prepared)
     limit_memory(spec)
     transformers.set_seed(spec.seed)
     empty = log.rank > 0 and shares_weights(spec)
@@ -83,13 +85,6 @@ def run_job(
         tracker.close()
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
-
-
-def check_request(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise an error for a strategy, package or amount of memory that the job does not have."""
-    check_strategy(spec)
-    check_packages(spec)
-    check_memory(spec, device, prepared)
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:

@@ -1,19 +1,15 @@
 """Image-text pairs of a prepared dataset: their batches, reused memory and order."""
 
 import itertools
-import os
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow.parquet
 import torch
-from torch.utils.data import Dataset, Sampler, get_worker_info
+from torch.utils.data import Dataset, Sampler
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import CAPTION, SAMPLES, DataError
@@ -21,82 +17,10 @@ from feedrate.loading import stages
 from feedrate.loading.decoders import Source, decoders, fetch_of, first, transfer_of
 from feedrate.loading.decoders.cache import Store
 from feedrate.loading.pixels import Augmentation, Draw, Finish, Statistics
+from feedrate.loading.slots import Filling, Slots
 
 Tokenizer = Callable[..., Any]
 Sample = dict[str, torch.Tensor]
-
-
-class SharedMemoryError(Exception):
-    """The host lacks shared memory for the slots; the message says how much they need."""
-
-
-FREE, TAKEN = 0, 1
-_TAKING = threading.Lock()
-"""Held while a thread looks for a free slot."""
-_numbers = itertools.count()
-_OPEN: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionary()
-"""The slots of this process's loaders, by the names that workers send."""
-
-
-class Slots:
-    """Reused memory for batches of one shape, shared between the workers and their rank.
-
-    New shared memory costs a page fault every 4 KiB: 14 ms for a batch of 48 pictures of 294 px,
-    but 1 ms in a slot that was used before. A worker fills a slot and sends its number. The rank
-    frees the slot when the last tensor that refers to it is gone.
-    """
-
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, workers: int, each: int) -> None:
-        """Reserve `each` slots for each worker (without workers, for the rank itself); `shape` is
-        that of a full batch. Raises SharedMemoryError."""
-        count = max(1, workers) * each
-        self._each = each
-        size = count * int(np.prod(shape)) * dtype.itemsize
-        try:  # reserved without writing to it; moving a tensor there would write
-            storage = torch.UntypedStorage._new_shared(size) if workers else None
-        except RuntimeError as error:
-            raise SharedMemoryError(f"{size / 2**20:,.0f} MiB") from error
-        storage = storage or torch.UntypedStorage(size)
-        self.batches = torch.empty(0, dtype=dtype).set_(storage, 0, (count, *shape))  # type: ignore[call-overload]
-        self.states = torch.zeros(count, dtype=torch.uint8)
-        if workers:
-            self.states.share_memory_()
-        self.name = f"{os.getpid()}/{next(_numbers)}"
-        _OPEN[self.name] = self
-
-    def take(self, rows: int) -> "torch.Tensor | Filling":
-        """Memory for a batch of `rows`: a free slot, or else a new tensor. In a worker a slot is a
-        Filling, which is sent once its tensor is filled."""
-        info = get_worker_info()
-        first = (info.id if info else 0) * self._each
-        with _TAKING:
-            for slot in range(first, min(first + self._each, len(self.states))):
-                if self.states[slot] == FREE and rows <= self.batches.shape[1]:
-                    self.states[slot] = TAKEN
-                    return Filling(self, slot, rows) if info else self.open(slot, rows)
-        return self.batches.new_empty((rows, *self.batches.shape[2:]))
-
-    def open(self, slot: int, rows: int) -> torch.Tensor:
-        """The batch in a slot, which is free again when nothing refers to it any more."""
-        view: np.ndarray[Any, Any] = self.batches[slot, :rows].numpy()
-        # The tensor's storage holds this array until the storage ends.
-        weakref.finalize(view, self.states.__setitem__, slot, FREE).atexit = False
-        return torch.from_numpy(view)
-
-
-class Filling:
-    """A slot that a worker fills and sends: pickled as its number, it arrives as the tensor."""
-
-    def __init__(self, slots: Slots, slot: int, rows: int) -> None:
-        self.tensor = slots.batches[slot, :rows]
-        self._sent = (slots.name, slot, rows)
-
-    def __reduce__(self) -> tuple[Callable[..., torch.Tensor], tuple[str, int, int]]:
-        return _open, self._sent
-
-
-def _open(name: str, slot: int, rows: int) -> torch.Tensor:
-    return _OPEN[name].open(slot, rows)
 
 
 class PairDataset(Dataset[Sample]):
@@ -157,16 +81,18 @@ class PairDataset(Dataset[Sample]):
         """pixel_values (3, image_px, image_px), float32 (normalised) or uint8; input_ids and
         attention_mask (max_tokens,); colour (3,) if the device changes colours."""
         stages.begin_batch()
-        (row,), (draw,) = self.rows_and_draws([number])
-        sample = {"pixel_values": self._pixels(row, draw).expand(self.shape)}
+        sample = {"pixel_values": self._pixels(number).expand(self.shape)}
         with stages.span("tokenise"):
-            sample |= {name: tokens[row] for name, tokens in self._tokens.items()}
-        return sample | self._left_to_device([draw], one=True)
+            rest = self.rest_of([number])
+            return sample | {name: values[0] for name, values in rest.items()}
 
-    def rows_and_draws(self, numbers: Sequence[int]) -> tuple[list[int], list[Draw]]:
-        """The rows of these numbers, and the augmentation of each."""
-        pairs = [divmod(number, len(self)) for number in numbers]
-        return [row for _, row in pairs], [self.augmentation.draw(*pair) for pair in pairs]
+    def rows(self, numbers: Sequence[int]) -> list[int]:
+        """The rows of these numbers."""
+        return [number % len(self) for number in numbers]
+
+    def draw(self, number: int) -> Draw:
+        """The augmentation of a number."""
+        return self.augmentation.draw(*divmod(number, len(self)))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -181,40 +107,49 @@ class PairDataset(Dataset[Sample]):
     def batch(self, numbers: list[int]) -> dict[str, Any]:
         """The samples of these numbers as one batch, in a slot if one is free."""
         stages.begin_batch()
-        rows, draws = self.rows_and_draws(numbers)
-        batch, room = self._memory(len(rows))
-        self._fill(room["pixel_values"], rows, draws)
-        with stages.span("tokenise", len(rows)):
-            chosen = torch.tensor(rows)
+        batch, room = self._memory(len(numbers))
+        self._fill(room["pixel_values"], numbers)
+        with stages.span("tokenise", len(numbers)):
+            chosen = torch.tensor(self.rows(numbers))
             for name, tokens in self._tokens.items():
                 torch.index_select(tokens, 0, chosen, out=room[name])
-        return batch | self._left_to_device(draws)
+        return batch | self._left_to_device(numbers)
 
     def pixels(self, numbers: list[int]) -> torch.Tensor:
         """Only the pixels of these numbers, in new memory; several threads may call this."""
         room = torch.empty((len(numbers), *self.shape), dtype=self.dtype)
-        self._fill(room, *self.rows_and_draws(numbers))
+        self._fill(room, numbers)
         return room
 
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
         """What a batch of these numbers has beside its pixels."""
-        rows, draws = self.rows_and_draws(numbers)
+        rows = self.rows(numbers)
         with stages.span("tokenise", len(rows)):
             tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
-        return tokens | self._left_to_device(draws)
+        return tokens | self._left_to_device(numbers)
 
-    def _fill(self, room: torch.Tensor, rows: list[int], draws: list[Draw]) -> None:
-        """Write the rows' pixels to `room`, (rows, 3, h, w) of `dtype`."""
+    def _fill(self, room: torch.Tensor, numbers: list[int]) -> None:
+        """Write the samples' pixels to `room`, (rows, 3, h, w) of `dtype`."""
         if self._store and self.dtype == torch.uint8 and not self.augmentation.min_area:
-            with stages.span("read", len(rows)):
-                self._store.gather(rows, room)
-                for place in (place for place, draw in enumerate(draws) if draw.flip):
+            with stages.span("read", len(numbers)):
+                self._store.gather(self.rows(numbers), room)
+                flipped = numbers if self.augmentation.flip else []
+                for place in (i for i, number in enumerate(flipped) if self.draw(number).flip):
                     room[place] = room[place].flip(-1)
             return
-        for place, row, draw in zip(room, rows, draws, strict=True):
-            pixels = self._pixels(row, draw)
-            with stages.span("collate"):
-                place.copy_(pixels)
+        first = self.slots["pixel_values"].first if self.slots else None
+        if first and first.fill(room, numbers, self._write):
+            return
+        for place, number in zip(room, numbers, strict=True):
+            if first:
+                first.help(self._write)
+            self._write(place, number)
+
+    def _write(self, place: torch.Tensor, number: int) -> None:
+        """Write one sample's pixels."""
+        pixels = self._pixels(number)
+        with stages.span("collate"):
+            place.copy_(pixels)
 
     @property
     def _tokens(self) -> Sample:
@@ -238,9 +173,10 @@ class PairDataset(Dataset[Sample]):
         room = {n: t.tensor if isinstance(t, Filling) else t for n, t in taken.items()}
         return taken, room
 
-    def _pixels(self, row: int, draw: Draw) -> torch.Tensor:
-        """A row's pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
-        pixels = self.read(row, draw)
+    def _pixels(self, number: int) -> torch.Tensor:
+        """Pixels for the transfer: uint8 (1 or 3, h, w), or finished float32 (3, h, w)."""
+        draw = self.draw(number)
+        pixels = self.read(number % len(self), draw)
         if self.dtype == torch.uint8 and not draw.flip:
             return pixels
         with stages.span("resize", 0):  # of the sample that the decoder has counted
@@ -251,12 +187,11 @@ class PairDataset(Dataset[Sample]):
             colour = torch.tensor([draw.colour]) if self.augmentation.jitter else None
             return self.finish.pixels(pixels.expand(3, -1, -1)[None], colour)[0]
 
-    def _left_to_device(self, draws: list[Draw], *, one: bool = False) -> Sample:
+    def _left_to_device(self, numbers: Sequence[int]) -> Sample:
         """The draws that the device needs to finish uint8 pixels."""
         if not self.augmentation.jitter or self.dtype != torch.uint8:
             return {}
-        colour = torch.tensor([draw.colour for draw in draws])
-        return {"colour": colour[0] if one else colour}
+        return {"colour": torch.tensor([self.draw(number).colour for number in numbers])}
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:

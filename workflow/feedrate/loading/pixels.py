@@ -164,16 +164,18 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
     """
     channels, height, width = levels.shape
     first, last = _reach(part.top, part.height, height, size[0])
-    rows = _resize_rows(levels[:, first:last], part.left + part.width, size[1] / width)
-    used = part.width * channels
+    bottom, right = part.top + part.height, part.left + part.width
+    scales = size[0] / height, size[1] / width
+    if channels > 1:
+        pixels = levels[:, :last].permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # channels_last
+        return _upsample(pixels, (bottom, right), scales)[0, :, part.top :, part.left :]
+    rows = _resize_rows(levels[0, first:last], right, scales[1])
     # Rows before the first stay undefined. They only reach resized rows that are cut off.
-    columns = rows.new_empty((last, used + -used % 4))
-    columns[first:, :used] = rows[:, part.left * channels :]
-    bottom = part.top + part.height
+    columns = rows.new_empty((last, part.width + -part.width % 4))
+    columns[first:, : part.width] = rows[:, part.left :]
     groups = columns.view(1, last, -1, 4).permute(0, 3, 1, 2)
-    resized = _upsample(groups, (bottom, groups.shape[3]), (size[0] / height, 1.0))
-    bytes_ = resized.permute(0, 2, 3, 1).reshape(bottom, -1)[part.top :, :used]
-    return bytes_.unflatten(1, (part.width, channels)).permute(2, 0, 1)
+    resized = _upsample(groups, (bottom, groups.shape[3]), (scales[0], 1.0))
+    return resized.permute(0, 2, 3, 1).reshape(1, bottom, -1)[:, part.top :, : part.width]
 
 
 def _reach(start: int, length: int, full: int, resized: int) -> tuple[int, int]:
@@ -185,15 +187,9 @@ def _reach(start: int, length: int, full: int, resized: int) -> tuple[int, int]:
 
 
 def _resize_rows(levels: torch.Tensor, width: int, scale: float) -> torch.Tensor:
-    """The first `width` px of all rows of (c, h, w), resized by `scale`: uint8 (h, width * c)."""
-    channels, height, given = levels.shape
-    if channels > 1:
-        levels = levels.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # strides of channels_last
-        return _upsample(levels, (height, width), (1.0, scale)).permute(0, 2, 3, 1).flatten(2)[0]
-    rows = levels[0]
-    if height % 4:
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, -height % 4))
-    groups = rows.reshape(1, 4, -1, given)
+    """The first `width` px of all rows of (h, w), resized by `scale`: uint8 (h, width)."""
+    height, given = levels.shape
+    groups = torch.nn.functional.pad(levels, (0, 0, 0, -height % 4)).reshape(1, 4, -1, given)
     resized = _upsample(groups, (groups.shape[2], width), (1.0, scale))
     return resized.reshape(-1, width)[:height]
 

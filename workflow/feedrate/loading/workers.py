@@ -1,7 +1,9 @@
 """A loader's workers: how they start, how many there may be, and memory for their batches."""
 
 import math
+import threading
 from collections.abc import Callable
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -12,8 +14,9 @@ from feedrate.config.spec import loader_faults
 from feedrate.core.processes import die_with_parent
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
-from feedrate.loading.dataset import PairDataset, SharedMemoryError, Slots
+from feedrate.loading.dataset import PairDataset
 from feedrate.loading.decoders import fetch_of
+from feedrate.loading.slots import FirstBatch, Slots
 from feedrate.loading.stages import Recorder
 
 
@@ -98,18 +101,16 @@ def make_slots(
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))
-    processes = workers
-    if settings.start_method == "thread":  # they take slots of the rank's own
-        processes, each = 0, each * max(1, workers)
-    try:
-        return {
-            name: Slots((batch_size, *shape), dtype, processes, each)
-            for name, (shape, dtype) in dataset.shapes().items()
-            if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
-        }
-    except SharedMemoryError as error:
-        raise UnsupportedError(
-            f"loader.workers: batches of {workers} workers need {error} of shared memory, more "
-            "than /dev/shm has; give the container more (docker: --shm-size), or use fewer workers "
-            "or a smaller loader.prefetch_factor"
-        ) from error
+    threads = settings.start_method == "thread"  # they take slots of the rank's own
+    if threads:
+        each *= max(1, workers)
+    processes = 0 if threads else workers
+    slots = {
+        name: Slots((batch_size, *shape), dtype, processes, each)
+        for name, (shape, dtype) in dataset.shapes().items()
+        if processes or name == "pixel_values"  # new memory for tokens costs less than a slot
+    }
+    if workers > 1:
+        lock = threading.Lock() if threads else get_context(settings.start_method).Lock()
+        slots["pixel_values"].first = FirstBatch(slots["pixel_values"], lock)
+    return slots

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,8 +20,9 @@ from feedrate.core import plugins
 from feedrate.core.errors import LogError
 from feedrate.core.paths import RECORD_NAME
 from feedrate.jobs.causes import Cause
-from feedrate.logs.trainer import FORMATS, number
+from feedrate.logs.trainer import TrainerFigures, number, trainer_figures
 
+FORMATS = "feedrate.logs.formats"
 CHUNK_BYTES = 2**20
 LONGEST_LINE = 2**16
 """Characters after which a line without an end is cut."""
@@ -104,6 +106,52 @@ def find_runs(folder: Path) -> tuple[list[Found], list[ReadFile]]:
         files.append(read)
         groups.setdefault(_run_folder(path, base), []).extend(found)
     return [run for group in groups.values() for run in merged(group)], files
+
+
+def trainer_files(folder: Path) -> Iterator[Path]:
+    """The files in a Trainer's folder that the formats read."""
+    for patterns in plugins.declared(FORMATS, "FILES").values():
+        for pattern in patterns:
+            yield from folder.glob(pattern)
+
+
+def read_trainer(
+    folder: Path, library: str = "", known: Mapping[str, Any] | None = None
+) -> TrainerFigures:
+    """The Trainer's figures from the files in `folder`: a run of ours or a published one.
+
+    `known` metrics take precedence. Formats are read in their order until one of them has the
+    runtime. The rate of a progress bar alone is no figure of the Trainer.
+    """
+    metrics = dict(known or {})
+    for runs in _of_trainer(folder):
+        for one in runs:
+            if one.order < LOG_ORDER or one.runtime_s is not None:
+                metrics = {**one.metrics, **metrics}
+        if "train_runtime" in metrics:
+            break
+    return trainer_figures(metrics, library)
+
+
+def read_evaluations(folder: Path) -> dict[str, float]:
+    """All evaluation figures in a Trainer's JSON files, as `eval_*` and `predict_*`."""
+    values: dict[str, float] = {}
+    for one in next(_of_trainer(folder)):
+        values = {**one.evaluation, **values}
+    return values
+
+
+def _of_trainer(folder: Path) -> Iterator[list[Found]]:
+    """What each format finds in a Trainer's folder, by the order of the formats, which import
+    nothing heavy before they are used. Files that cannot be read are left out."""
+    order, files = (plugins.declared(FORMATS, name) for name in ("ORDER", "FILES"))
+    for name in sorted(order, key=order.__getitem__):
+        found: list[Found] = []
+        paths = {path for pattern in files[name] for path in folder.glob(pattern)}
+        for path in sorted(paths, reverse=True):  # names of events have their time
+            with suppress(LogError, OSError):
+                found += reversed(list(plugins.load(FORMATS, name).read(path)))
+        yield sorted(found, key=lambda one: one.order)
 
 
 def _read(path: Path, name: str, formats: Iterable[str]) -> tuple[list[Found], ReadFile]:

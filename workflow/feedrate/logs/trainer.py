@@ -3,18 +3,15 @@ of logs: numbers, access tokens to hide, warnings of optimum-habana."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from feedrate.config.values import Strict
-from feedrate.core import plugins
 from feedrate.core.scrub import hide_secrets
 
-FORMATS = "feedrate.logs.formats"
 LIMIT_BYTES = 8 * 2**20
 """Of a longer log, the first and the last half of this are read."""
 MAX_CHARS = 300
@@ -38,20 +35,12 @@ class TrainerFigures(Strict, kw_only=True):
     library: Annotated[str, Meta(description="transformers or optimum-habana, with version.")] = ""
 
 
-def read_trainer(
-    folder: Path, library: str = "", known: Mapping[str, Any] | None = None
-) -> TrainerFigures:
-    """The Trainer's figures from the files in `folder`: a run of ours or a published one.
+def trainer_figures(metrics: Mapping[str, Any], library: str = "") -> TrainerFigures:
+    """The Trainer's figures from its metrics.
 
-    `known` metrics take precedence. Formats are read in their order until one of them has the
-    runtime. Rates are taken as reported and never computed from `train_runtime`, which includes
-    warm-up and graph compilation. optimum-habana's "(GB)" are bytes / 1024^3, so GiB.
+    Rates are taken as reported and never computed from `train_runtime`, which includes warm-up and
+    graph compilation. optimum-habana's "(GB)" are bytes / 1024^3, so GiB.
     """
-    metrics = dict(known or {})
-    for log_format in _formats():
-        metrics = log_format.metrics(folder) | metrics
-        if "train_runtime" in metrics:
-            break
     return TrainerFigures(
         samples_per_s=number(metrics.get("train_samples_per_second")),
         steps_per_s=number(metrics.get("train_steps_per_second")),
@@ -62,16 +51,6 @@ def read_trainer(
         peak_memory_gib=number(metrics.get("max_memory_allocated (GB)")),
         library=library,
     )
-
-
-def read_evaluations(folder: Path) -> dict[str, float]:
-    """All evaluation figures in a Trainer's folder as `eval_*` and `predict_*`."""
-    values: dict[str, float] = {}
-    for log_format in _formats():
-        if hasattr(log_format, "evaluations"):
-            for split, metrics in log_format.evaluations(folder):
-                values |= evaluation_figures(split, metrics)
-    return values
 
 
 def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -87,20 +66,6 @@ def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, floa
         if prefix and figure is not None and not key.endswith("_end_time"):
             values[ours + key.removeprefix(prefix)] = figure
     return values
-
-
-def files(folder: Path) -> Iterator[Path]:
-    """The files in a Trainer's folder that the formats read."""
-    for patterns in plugins.declared(FORMATS, "FILES").values():
-        for pattern in patterns:
-            yield from folder.glob(pattern)
-
-
-def _formats() -> Iterator[ModuleType]:
-    """The formats in their order. They import nothing heavy before they are used."""
-    order = plugins.declared(FORMATS, "ORDER")
-    for name in sorted(order, key=order.__getitem__):
-        yield plugins.load(FORMATS, name)
 
 
 def number(value: object) -> float | None:

@@ -14,7 +14,7 @@ imports this module, so torch and transformers are imported late.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -83,7 +83,12 @@ def build(
     they take no memory until they are written. Raises ModelError for a name, a size, a setting or a
     checkpoint that does not exist.
     """
-    with _without_weights() if empty else nullcontext():
+    weightless: Any = nullcontext
+    if empty:  # transformers 4, on Gaudi, lacks it
+        from transformers.initialization import no_init_weights
+
+        weightless = no_init_weights
+    with weightless():
         made: Built = _builder(settings).build(settings, loader, prepared)
     if empty and hasattr(made.model, "tie_weights"):
         made.model.tie_weights()
@@ -125,13 +130,6 @@ def build_bare(settings: ModelSettings, loader: LoaderSettings, prepared: Path) 
 
     with nullcontext() if settings.checkpoint else torch.device("meta"):
         return build(settings, loader, prepared)
-
-
-def _without_weights() -> AbstractContextManager[None]:
-    from transformers.initialization import no_init_weights  # not in transformers 4, on Gaudi
-
-    found: AbstractContextManager[None] = no_init_weights()
-    return found
 
 
 def _builder(settings: ModelSettings) -> Any:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from feedrate.config.settings import TrainSettings
 from feedrate.devices.host import GIB
+from feedrate.models.layers import stop_exchanges
 
 
 class NoValues(TorchFunctionMode):
@@ -21,6 +23,31 @@ class NoValues(TorchFunctionMode):
         if function is torch.Tensor.__bool__ and args[0].is_meta:
             return False
         return function(*args, **(kwargs or {}))
+
+
+class Chosen(TorchFunctionMode):
+    """Indexing by a mask without values takes, of each row, as many places as the model hides
+    (`model.hidden`); a mask of whole rows takes all."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function not in (Tensor.__getitem__, Tensor.__setitem__):
+            return function(*args, **(kwargs or {}))
+        values, index, *new = args
+        mask, *others = index if isinstance(index, tuple) else (index,)
+        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta):
+            return function(*args, **(kwargs or {}))
+        if new:
+            return values.masked_fill_(mask, *new)
+        rows, *width = mask.shape
+        count = rows * self._model.hidden(*width) if width else rows
+        places = torch.empty(count, dtype=torch.long, device="meta")
+        return values.flatten(0, mask.ndim - 1)[(places, *others)]
 
 
 class Counter(TorchDispatchMode):
@@ -52,8 +79,8 @@ def flops_per_sample(
     with torch.device("meta"), NoValues():
         model = make_model().train()
         sample = make_sample()
-        with Counter() as counter:
-            model(**sample).loss.backward()
+        with Chosen(model), stop_exchanges(model), Counter() as counter:
+            model(**sample)["loss"].backward()
     return float(counter.flops)
 
 

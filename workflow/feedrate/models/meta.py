@@ -79,28 +79,3 @@ class AsOnDevice(TorchFunctionMode):
         if id(value) not in self.casts:
             self.casts[id(value)] = value.to(to)
         return self.casts[id(value)]
-
-
-class Chosen(TorchFunctionMode):
-    """Indexing by a mask without values takes, of each row, as many places as the model hides
-    (`model.hidden`); a mask of whole rows takes all."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self._model = model
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function not in (Tensor.__getitem__, Tensor.__setitem__):
-            return function(*args, **(kwargs or {}))
-        values, index, *new = args
-        mask, *others = index if isinstance(index, tuple) else (index,)
-        if not (isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.is_meta):
-            return function(*args, **(kwargs or {}))
-        if new:
-            return values.masked_fill_(mask, *new)
-        rows, *width = mask.shape
-        count = rows * self._model.hidden(*width) if width else rows
-        places = torch.empty(count, dtype=torch.long, device="meta")
-        return values.flatten(0, mask.ndim - 1)[(places, *others)]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
 from feedrate.report import rows, text
-from feedrate.report.lines import differing, ladder_lines, notable
+from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
-from feedrate.report.rows import CellRow, QualityRow
+from feedrate.report.rows import CellOf, CellRow, QualityRow
 
 
 class Answer(NamedTuple):
@@ -15,16 +15,11 @@ class Answer(NamedTuple):
 
     headline: str
     detail: str
+    to_do: str
+    """What the reader should do, or that there is nothing to do."""
+    cells: Sequence[CellOf] = ()
+    """The cells whose records the headline rests on."""
     found: bool = True
-
-
-class Brief(NamedTuple):
-    """The answer in one sentence: a value, the cell that it is of, and the rest of the sentence
-    with the verdict and what to do."""
-
-    value: str
-    cell: CellRow | None
-    rest: str
 
 
 FEW = 4
@@ -40,15 +35,18 @@ VERDICTS = {
 }
 """The meaning of a verdict for the user of a setting."""
 TO_DO = {
-    "input-bound": "load faster before you buy a faster device",
-    "compute-bound": "keep the loader; a faster device or lower precision would gain",
-    "memory-pressed": "free memory before you raise the batch",
-    "launch-bound": "compile the model or raise the batch",
-    "core-bound": "give the job more CPU cores",
-    "rank-bound": "find what slows that rank",
-    "communication-bound": "exchange gradients less often, or over a faster link",
+    "input-bound": "Load faster before you buy a faster device.",
+    "compute-bound": "Keep the loader; a faster device or lower precision would gain.",
+    "memory-pressed": "Free memory before you raise the batch.",
+    "launch-bound": "Compile the model or raise the batch.",
+    "core-bound": "Give the job more CPU cores.",
+    "rank-bound": "Find what slows that rank.",
+    "communication-bound": "Exchange gradients less often, or over a faster link.",
+    "mixed": "Improve loading and computing: neither alone gains much.",
 }
 """What to do next, by the verdict of the recommended setting."""
+NOT_DECIDED = "Repeat it, because what limits it is not decided."
+REPEAT = "Repeat them (repeats: auto in config.yaml)."
 
 
 def answer(
@@ -65,48 +63,30 @@ def answer(
     tried = [cell for cell in mine if cell.status != "unsupported"]
     good = [cell for cell in tried if cell.status == "ok"]
     if is_about_quality(study) and (gain := _training_gain(study, scores, device)):
-        return Answer(f"{label}: {gain}.", _rates(study, good))
+        change, to_do, cell = gain
+        return Answer(f"{label}: {change}.", _rates(study, good), to_do, [cell])
     if best := recommendation(study, cells, device):
         labels = {name: study.factor_label(name) for name in study.factors}
         levels = text.levels_text(notable(study, best.levels), labels)
-        return Answer(f"{label}: use {levels}.", _throughput(study, best))
+        to_do = TO_DO.get(best.verdict, NOT_DECIDED)
+        return Answer(f"{label}: use {levels}.", _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
         names = _settings([notable(study, cell.levels) for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
         hint = "With repeats: auto in config.yaml, as many are made as are needed."
-        return Answer(f"{label}: undecided between {few}.", f"{why} {hint}")
+        return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
     if not good:
-        return Answer(f"{label}: no answer yet.", _no_answer(mine, len(tried)), found=False)
+        why, to_do = _no_answer(mine, len(tried))
+        return Answer(f"{label}: no answer yet.", why, to_do, tried, found=False)
     if study.task == "inference":
         return _latency_and_throughput(study, good)
     if len(tried) == 1:
         rate, verdict = text.rate(good[0].samples_per_s), VERDICTS.get(good[0].verdict, "")
         detail = f"{text.levels_text(good[0].levels)} is the only setting. {verdict}".strip()
-        return Answer(f"{label}: training throughput is {rate}.", detail)
-    return Answer(f"{label}: no setting is recommended.", _rates(study, good))
-
-
-def in_brief(study: StudySettings, cells: Sequence[CellRow], device: str, found: Answer) -> Brief:
-    """The answer for a device in one sentence; `found` is the whole answer."""
-    good = [c for c in cells if c.device == device and c.status == "ok" and c.samples_per_s]
-    asks_for_speed = study.task == "training" and not is_about_quality(study)
-    if asks_for_speed and not ladder_factor(study):
-        best = good[0] if len(good) == 1 else recommended_cell(study, cells, device)
-        if best:
-            interval = text.interval(best.ci_low, best.ci_high)
-            value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
-            levels = text.levels_text(notable(study, best.levels))
-            limit = best.verdict or "undecided"
-            to_do = TO_DO.get(limit, "repeat it, because what limits it is not decided")
-            return Brief(value, best, f" with {levels}, {limit}: use it, and {to_do}.")
-        if left_open(good, device):
-            slow, fast = min(good, key=_rate), max(good, key=_rate)
-            value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
-            words = found.headline.partition(": ")[2].rstrip(".")
-            return Brief(value, fast, f", {words}: repeat them (repeats: auto in config.yaml).")
-    words = found.headline.partition(": ")[2]
-    return Brief("", None, words if found.found else f"{words} {found.detail}")
+        to_do = TO_DO.get(good[0].verdict, NOT_DECIDED)
+        return Answer(f"{label}: training throughput is {rate}.", detail, to_do, good)
+    return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
 
 
 def _settings(cells: Sequence[Mapping[str, Level]]) -> str:
@@ -164,15 +144,19 @@ def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     return "; ".join(rates) + "."
 
 
-def _no_answer(cells: Sequence[CellRow], tried: int) -> str:
-    """Why a device with these cells has no answer; `tried` of them were not unsupported."""
+def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
+    """Why a device with these cells has no answer, and what to do; `tried` of them were not
+    unsupported."""
+    again = "Remove the cause and run the study again."
     if tried == 1:
-        return "The only cell that was tried has no valid result; see the cause above."
+        return "The only cell that was tried has no valid result; see the cause above.", again
     if tried:
-        return f"None of {text.count(tried, 'cell')} has a valid result; see the causes above."
+        why = f"None of {text.count(tried, 'cell')} has a valid result; see the causes above."
+        return why, again
     if cells:
-        return f"The device supports no cell of the study. {cells[0].cause}"
-    return "No cell was run on this device."
+        why = f"The device supports no cell of the study. {cells[0].cause}"
+        return why, "Nothing to do on this device."
+    return "No cell was run on this device.", "Run the study on it."
 
 
 def _throughput(study: StudySettings, best: CellRow) -> str:
@@ -211,17 +195,32 @@ def _largest_that_fits(
     """The largest level of a factor on the ladder, and the fastest one for each other setting."""
     name, label = study.label(device), study.factor_label(factor)
     order = [*map(level_text, study.factors[factor].levels)]
-    fitting = []
+    fitting: list[tuple[str, str, str, Line]] = []
     for line in ladder_lines(study, cells, factor, device):
         if line.largest and line.fastest:
             large, fast = (level_text(p.levels[factor]) for p in (line.largest, line.fastest))
             sentence = f"up to {large}, fastest with {fast} ({text.rate(line.fastest.value)})"
-            fitting.append((large, text.levels_text(line.others), sentence))
+            fitting.append((large, text.levels_text(line.others), sentence, line))
     if not fitting:
-        return Answer(f"{name}: no {label} fits.", "", found=False)
-    large, others, _ = max(fitting, key=lambda one: order.index(one[0]))
-    detail = "; ".join(f"{others}: {sentence}" for _, others, sentence in fitting)
-    return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.")
+        to_do = "Free memory, or choose a smaller model."
+        mine = [cell for cell in cells if cell.device == device]
+        return Answer(f"{name}: no {label} fits.", "", to_do, mine, found=False)
+    large, others, _, line = max(fitting, key=lambda one: order.index(one[0]))
+    detail = "; ".join(f"{others}: {sentence}" for _, others, sentence, _ in fitting)
+    rows = [point.row for point in (line.largest, line.fastest) if point and point.row]
+    to_do = _use_of_memory(line, factor)
+    return Answer(f"{name}: a {label} of {large} fits ({others}).", f"{detail}.", to_do, rows)
+
+
+def _use_of_memory(line: Line, factor: str) -> str:
+    """Which level to use: the fastest; and whether the limit of memory is known."""
+    large, fast = (point and point.levels[factor] for point in (line.largest, line.fastest))
+    rate = text.rate(line.best)
+    use = f"Use {large}, which is also the fastest ({rate})."
+    if fast != large:
+        use = f"Use {fast}, the fastest ({rate}): larger ones fit, but gain nothing."
+    beyond = f" Memory was not full with {large}: add larger levels to find the limit."
+    return use + beyond * (line.out_of_memory is None)
 
 
 # Studies of inference
@@ -252,10 +251,17 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     main = groups.get(base) or next(iter(groups.values()))
     where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
     lowest, highest = text.seconds(min(map(_latency_s, main))), text.rate(max(map(_rate, main)))
+    quick, busy = min(main, key=_latency_s), max(main, key=_rate)
+    single, many = (text.levels_text(notable(study, cell.levels)) for cell in (quick, busy))
+    to_do = f"Use {single} for single requests, and {many} for many."
+    if quick is busy:
+        to_do = f"Use {single}." if len(cells) > 1 else "Nothing to do: there is one setting."
     return Answer(
         f"{study.label(cells[0].device)}: the lowest latency is {lowest} and the highest "
         f"throughput is {highest}{where}.",
         " ".join(f"{level}: {sentence(group)}" for level, group in groups.items()),
+        to_do,
+        [quick, busy],
     )
 
 
@@ -270,9 +276,11 @@ def _rate(cell: CellRow) -> float:
 # Studies of quality
 
 
-def _training_gain(study: StudySettings, scores: Sequence[QualityRow], device: str) -> str:
+def _training_gain(
+    study: StudySettings, scores: Sequence[QualityRow], device: str
+) -> tuple[str, str, CellOf] | None:
     """The change of the accuracy on the test split in the baseline's cell or, if that has no
-    scores, in the first cell that has them; empty without scores.
+    scores, in the first cell that has them; what to do; and the cell. None without scores.
 
     A change is one only if its paired interval excludes 0.
     """
@@ -284,20 +292,28 @@ def _training_gain(study: StudySettings, scores: Sequence[QualityRow], device: s
         )
         if before and after and before.value is not None and after.value is not None:
             where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
-            return _change(before, after) + where
-    return ""
+            change, to_do = _change(before, after)
+            return change + where, to_do, CellOf(study=study.study, device=device, cell=cell[1])
+    return None
 
 
-def _change(before: rows.Score, after: rows.Score) -> str:
-    """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`."""
+def _change(before: rows.Score, after: rows.Score) -> tuple[str, str]:
+    """`training raises … from 17% to 55% (paired interval +20 to +50 percentage points; …)`, and
+    what to do."""
     low, high, interval = after.gain_low, after.gain_high, ""
     if low is not None and high is not None:
         interval = f"paired interval {100 * low:+.0f} to {100 * high:+.0f} percentage points; "
     about = f"{interval}by chance {text.share(after.chance)}"
     what = "the share of correctly chosen captions (one of five)"
     ends = text.share(before.value), text.share(after.value)
-    if low is None or high is None or low <= 0 <= high:
-        seen = f"{ends[0]} before, {ends[1]} after"
-        return f"training makes no measurable change to {what} ({seen}; {about})"
-    verb = "raises" if low > 0 else "lowers"
-    return f"training {verb} {what} from {ends[0]} to {ends[1]} ({about})"
+    seen = f"{ends[0]} before, {ends[1]} after"
+    if low is None or high is None:
+        change = f"without a paired interval, nobody can tell whether training changes {what}"
+        return f"{change} ({seen}; {about})", "Score the models again, on more examples."
+    if low <= 0 <= high:
+        change = f"training makes no measurable change to {what} ({seen}; {about})"
+        return change, "Undecided: train longer, or score more examples."
+    verb, to_do = "raises", "Use the trained weights."
+    if low < 0:
+        verb, to_do = "lowers", "Do not use the trained weights; look for the cause in the loss."
+    return f"training {verb} {what} from {ends[0]} to {ends[1]} ({about})", to_do

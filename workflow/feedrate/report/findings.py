@@ -66,6 +66,11 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     return found
 
 
+def failed(cells: int) -> str:
+    """The heading of `failures`."""
+    return f"{text.count(cells, 'cell')} with failed or rejected runs"
+
+
 def _of_device(
     study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
 ) -> dict[str, str]:

@@ -4,7 +4,7 @@ Measured and published numbers are treated alike.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, Key, RunRow
+from feedrate.report.rows import CellOf, CellRow, RunRow
 from feedrate.report.text import DASH, STATUS_WORDS, levels_text
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
 from feedrate.results.record import Record
@@ -117,6 +117,18 @@ def at_levels(lines: Sequence[Line], keep: Callable[[Point], bool]) -> list[Line
     columns = zip(*(line.points for line in lines), strict=True)
     kept = [any(map(keep, points)) for points in columns]
     return [replace(line, points=list(itertools.compress(line.points, kept))) for line in lines]
+
+
+def by_device_count(study: StudyContext, cells: Iterable[CellRow]) -> dict[str, dict[int, CellRow]]:
+    """Cells with numbers by device family, levels and batch, then by device count."""
+    groups: dict[str, dict[int, CellRow]] = {}
+    for cell in cells:
+        known = study.devices.get(cell.device)
+        if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
+            family = study.label(known.family or cell.device)
+            name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
+            groups.setdefault(name, {})[known.count] = cell
+    return groups
 
 
 def published_lines(study: StudyContext, factor: str) -> list[Line]:
@@ -266,15 +278,6 @@ def short_names(cells: Iterable[CellOf]) -> dict[str, str]:
     }
 
 
-def cell_names(study: StudyContext, cells: Collection[CellOf]) -> dict[Key, str]:
-    """`short_names` by device and cell, with the device's name if there are several devices."""
-    short = short_names(cells)
-    several = len({cell.device for cell in cells}) > 1
-    return {
-        cell.key: f"{study.label(cell.device)}: " * several + short[cell.cell] for cell in cells
-    }
-
-
 # Speed-ups
 
 
@@ -343,6 +346,5 @@ def device_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) 
 def _ratio(line: Line, point: Point, base: Point | None) -> Speedup:
     if point.value is None:
         return Speedup(reason=point_status(line, point))
-    if not (base and base.value):
-        return Speedup()
-    return Speedup(point.value / base.value, cell=point.row)
+    value = point.value / base.value if base and base.value else None
+    return Speedup(value, cell=point.row)

@@ -70,24 +70,37 @@ def anchor_of(cell: CellOf) -> str:
     return anchor(cell.study, cell.device, runs, getattr(cell, "repeat", None))
 
 
-def record_link(label: str, cell: CellOf | None) -> Markup:
-    """A number or name of a cell as a link to the records of its runs, in the overview; only the
-    number or name without a cell."""
-    if cell is None:
+def record_link(label: str, *cells: CellOf | None) -> Markup:
+    """A number or name as a link to the records behind it: of all runs of its cells, or of single
+    runs. Only the number or name without a cell."""
+    known = (quote(anchor_of(cell), safe=SAFE) for cell in cells if cell)
+    first, *more = dict.fromkeys(known) or [""]
+    if not first:
         return join(label)
-    target = f"{OVERVIEW}#{quote(anchor_of(cell), safe=SAFE)}"
-    return el("a", label, href=target, class_="record")
+    target = f"{OVERVIEW}#{first}"
+    return el("a", label, href=target, data_more=" ".join(more), class_="record")
 
 
-def row(heading: str, *cells: str | None, class_: str = "") -> Markup:
-    """A row of a table, with its heading in the first column."""
-    return el("tr", el("th", heading, scope="row"), *(el("td", c) for c in cells), class_=class_)
+def in_page(content: str) -> Markup:
+    """Content of a table's page as a part of the overview: links to the overview stay in it, and
+    links to other files start from its folder."""
+    content = content.replace(f'href="{OVERVIEW}#', 'href="#')
+    return Markup(content.replace('href="../../../', 'href="../'))
 
 
-def wide_row(heading: str, content: str, columns: int) -> Markup:
-    """A row whose second cell spans the rest of its `columns`."""
-    span = str(columns - 1)
-    return el("tr", el("th", heading, scope="row"), el("td", content, colspan=span, class_="text"))
+def row(
+    heading: str, *cells: str | None, class_: str = "", of: Iterable[CellOf | None] = ()
+) -> Markup:
+    """A row of a table, with its heading in the first column. Its numbers rest on the records of
+    `of`: the page's script opens them from any of its fields."""
+    head = el("th", record_link(heading, *of), scope="row")
+    return el("tr", head, *(el("td", cell) for cell in cells), class_=class_)
+
+
+def wide_row(heading: str, content: str, columns: int, of: Iterable[CellOf | None] = ()) -> Markup:
+    """A row whose second cell spans the rest of its `columns`; for `of` see `row`."""
+    field = el("td", content, colspan=str(columns - 1), class_="text")
+    return el("tr", el("th", record_link(heading, *of), scope="row"), field)
 
 
 def group_row(heading: str, columns: int) -> Markup:
@@ -151,14 +164,14 @@ def _cell_rows(
         name = text.values_text(cell.levels)
         if cell.measured_as:
             same = text.values_text(parse_levels(cell.measured_as, BETWEEN_LEVELS))
-            yield wide_row(name, small(f"The runs of {same}: what differs has no effect."), width)
+            why = small(f"The runs of {same}: what differs has no effect.")
+            yield wide_row(name, why, width, of=[cell])
         elif cell.samples_per_s is not None:
             use = "use" * (recommend and cell.recommended)
-            name = record_link(name, cell)
-            yield row(name, *(field(cell) for field in columns.values()), class_=use)
+            yield row(name, *(field(cell) for field in columns.values()), class_=use, of=[cell])
         elif cell.status != "unsupported":
             reason = join(word(text.STATUS_WORDS[cell.status]), small(cell.cause))
-            yield wide_row(record_link(name, cell), reason, width)
+            yield wide_row(name, reason, width, of=[cell])
     unsupported = (cell for cell in cells if cell.status == "unsupported")
     for cause, group in text.grouped(unsupported, lambda cell: cell.cause).items():
         count = text.count(len(group), "cell")
@@ -223,4 +236,4 @@ def not_scored_rows(rows: Sequence[QualityRow], width: int) -> Iterator[Markup]:
     for one in rows:
         if one.status != "ok":
             name = f"{text.values_text(one.levels)}, repeat {one.repeat}"
-            yield wide_row(name, join(word("not scored"), small(one.cause)), width)
+            yield wide_row(name, join(word("not scored"), small(one.cause)), width, of=[one])

@@ -1,7 +1,8 @@
 """The first page of the report: each study's question, answer, findings and leading figure; then
 all its tables and figures; then the provenance of its numbers, down to the record of every run."""
 
-import base64
+import html
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,25 +11,30 @@ from xml.etree import ElementTree
 
 from docutils.core import publish_parts
 
+from feedrate.config.errors import ConfigError
 from feedrate.config.statements import read_documents
 from feedrate.config.study import Figure, Table
 from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
-from feedrate.report.answers import answer, in_brief
-from feedrate.report.findings import failures, findings
-from feedrate.report.markup import SAFE, Markup, el, join, link, record_link, small, void
-from feedrate.report.page import content_of, in_page, page
+from feedrate.report.answers import Answer, answer
+from feedrate.report.findings import failed, failures, findings
+from feedrate.report.markup import SAFE, Markup, el, in_page, join, link, record_link
+from feedrate.report.minute import minute
+from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
 from feedrate.report.provenance import provenance
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, Inputs
+from feedrate.report.rows import ClaimRow, FitRow, Inputs
 from feedrate.report.sources import outcomes
 from feedrate.report.sources import render as render_sources
-from feedrate.results.claims import VERDICTS
 
 LEADING = ("answer", "gain")
 """Kinds of the figure next to a study's answer; the first one that the study has is used."""
 SVG = "{http://www.w3.org/2000/svg}"
+_MARK = re.compile(r'<g class="mark".*?</g>\n', re.DOTALL)
+_TAG = re.compile(r"<[^<>']*>")
+_CODES = str.maketrans({"%": "%25", "#": "%23", "&": "%26", '"': "%22", "\n": " "})
+"""The signs of a picture that an address or an attribute cannot hold."""
 HALF = 0.5
 """The place in a figure, as a share of its width, from which words open to the left."""
 LISTED_FAILURES = 5
@@ -81,37 +87,11 @@ def render(settings: OverviewSettings, inputs: Inputs) -> str:
     return page(
         title,
         el("h1", studies[0].question, id=studies[0].study) if single else el("h1", title),
-        _minute(studies, inputs),
+        minute(studies, inputs),
         *(_summary(study, inputs, captions, single) for study in studies),
         el("nav", el("h2", "All results"), *map(_links, studies), aria_label="Contents"),
         *(_details(study, inputs, captions) for study in studies),
     )
-
-
-def _minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
-    """The page for a reader with one minute: a sentence for each study and device with its value,
-    its verdict and what to do; then how many cells failed, and the outcomes of the claims."""
-    items = []
-    for study in studies:
-        cells = inputs.cells(study.study)
-        lines = [_sentence(study, inputs, cells, device) for device in study.measured]
-        verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
-        counts = [f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts]
-        failed = len(failures(study, cells))
-        remarks = [_failed(failed)] * bool(failed)
-        remarks += [f"Claims: {', '.join(counts)}"] * bool(counts)
-        heading = el("a", study.title, href=f"#{study.study}")
-        items.append(el("li", el("b", heading), el("ul", *lines), small(". ".join(remarks))))
-    return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
-
-
-def _sentence(
-    study: StudySettings, inputs: Inputs, cells: Sequence[CellRow], device: str
-) -> Markup:
-    """The answer for a device in one sentence, its value with a link to the records."""
-    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
-    value, cell, rest = in_brief(study, cells, device, answer(study, cells, device, scores))
-    return el("li", f"{study.label(device)}: ", in_page(record_link(value, cell)), rest)
 
 
 def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: bool) -> Markup:
@@ -128,7 +108,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
         None if single else el("h2", study.question, id=study.study),
         el("p", study.title, class_="kicker"),
         _failures(failures(study, cells)),
-        *(_box(one.headline, el("p", one.detail), good=one.found) for one in answers),
+        *(_answer(one) for one in answers),
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
         el("ul", *(el("li", el("b", f"{one.lead}: "), one.text) for one in found)),
@@ -161,11 +141,12 @@ def _failures(lines: Sequence[str]) -> Markup | None:
         return None
     more = len(lines) - LISTED_FAILURES
     shown = [*lines[:LISTED_FAILURES], *([f"and {more} more, under all cells"] if more > 0 else [])]
-    return _box(_failed(len(lines)), el("ul", *(el("li", line) for line in shown)), good=False)
+    return _box(failed(len(lines)), el("ul", *(el("li", line) for line in shown)), good=False)
 
 
-def _failed(cells: int) -> str:
-    return f"{text.count(cells, 'cell')} with failed or rejected runs"
+def _answer(one: Answer) -> Markup:
+    headline = in_page(record_link(one.headline, *one.cells))
+    return _box(headline, el("p", one.detail), good=one.found)
 
 
 def _box(heading: str, content: Markup, good: bool) -> Markup:
@@ -194,6 +175,16 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
     return join(*parts, provenance(study, inputs.runs(study.study)))
 
 
+def content_of(path: Path) -> Markup:
+    """The content of a page that `page` made, as a part of the overview. Raises ConfigError for any
+    other file."""
+    _, opened, rest = path.read_text(encoding="utf-8").partition(OPEN)
+    content, closed, _ = rest.rpartition(CLOSE)
+    if not (opened and closed):
+        raise ConfigError(f"{path}: not a table page of this report")
+    return in_page(content)
+
+
 def _items(study: StudySettings) -> list[tuple[str, Table | Figure]]:
     """Tables and figures with their anchors, without the leading figure."""
     pages: dict[str, Table | Figure] = {
@@ -220,12 +211,19 @@ def _caption(item: Table | Figure, captions: Captions) -> Markup:
 def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -> Markup:
     """A figure as data: no script in it can run, and no name in it can clash. Its marks lie above
     the picture."""
-    content = _file(inputs, paths.FIGURE, study, figure).read_bytes()
-    source = f"data:image/svg+xml;base64,{base64.b64encode(content).decode()}"
-    return el("figure", void("img", src=source, alt=words), *_marks(content))
+    content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
+    address = f"data:image/svg+xml,{_in_address(content)}"
+    image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
+    return el("figure", image, *_marks(content))
 
 
-def _marks(picture: bytes) -> Iterator[Markup]:
+def _in_address(picture: str) -> str:
+    """A picture without its marks as a part of an address, inside of double quotes."""
+    drawing = _MARK.sub("", picture[picture.index("<svg") :])
+    return _TAG.sub(lambda tag: tag[0].replace('"', "'"), drawing).translate(_CODES)
+
+
+def _marks(picture: str) -> Iterator[Markup]:
     """What a pointer or the Tab key finds in a figure: the words of its marks, as links to the
     records behind them."""
     root = ElementTree.fromstring(picture)
@@ -240,7 +238,7 @@ def _marks(picture: bytes) -> Iterator[Markup]:
                 aria_label=title.text or "",
                 role="" if record else "img",
                 href=f"#{quote(record, safe=SAFE)}" if record else "",
-                tabindex="0",
+                tabindex="" if record else "0",
                 class_="mark east" if x > HALF else "mark",
                 style=f"left:{x:.2%};top:{y:.2%}",
             )

@@ -1,16 +1,16 @@
-"""Complete pages: their style, the script that makes them respond, and their contents read back.
+"""Complete pages: their style, the script that makes them respond, and the page of a table.
 
 Without the script a page says the same: tables are tables, and links lead to rows of the page.
 """
 
-import functools
 import html
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from feedrate.config.errors import ConfigError
-from feedrate.report.markup import OVERVIEW, Markup, join, void
-from feedrate.report.params import PageSettings
+from feedrate.core import plugins
+from feedrate.core.files import write_text
+from feedrate.report.markup import join, void
+from feedrate.report.params import PageSettings, from_param
 from feedrate.report.rows import Inputs
 
 STYLE = """
@@ -39,6 +39,7 @@ STYLE = """
 .feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;background:var(--panel);
  border-left:6px solid var(--blue)}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
+.feedrate :is(.answer,.minute) .record{color:inherit;text-decoration-style:dotted}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
 .feedrate .bad{border-left-color:var(--red);background:var(--warn)}
 .feedrate .bad strong{font-size:1.1rem}
@@ -74,12 +75,12 @@ STYLE = """
 .feedrate .group th{text-align:left;font-weight:600;color:var(--soft);padding-top:.9rem}
 .feedrate .word{font-style:italic;color:var(--red)}
 .feedrate .use th,.feedrate .use td{background:var(--panel)!important;font-weight:600}
-.feedrate tr:target th,.feedrate tr:has(:target) th{background:var(--panel)}
-.feedrate tr:has(th .record) td{cursor:pointer}
+.feedrate :is(tr:target th,th :target){background:var(--panel)}
+.feedrate .of td{cursor:pointer}
 .feedrate thead button{all:unset;cursor:pointer;font:inherit;color:inherit}
-.feedrate thead button::after{content:" \\2195";color:var(--soft);font-weight:400}
-.feedrate [aria-sort=ascending] button::after{content:" \\2191";color:inherit}
-.feedrate [aria-sort=descending] button::after{content:" \\2193";color:inherit}
+.feedrate thead button::after{content:"\\a0\\2195";color:var(--soft);font-weight:400}
+.feedrate [aria-sort=ascending] button::after{content:"\\a0\\2191";color:inherit}
+.feedrate [aria-sort=descending] button::after{content:"\\a0\\2193";color:inherit}
 .feedrate :is(a,button,input,pre,.scroll,summary):focus-visible{outline:3px solid var(--blue)}
 .feedrate .filter{display:flex;flex-wrap:wrap;gap:.2rem .8rem;font-size:.88rem;margin-top:.6rem}
 .feedrate .filter input{max-width:100%;font:inherit;color:inherit;background:var(--paper);
@@ -130,6 +131,7 @@ STYLE = """
 report shows these pages inside its own."""
 
 SCRIPT = r"""(() => {
+const sheet = this;
 const make = (name, text = "", attributes = {}) => {
   const made = document.createElement(name);
   made.textContent = text;
@@ -229,52 +231,75 @@ const unpack = async packed => {
   const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(plain).text());
 };
-const block = async (row, open) => {
+const unpacked = {};
+const block = async (root, row, open) => {
   const whole = make("details"), cells = [...row.cells].map(own);
   whole.append(make("summary", `${cells[0]}: ${cells[1]}`));
   whole.open = open;
   let parts;
   try {
-    parts = (await unpack(document.getElementById(row.dataset.in)))[row.id];
+    const at = row.dataset.in;
+    parts = await (unpacked[at] ??= unpack(root.querySelector(`#${CSS.escape(at)}`)));
   } catch (error) {
-    parts = {"This browser cannot unpack the record": `${error}`};
+    parts = {"This browser cannot unpack the record": {[row.id]: `${error}`}};
   }
   for (const name in parts) {
-    const said = parts[name];
+    const said = parts[name][row.id];
+    if (said === undefined) continue;
     const text = typeof said === "string" ? said : JSON.stringify(said, null, 1);
     whole.append(make("h3", name), make("pre", text, {tabindex: 0, "aria-label": name}));
   }
   return whole;
 };
-const follow = async (root, anchor) => {
+const follow = async (root, anchors) => {
   const rows = [...root.querySelectorAll("tr[data-in]")]
-    .filter(row => row.id === anchor || row.id.startsWith(`${anchor}/`));
-  const box = make("dialog", "", {"aria-label": `Record of ${anchor}`});
+    .filter(row => anchors.some(one => row.id === one || row.id.startsWith(`${one}/`)));
+  const name = anchors.join(" and ").replaceAll("/", ", ");
+  const box = make("dialog", "", {"aria-label": `Record of ${name}`});
   const form = make("form", "", {method: "dialog"});
   form.append(make("button", "Close"));
-  box.append(form, make("h2", anchor.replaceAll("/", ", ")));
-  for (const row of rows) box.append(await block(row, row === rows[0]));
-  root.append(box);
-  box.addEventListener("close", () => box.remove());
+  box.append(form, make("h2", name));
+  for (const row of rows) box.append(await block(root, row, row === rows[0]));
+  const holder = make("div", "", {class: "feedrate", "data-live": "", style: "display:contents"});
+  holder.append(...(root.isConnected ? [] : [make("style", sheet.textContent)]), box);
+  document.body.append(holder);
+  box.addEventListener("close", () => holder.remove());
   box.showModal();
 };
-const known = (root, anchor) => anchor && root.querySelector(`tr[data-in][id="${
-  CSS.escape(anchor)}"],tr[data-in] [id="${CSS.escape(anchor)}"]`);
+const known = (root, anchor) =>
+  anchor && root.querySelector(`#${CSS.escape(anchor)}`)?.closest("tr[data-in]");
+
+/* Links: to records of this page; from a table in a frame of Snakemake's report, by the first page
+   there, even while that is not shown. Files are beside the report then, not two folders up. */
+const go = (root, href, more, event) => {
+  const [file, hash] = href.split("#");
+  const anchors = [hash, ...more.split(" ")].filter(one => one).map(decodeURIComponent);
+  const up = file.startsWith("../"), framed = up && parent !== window;
+  if (anchors.length && known(root, anchors[0])) follow(root, anchors);
+  else if (framed) parent.postMessage({feedrate: [href, more]}, "*");
+  else if (up && (!event || root.parentNode !== document.body))
+    make("a", "", {href: file.replace(/^[./]+/, ""), download: ""}).click();
+  else return;
+  if (event) event.preventDefault();
+};
 const live = root => {
   root.dataset.live = "";
   root.querySelectorAll(".scroll").forEach(table);
   root.querySelectorAll("figure").forEach(figure);
+  root.querySelectorAll("th .record").forEach(link => link.closest("tr").classList.add("of"));
   root.addEventListener("click", event => {
     const cell = `${getSelection()}` ? null : event.target.closest("td");
-    const link = event.target.closest("a,button,input") ||
-      (cell && cell.parentNode.querySelector("th .record"));
-    const anchor = link && decodeURIComponent(link.hash || "").slice(1);
-    if (!known(root, anchor)) return;
-    event.preventDefault();
-    follow(root, anchor);
+    const link = event.target.closest("a,button,input") || (cell &&
+      (cell.querySelector(".record") || cell.parentNode.querySelector("th .record")));
+    const href = link && link.getAttribute("href");
+    if (href) go(root, href, link.dataset.more || "", event);
   });
   const asked = decodeURIComponent(location.hash).slice(1);
-  if (known(root, asked)) follow(root, asked);
+  if (known(root, asked)) follow(root, [asked]);
+  window.onmessage = event => {
+    const {feedrate: [href, more] = []} = event.data || {};
+    if (typeof href === "string") go(root, href, `${more}`);
+  };
 };
 const start = () => document.querySelectorAll(".feedrate:not([data-live])").forEach(live);
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
@@ -283,7 +308,7 @@ else start();
 """What makes a page respond. It runs when the style has loaded and not as a script element, because
 Snakemake's report keeps pages inside a script element, and inserts them as text."""
 
-_OPEN, _CLOSE = '<main class="feedrate">', "</main>"
+OPEN, CLOSE = '<main class="feedrate">', "</main>"
 
 
 def page(title: str, *content: str | None) -> str:
@@ -293,32 +318,21 @@ def page(title: str, *content: str | None) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n{style}{STYLE}</style>\n</head>\n<body>\n"
-        f"{_OPEN}{join(*content)}{_CLOSE}\n</body>\n</html>\n"
+        f"{OPEN}{join(*content)}{CLOSE}\n</body>\n</html>\n"
     )
 
 
-def as_page(
-    render: Callable[[PageSettings, Inputs], Markup],
-) -> Callable[[PageSettings, Inputs], str]:
-    """Decorate the `render` of a table: its content becomes a complete page."""
+def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
+    """Write a table as HTML or a figure as SVG.
 
-    @functools.wraps(render)
-    def whole(settings: PageSettings, inputs: Inputs) -> str:
-        return page(settings.title, render(settings, inputs))
-
-    return whole
+    `settings` come from `params.page_settings`; inputs are recognised by file name.
+    """
+    write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
 
 
-def content_of(path: Path) -> Markup:
-    """The content of a page that `page` made, as a part of the overview. Raises ConfigError for any
-    other file."""
-    _, opened, rest = path.read_text(encoding="utf-8").partition(_OPEN)
-    content, closed, _ = rest.rpartition(_CLOSE)
-    if not (opened and closed):
-        raise ConfigError(f"{path}: not a table page of this report")
-    return in_page(content)
-
-
-def in_page(content: str) -> Markup:
-    """Content of a table's page as a part of the overview: links to the overview stay in it."""
-    return Markup(content.replace(f'href="{OVERVIEW}#', 'href="#'))
+def render(settings: PageSettings, inputs: Inputs) -> str:
+    """A table as a page, or a figure, made by the file of its kind in `tables/` or `figures/`.
+    Raises ConfigError where an input is missing or wrong."""
+    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
+    made: str = kind.render(settings, inputs)
+    return page(settings.title, made) if settings.part == "table" else made

@@ -149,6 +149,7 @@ class StudySettings(StudyContext):
     figures: list[Figure]
     order: list[str]
     """The anchors of all tables and figures (`table-cells`), in the order of the page."""
+    loaders: list[LoaderClaim] = []  # as in PageSettings
 
 
 class OverviewSettings(Strict, kw_only=True):
@@ -175,9 +176,7 @@ def page_settings(project: Project, study: str, part: Part, name: str) -> dict[s
     """The `--settings` of a table or figure of a study."""
     page = find_page(project, study, part, name)
     needs = _declared(part, "NEEDS")[page.kind]
-    options: dict[str, Any] = {}
-    if isinstance(page, Table):
-        options = _fields(page, "columns", "epoch_samples")
+    options = _fields(page, "columns", "epoch_samples") if isinstance(page, Table) else {}
     along = page.x if isinstance(page, Figure) else page.factor
     options["factor"] = along or next(iter(project.studies[study].factors))
     if "winoground" in needs:
@@ -211,6 +210,7 @@ def overview_settings(project: Project, plan: Plan) -> dict[str, Any]:
             **_context(project, name, published=True),
             **_fields(study, "title", "question", "task", "tables", "figures"),
             setups=setups[name],
+            loaders=project.loaders.get(name, []),
             order=_order(study.figures, study.tables),
         )
         for name, study in project.studies.items()

@@ -25,7 +25,7 @@ from feedrate.results.schema import Provenance
 
 PACKED = 50
 """Runs whose documents are packed together: they share most of their texts."""
-FIRST, LAST, WIDE = 12, 12, 600
+FIRST, LAST, WIDE = 8, 8, 600
 """Lines of a raw log that a page shows, from its start and its end, and their longest."""
 
 HEADS = ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record")
@@ -54,6 +54,7 @@ def _machine(study: StudySettings, device: str, runs: Sequence[RunRow]) -> Marku
     facts = {
         "Device model": _distinct(run.device_model for run in runs),
         "Driver": known.driver,
+        "Firmware": ", ".join(f"{name} {version}" for name, version in known.firmware.items()),
         "CPU cores per job": _cores(runs, known),
         "Host": _distinct(run.host for run in runs),
         "bf16 instructions": ", ".join(known.bf16_instructions),
@@ -101,19 +102,22 @@ def _run(study: StudySettings, run: RunRow, first: bool, packed: str) -> Markup:
 
 def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]:
     """The table of runs, then their documents, packed by `PACKED` runs."""
-    names = {id(run): f"{study.study}-records-{place // PACKED}" for place, run in enumerate(runs)}
-    cells: set[tuple[str, str]] = set()
-    rows = []
-    for run in runs:
-        rows.append(_run(study, run, run.key not in cells, names[id(run)]))
-        cells.add(run.key)
+    groups = {
+        f"{study.study}-records-{at // PACKED}": runs[at : at + PACKED]
+        for at in range(0, len(runs), PACKED)
+    }
+    first = {run.key: run for run in reversed(runs)}
     yield table(
-        ("Run", "samples/s", "Started (UTC)", "Duration", "Attempt", "Record"), rows, "texts"
+        HEADS,
+        (
+            _run(study, run, first[run.key] is run, name)
+            for name, group in groups.items()
+            for run in group
+        ),
+        "texts",
     )
-    for name, group in text.grouped(runs, lambda run: names[id(run)]).items():
-        found = {
-            anchor(run.study, run.device, run.cell, run.repeat): documents(run) for run in group
-        }
+    for name, group in groups.items():
+        found = {_anchor(run): documents(run) for run in group}
         yield el("div", id=name, data_packed=pack(found), hidden="hidden")
 
 
@@ -135,7 +139,8 @@ def documents(run: RunRow) -> dict[str, Any]:
     spec = record.pop("spec", None)
     return {
         "Commit": str(known.get("commit") or "unknown"),
-        f"Record ({path})": record,
+        "File": str(path),
+        "Record": record,
         "Spec": spec or "The record has none.",
         "Environment": known,
         f"Raw events ({paths.EVENTS_NAME})": _lines(path.with_name(paths.EVENTS_NAME)),
@@ -160,9 +165,15 @@ def _lines(path: Path) -> str:
     return Masker()("\n".join([*head, *between, *tail])) or "(empty)"
 
 
-def pack(documents: dict[str, Any]) -> str:
-    """Documents as JSON, deflated, in base64: what the page's script unpacks."""
-    plain = json.dumps(documents, ensure_ascii=False, separators=(",", ":"))
+def pack(documents: dict[str, dict[str, Any]]) -> str:
+    """The documents of runs as JSON, deflated, in base64: what the page's script unpacks. Those
+    under one heading are together, because they share most of their texts."""
+    headings = dict.fromkeys(heading for one in documents.values() for heading in one)
+    by_heading = {
+        heading: {run: one[heading] for run, one in documents.items() if heading in one}
+        for heading in headings
+    }
+    plain = json.dumps(by_heading, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
 
 

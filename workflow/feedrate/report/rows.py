@@ -1,7 +1,4 @@
-"""The inputs of a page, and the page made from them.
-
-Inputs are the rows of result files, the steps of runs, and the scores of models.
-"""
+"""The inputs of a page: rows of result files, steps of runs, and scores of models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,31 +8,14 @@ import msgspec
 
 from feedrate.config.errors import ConfigError
 from feedrate.config.values import BETWEEN_LEVELS, Level, parse_levels
-from feedrate.core import paths, plugins
+from feedrate.core import paths
 from feedrate.core.errors import LogError
-from feedrate.core.files import write_text
 from feedrate.jobs.events import Step, read_events
 from feedrate.report import text
-from feedrate.report.params import PageSettings, from_param
 from feedrate.results import columns
+from feedrate.results.claims import NO_DATA
 from feedrate.results.imported import Imported, read_imported
 from feedrate.results.tables import read_csv
-
-
-def render_page(settings: dict[str, Any], out: Path, inputs: list[Path] | None = None) -> None:
-    """Write a table as HTML or a figure as SVG.
-
-    `settings` come from `params.page_settings`; inputs are recognised by file name.
-    """
-    write_text(out, render(from_param(settings, PageSettings), Inputs(inputs or [])))
-
-
-def render(settings: PageSettings, inputs: "Inputs") -> str:
-    """The page, made by the file of its kind in `tables/` or `figures/`. Raises ConfigError where
-    an input is missing or wrong."""
-    kind = plugins.load(f"feedrate.report.{settings.part}s", settings.kind)
-    return str(kind.render(settings, inputs))
-
 
 # Rows of result files
 
@@ -71,6 +51,7 @@ class CellOf(Row, frozen=True, kw_only=True):
         return parse_levels(self.cell, BETWEEN_LEVELS)
 
 
+T = TypeVar("T")
 AnyRow = TypeVar("AnyRow", bound=Row)
 _TYPES: dict[str, tuple[Any, Any]] = {
     "text": (str, ""),
@@ -117,6 +98,13 @@ class ClaimRow(Row, frozen=True, kw_only=True):
     claim: str
     statement: str
     of: str = "source"
+
+    @property
+    def compared(self) -> list[CellOf]:
+        """The cells that a verdict rests on; none where there is no verdict."""
+        named = [] if self.verdict == NO_DATA else filter(None, self.cells.split(";"))
+        pairs = (one.partition("/") for one in named)
+        return [CellOf(study=self.study, device=device, cell=cell) for device, _, cell in pairs]
 
     @property
     def whose(self) -> str:
@@ -182,6 +170,14 @@ class Inputs:
         """The files with this suffix."""
         return [file for file in self._files if file.suffix == suffix]
 
+    def json(self, name: str, kind: type[T]) -> T:
+        """The content of the JSON file with this name. Raises ConfigError for an invalid file."""
+        path = self.path(name)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+
     def rows(
         self, name: str, kind: type[AnyRow], study: str, file: Path | None = None
     ) -> list[AnyRow]:
@@ -238,15 +234,6 @@ def traces(inputs: Inputs, study: str) -> list[Trace]:
         if steps:
             found.append(Trace(run, steps))
     return found
-
-
-def valid_traces(inputs: Inputs, study: str) -> list[Trace]:
-    """The first valid run with steps of each cell."""
-    first: dict[Key, Trace] = {}
-    for trace in traces(inputs, study):
-        if trace.run.status == "ok":
-            first.setdefault(trace.run.key, trace)
-    return list(first.values())
 
 
 # Scores of models before and after training

@@ -13,20 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from feedrate.config.spec import RunSpec
-from feedrate.config.values import BETWEEN_LEVELS, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, parse_levels, subset
+from feedrate.core import paths
 from feedrate.core.errors import LogError
 from feedrate.core.files import digest_file, digest_value, write_json
-from feedrate.core.paths import (
-    ANY_EVENTS,
-    LOG_NAME,
-    OUTCOME_NAME,
-    RECORD_NAME,
-    SPEC_NAME,
-    TRAINER_NAME,
-)
 from feedrate.jobs.events import RankEvents, read_run_events
-from feedrate.logs import trainer
-from feedrate.logs.trainer import one_line, read_log
+from feedrate.logs.found import read_evaluations, read_trainer, trainer_files
+from feedrate.logs.trainer import TrainerFigures, evaluation_figures, one_line, read_log
 from feedrate.results.checks import check_run
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS, Evidence, disturbances
 from feedrate.results.measurement import flops_per_sample, measure
@@ -57,10 +50,10 @@ def parse_logs(runs_list: Path, device: DeviceFacts, parser: str, out: Path) -> 
     runs = [Path(line) for line in runs_list.read_text(encoding="utf-8").splitlines()]
     written = update_records(runs, device, parser)
     print(f"parsed {len(written)} of {len(runs)} runs")
-    digests = {str(run): digest_file(run / RECORD_NAME) for run in runs}
+    digests = {str(run): digest_file(run / paths.RECORD_NAME) for run in runs}
     disturbed: dict[str, int] = {}
     for run in runs:
-        record = read_record(run / RECORD_NAME)
+        record = read_record(run / paths.RECORD_NAME)
         attempt = record.provenance.attempt or 1
         wrong = {check.name for check in record.checks if not check.passed}
         if wrong & DISTURBED and attempt < MOST_ATTEMPTS:
@@ -87,7 +80,7 @@ def current_record(
     Where logs have changed although the outcome, which a job writes last, is the same, the record
     keeps its numbers and fails the check `logs_unchanged`.
     """
-    path, files = run / RECORD_NAME, _log_digests(run)
+    path, files = run / paths.RECORD_NAME, _log_digests(run)
     try:
         earlier = read_record(path)
     except RecordError:
@@ -96,7 +89,7 @@ def current_record(
         known = earlier.made_from.files
         changed = sorted(n for n in known.keys() | files.keys() if known.get(n) != files.get(n))
         flagged = any(check.name == UNCHANGED for check in earlier.checks)
-        if changed and OUTCOME_NAME in known and OUTCOME_NAME not in changed:
+        if changed and paths.OUTCOME_NAME in known and paths.OUTCOME_NAME not in changed:
             if not flagged:
                 earlier = _with_changed_logs(earlier, changed)
                 write_record(path, earlier)
@@ -113,8 +106,8 @@ def current_record(
 
 def _log_digests(run: Path) -> dict[str, str]:
     """SHA-256 of each file that a record is made from, by its path in the run's folder."""
-    files = [run / name for name in (SPEC_NAME, OUTCOME_NAME, LOG_NAME)]
-    files += [*run.glob(ANY_EVENTS), *trainer.files(run / TRAINER_NAME)]
+    files = [run / name for name in (paths.SPEC_NAME, paths.OUTCOME_NAME, paths.LOG_NAME)]
+    files += [*run.glob(paths.ANY_EVENTS), *trainer_files(run / paths.TRAINER_NAME)]
     return {str(f.relative_to(run)): digest_file(f) for f in sorted(files) if f.is_file()}
 
 
@@ -155,21 +148,18 @@ def build_record(run: Path, device: DeviceFacts) -> Record:
     Logs that cannot be read make the run `invalid`, unless it failed. Raises LogError if spec.json
     is missing or wrong, because nothing else describes the run.
     """
-    spec = read_spec(run / SPEC_NAME)
+    spec = read_spec(run / paths.SPEC_NAME)
     outcome, ranks, checks = _read_logs(run)
     peak_gib = outcome.host_peak_memory_gib if outcome else None
     measurement = measure(ranks, spec, device.peaks, peak_gib)
     if measurement:
-        log = read_log(run / LOG_NAME)
+        log = read_log(run / paths.LOG_NAME)
         checks += check_run(Evidence(spec, measurement, device, ranks, outcome, log))
     status, cause = _status(outcome, ranks, measurement, checks)
     first = ranks.get(0, RankEvents())
-    return Record(
-        study=spec.study,
-        device=spec.device,
-        cell=spec.cell,
-        levels=spec.levels,
-        repeat=spec.repeat,
+    return subset(
+        Record,
+        spec,
         status=status,
         cause=cause,
         spec=spec,
@@ -203,7 +193,7 @@ def _read_logs(run: Path) -> tuple[Outcome | None, Ranks, list[Check]]:
     """Outcome and events, and a failed check if one of the files is not valid."""
     outcome: Outcome | None = None
     try:
-        outcome = read_outcome(run / OUTCOME_NAME)
+        outcome = read_outcome(run / paths.OUTCOME_NAME)
         return outcome, read_run_events(run), []
     except LogError as error:
         detail = one_line(str(error))
@@ -220,7 +210,7 @@ def _status(
         return ("failed", unreadable) if unreadable else _without_outcome(ranks)
     cause = one_line(outcome.cause or "")
     if outcome.status != "ok":
-        return outcome.status, cause or f"No cause was given; see {LOG_NAME}."
+        return outcome.status, cause or f"No cause was given; see {paths.LOG_NAME}."
     if failed:
         more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
         return "invalid", failed[0] + more
@@ -239,21 +229,21 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
     return "out_of_memory" if memory else "failed", cause
 
 
-def _trainer(first: RankEvents, run: Path) -> trainer.TrainerFigures:
+def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
     """The Trainer's figures from its event if there is one, else from its files and the log.
 
     Only the files have optimum-habana's `total_flos`.
     """
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
-    found = trainer.read_trainer(run / TRAINER_NAME, library, known)
-    return found if known or found.runtime_s is not None else trainer.read_trainer(run, library)
+    found = read_trainer(run / paths.TRAINER_NAME, library, known)
+    return found if known or found.runtime_s is not None else read_trainer(run, library)
 
 
 def _evaluation(first: RankEvents, run: Path) -> dict[str, float]:
-    values = trainer.read_evaluations(run / TRAINER_NAME)
+    values = read_evaluations(run / paths.TRAINER_NAME)
     for event in first.evaluations:
-        values |= trainer.evaluation_figures(event.split, event.metrics)
+        values |= evaluation_figures(event.split, event.metrics)
     return values
 
 

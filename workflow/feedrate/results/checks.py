@@ -4,25 +4,8 @@ import math
 from collections.abc import Callable
 
 from feedrate.config.settings import Task
-from feedrate.results.conformity import (
-    Evidence,
-    Judgement,
-    all_ranks_reported,
-    alone_on_host,
-    attention,
-    computation,
-    data_digest,
-    decode_path,
-    device_model,
-    equal_weights,
-    fp32,
-    library,
-    listed,
-    pixels,
-    strategy,
-    undisturbed,
-    world_size,
-)
+from feedrate.results import conformity
+from feedrate.results.conformity import Evidence, Judgement, listed
 from feedrate.results.measurement import first_step, losses_of, step_sum
 from feedrate.results.record import Check
 
@@ -135,10 +118,24 @@ def power_within_rating(e: Evidence) -> Judgement:
 CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     check.__name__: check
     for check in (
-        *(all_ranks_reported, world_size, window_after_warmup, samples_identity, step_times_sum),
+        *(conformity.all_ranks_reported, conformity.world_size),
+        *(window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(device_model, decode_path, library, pixels, attention, strategy, fp32, data_digest),
-        *(computation, equal_weights, alone_on_host, undisturbed),
+        *(
+            conformity.device_model,
+            conformity.decode_path,
+            conformity.library,
+            conformity.pixels,
+            conformity.attention,
+        ),
+        *(
+            conformity.strategy,
+            conformity.fp32,
+            conformity.data_digest,
+            conformity.computation,
+            conformity.equal_weights,
+        ),
+        *(conformity.alone_on_host, conformity.undisturbed),
     )
 }
 """By name, in the order of the report; docs/results.md shows their docstrings."""

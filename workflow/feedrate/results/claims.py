@@ -113,6 +113,8 @@ class _Claims:
             self._cells.setdefault((run["device"], *levels), []).append(run)
 
     def rows(self) -> Iterator[Row]:
+        headlines = (row.edition for row in self._study.published if row.headline)
+        headline = ";".join(dict.fromkeys(headlines))
         for claim in self._study.claims:
             ratio = parse(claim.expression, fits=claim.fits is not None)
             devices = self._study.measured
@@ -122,7 +124,7 @@ class _Claims:
                         "claim": claim.id,
                         "of": claim.of,
                         "source": self._study.source,
-                        "edition": claim.edition or _headline_edition(self._study),
+                        "edition": claim.edition or headline,
                         "statement": claim.text,
                         "device": ";".join(each.devices),
                         **self._checked(claim, each),
@@ -236,7 +238,3 @@ def _absent(ref: CellRef, runs: Sequence[Row]) -> str:
         return f"{ref} was not measured."
     causes = (run["cause"] for run in runs if run["cause"])
     return f"{ref}: {runs[0]['status']}: {next(causes, 'no cause given')}"
-
-
-def _headline_edition(study: ClaimStudy) -> str:
-    return ";".join(dict.fromkeys(row.edition for row in study.published if row.headline))

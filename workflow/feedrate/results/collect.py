@@ -204,7 +204,10 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     for word, function in OVER_REPEATS.items():
         names = [name for name, how in COMBINED.items() if how == word]
         cells[names] = ok[names].agg(function)
-    ratios = {key: part_ratios(rows_of(found)) for key, found in ok[PART_COLUMNS]}
+    ratios = {
+        key: {name: one for part in PARTS for name, one in over_runs(rows_of(found), part).items()}
+        for key, found in ok[PART_COLUMNS]
+    }
     if ratios:
         found = pd.DataFrame(ratios.values(), pd.MultiIndex.from_tuples(ratios, names=KEY))
         cells[found.columns] = found
@@ -218,11 +221,6 @@ def combine(runs: pd.DataFrame, study: CollectStudy, settings: CollectSettings) 
     cost_usd = usd_per_hour.astype(float) / 3600 / cells["samples_per_s"] * 1e6
     cells["usd_per_million_samples"] = cost_usd
     return cells.join(loss_shifts(runs, baselines))
-
-
-def part_ratios(runs: Sequence[Row]) -> Row:
-    """The ratio of each part alone to training, over the ok runs of a cell."""
-    return {name: value for part in PARTS for name, value in over_runs(runs, part).items()}
 
 
 def add_intervals(cells: Sequence[Row], study: CollectStudy, noise: Noises) -> None:
@@ -324,7 +322,7 @@ def collect_quality(settings: QualitySettings, out: Path) -> None:
 
 
 def quality_rows(settings: QualitySettings) -> Iterator[Row]:
-    """A row for each score, and one for a run without scores. Raises QualityError."""
+    """A row for each score, and one for a run without scores. Raises RecordError."""
     for run in settings.runs:
         quality = read_quality(Path(run.file))
         common = {

@@ -275,8 +275,8 @@ def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[C
         for factor, entry in study.factors.items():
             if factor in taken:
                 raise ConfigError(
-                    f"config/studies/{name}.yaml: factors.{factor}: not allowed; the results have "
-                    "a column of this name"
+                    f"config/studies/{name}.yaml: factors.{factor}: {factor!r} is a column of the "
+                    "results already; choose another name"
                 )
             levels.setdefault(factor, []).extend(entry.levels)
     return with_factors(columns, levels)

@@ -1,4 +1,4 @@
-"""Whether our run was the published experiment: a source's sheet, item by item, beside the run.
+"""Whether our run was the published experiment: a source's sheet compared with it, item by item.
 
 What must be the same depends on what is compared; docs/results.md gives the reasons.
 """
@@ -40,7 +40,7 @@ NEEDS: dict[Kind, Needs] = {
 
 
 class Compared(NamedTuple):
-    """An item of a sheet beside our run."""
+    """An item of a sheet, and what our run did."""
 
     item: Item
     says: tuple[Level, ...]
@@ -73,8 +73,8 @@ class Compared(NamedTuple):
 def compare(
     row: Published | PublishedFacts | None, run: Mapping[str, Any], sources: Sources
 ) -> list[Compared]:
-    """Every item of the sheet of a published number (None: of a statement without one) beside a
-    row of results.csv."""
+    """Compare every item of the sheet of a published number (None: of a statement without one)
+    with a row of results.csv."""
     names: tuple[Item, ...] = ("device", "batch_size", "software")
     in_row = {name: said for name in names if (said := getattr(row, name, None))}
     stated = {name: Fact(says=said, where="its row") for name, said in in_row.items()}

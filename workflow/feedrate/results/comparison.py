@@ -40,6 +40,8 @@ SHOWN = ("device_model", "host", "cores_granted", "commit")
 """Columns with the machine and the commit of a run."""
 BELOW = ("driver", "Python", "platform")
 """Software that is compared where it is known; packages are known completely or not at all."""
+FIRMWARE = "firmware "
+"""Before the name of firmware, which is compared where it is known too."""
 NONE = "none"
 """The version of a package that is not installed."""
 
@@ -224,7 +226,7 @@ def _software_moved(before: pd.DataFrame, after: pd.DataFrame, by: Sequence[str]
     known = [runs[runs[SOFTWARE].astype(bool)] for runs in (before, after)]
     tables = [pd.DataFrame(runs[SOFTWARE].tolist(), runs.index) for runs in known]
     names = list(dict.fromkeys(name for table in tables for name in table))
-    absent = {name: NONE for name in names if name not in BELOW}
+    absent = {name: NONE for name in names if not str(name).startswith((*BELOW, FIRMWARE))}
     versions = [
         runs[KEY].join(table.reindex(columns=names).astype(object).fillna(absent))
         for runs, table in zip(known, tables, strict=True)
@@ -269,6 +271,7 @@ def _software(run: Row, results_csv: Path) -> Software | None:
     found: dict[str, Any] = record["provenance"]
     packages: Software = found.get("packages", {})
     below = {name: found.get(name.lower()) for name in BELOW}
+    below |= {FIRMWARE + name: version for name, version in found.get("firmware", {}).items()}
     return packages and {n: v for n, v in below.items() if v} | packages
 
 

@@ -125,13 +125,14 @@ def unpack(archive: Path, folder: Path) -> None:
     Raises ArchiveError."""
     with _opened(archive) as found:
         try:
-            for entry in found.infolist():
-                target = folder / entry.filename
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with found.open(entry) as stream, target.open("xb") as out:
-                    while chunk := stream.read(_CHUNK):
-                        out.write(chunk)
-        except (zipfile.BadZipFile, zlib.error, EOFError, FileExistsError) as error:
+            found.extractall(folder)
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            FileExistsError,
+            IsADirectoryError,
+        ) as error:
             raise ArchiveError(f"{archive}: damaged: {error}") from None
 
 

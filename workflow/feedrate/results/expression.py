@@ -10,26 +10,25 @@ White space is allowed between the parts. The Snakefile checks claims at every p
 imports nothing heavy.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from feedrate.config.errors import ConfigError
+from feedrate.config.errors import Findings, raise_all
 from feedrate.config.study import Study
-from feedrate.config.values import Level, level_text, parse_level
+from feedrate.config.values import Level, level_text, parse_levels
 from feedrate.core.errors import ExpectedError
 
 ANY, LARGEST = "*", "largest"
-_TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_.+-]+)|([*/\[\]=,]))")
+_CELL = re.compile(r"\s*([A-Za-z0-9_.+-]+|\*)\s*(?:\[([^\[\]]*)\]\s*)?")
 
 
 class ExpressionError(ExpectedError):
-    """A wrong expression; the message gives the place and what was expected."""
+    """A wrong expression; the message says which part is wrong and what was expected."""
 
 
 class CellRef(NamedTuple):
-    """A cell of an expression: a device or `*`, and the levels that are named, as text."""
+    """A cell of an expression: a device or `*`, and the levels that are named, as `level_text`."""
 
     device: str
     levels: tuple[tuple[str, str], ...] = ()
@@ -51,7 +50,7 @@ class Ratio(NamedTuple):
     @property
     def any_device(self) -> bool:
         """Whether it is one ratio for each device."""
-        return ANY in (self.numerator.device, self.denominator.device)
+        return ANY in self.devices
 
     def on(self, device: str) -> "Ratio":
         """The ratio with `device` for each `*`."""
@@ -76,107 +75,55 @@ class Ratio(NamedTuple):
 def parse(text: str, *, fits: bool = False) -> Ratio:
     """Read an expression; of a claim that says `fits`, one cell, as a ratio to itself. Raises
     ExpressionError."""
-    reader = _Reader(text)
-    numerator = denominator = reader.cell()
-    if not fits:
-        reader.symbol("/")
-        denominator = reader.cell()
-    reader.end()
-    return Ratio(numerator, denominator)
+    cells = [_read_cell(part) for part in text.split("/")]
+    if len(cells) != (1 if fits else 2):
+        wanted = "one cell" if fits else "two cells, as in h100[workers=2] / h100"
+        raise ExpressionError(f"expected {wanted}, found {len(cells)}")
+    return Ratio(cells[0], cells[-1])
+
+
+def _read_cell(text: str) -> CellRef:
+    found = _CELL.fullmatch(text)
+    if found is None:
+        wanted = "expected a device or *, and levels in brackets, as in h100[workers=2]"
+        raise ExpressionError(f"{wanted}; found {text.strip()!r}")
+    try:
+        levels = parse_levels(found[2] or "", ",")
+    except ValueError as error:
+        raise ExpressionError(str(error)) from None
+    return CellRef(found[1], tuple((name, level_text(level)) for name, level in levels.items()))
 
 
 def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]) -> dict[str, str]:
     """All levels of a cell as text, in the order of the factors."""
-    named = {factor: as_level(text) for factor, text in ref.levels}
+    named = dict(ref.levels)
     return {factor: named.get(factor, level_text(baseline[factor])) for factor in factors}
-
-
-def as_level(text: str) -> str:
-    """A level's text as the suite writes it: `1e-5` and `1e-05` are one level."""
-    return level_text(parse_level(text))
 
 
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
     """Check every claim of a study against its factors, levels and the device registry.
 
-    Raises ConfigError for the first wrong one, with its file, its claim and what is allowed.
+    Raises ConfigError with file, claim and what is allowed for each wrong one.
     """
+    found = Findings(f"config/studies/{name}.yaml")
     for claim in study.claims:
-        origin = f"config/studies/{name}.yaml: claims.{claim.id}"
+        key = f"claims.{claim.id}.expression"
         try:
-            ratio = parse(claim.expression, fits=claim.fits is not None)
+            cells = parse(claim.expression, fits=claim.fits is not None)
         except ExpressionError as error:
-            raise ConfigError(f"{origin}.expression: {claim.expression!r}: {error}") from None
-        for ref in ratio:
+            found.say(key, f"{claim.expression!r}: {error}")
+            continue
+        for ref in dict.fromkeys(cells):
             if ref.device != ANY:
-                _known(origin, "device", ref.device, list(devices))
+                found.known(key, ref.device, devices, "devices")
             for factor, level in ref.levels:
-                _known(origin, "factor", factor, list(study.factors))
-                allowed = [level_text(value) for value in study.factors[factor].levels]
-                allowed += [LARGEST] * (factor == study.search)
-                _known(origin, f"level of {factor}", as_level(level), allowed)
+                if found.known(key, factor, study.factors, "factors"):
+                    allowed = [level_text(value) for value in study.factors[factor].levels]
+                    allowed += [LARGEST] * (factor == study.search)
+                    found.known(key, level, allowed, f"levels of {factor}")
         ways = ("published", "more_than", "no_less_than", "fits")
-        given = [name for name in ways if getattr(claim, name) is not None]
+        given = [way for way in ways if getattr(claim, way) is not None]
         if len(given) != 1:
-            found = f"; it has {' and '.join(given)}" if given else ""
-            raise ConfigError(f"{origin}: it needs one of {', '.join(ways)}{found}")
-
-
-def _known(origin: str, what: str, value: str, allowed: list[str]) -> None:
-    if value not in allowed:
-        close = difflib.get_close_matches(value, allowed, n=1)
-        meant = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(
-            f"{origin}.expression: {what} {value!r} is not allowed{meant}; "
-            f"allowed: {', '.join(allowed)}"
-        )
-
-
-class _Reader:
-    """A recursive-descent reader with one method per rule of the grammar."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def cell(self) -> CellRef:
-        device = ANY if self._take(ANY) else self._word("a device or *")
-        if not self._take("["):
-            return CellRef(device)
-        levels: list[tuple[str, str]] = []
-        while not self._take("]"):
-            if levels:
-                self.symbol(",")
-            factor = self._word("a factor")
-            self.symbol("=")
-            if factor in dict(levels):
-                raise ExpressionError(f"factor {factor!r} occurs twice in one cell")
-            levels.append((factor, self._word("a level")))
-        return CellRef(device, tuple(levels))
-
-    def symbol(self, symbol: str) -> None:
-        if not self._take(symbol):
-            self._fail(f"{symbol!r}")
-
-    def end(self) -> None:
-        if self._text[self._at :].strip():
-            self._fail("the end")
-
-    def _word(self, what: str) -> str:
-        match = _TOKEN.match(self._text, self._at)
-        if match is None or match[1] is None:
-            self._fail(what)
-        self._at = match.end()
-        return match[1]
-
-    def _take(self, symbol: str) -> bool:
-        match = _TOKEN.match(self._text, self._at)
-        if match is None or match[2] != symbol:
-            return False
-        self._at = match.end()
-        return True
-
-    def _fail(self, expected: str) -> NoReturn:
-        rest = self._text[self._at :].strip()
-        found = f"{rest[:20]!r}" if rest else "the end"
-        raise ExpressionError(f"expected {expected} at character {self._at + 1}, found {found}")
+            has = f"; it has {' and '.join(given)}" if given else ""
+            found.say(f"claims.{claim.id}", f"it needs one of {', '.join(ways)}{has}")
+    raise_all(found)

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from feedrate.config.imports import Import
+from feedrate.config.additions import Import
 from feedrate.config.values import Strict, cell_name
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
 from feedrate.logs.found import Found, ReadFile, find_runs
-from feedrate.logs.trainer import TrainerFigures, number, one_line
+from feedrate.logs.trainer import TrainerFigures, one_line, trainer_figures
 from feedrate.results.audit import Rate, excess
 from feedrate.results.conformity import Judgement
 from feedrate.results.crate import results_of
@@ -133,22 +133,11 @@ def record_of(
 def _figures(run: Found, entry: Import, device: ImportDevice) -> TrainerFigures:
     """The figures as reported. Without a rate in samples, that of the steps times the batch that
     the import gives."""
-    found = {
-        name: number(run.metrics.get(key))
-        for name, key in {
-            "samples_per_s": "train_samples_per_second",
-            "steps_per_s": "train_steps_per_second",
-            "runtime_s": "train_runtime",
-            "loss": "train_loss",
-            "total_flos": "total_flos",
-            "memory_gib": "memory_allocated (GB)",
-            "peak_memory_gib": "max_memory_allocated (GB)",
-        }.items()
-    }
-    steps_per_s = found["steps_per_s"]
-    if found["samples_per_s"] is None and steps_per_s and entry.batch_size:
-        found["samples_per_s"] = steps_per_s * entry.batch_size * device.count
-    return TrainerFigures(**found, library=run.library)
+    found = trainer_figures(run.metrics, run.library)
+    if found.samples_per_s is None and found.steps_per_s and entry.batch_size:
+        rate = found.steps_per_s * entry.batch_size * device.count
+        return msgspec.structs.replace(found, samples_per_s=rate)
+    return found
 
 
 def _status(run: Found, figures: TrainerFigures, checks: list[Check]) -> tuple[Status, str]:

@@ -179,7 +179,7 @@ def read_lines(texts: Sequence[str], name: str) -> tuple[list[Prediction], str]:
 
 
 def outcome(prediction: Prediction, cells: Mapping[Place, Cell]) -> Outcome:
-    """A prediction beside the runs of its target."""
+    """A prediction with the rate that the runs of its target measured."""
     told = msgspec.structs.asdict(prediction)
     target = cells.get((prediction.machine, prediction.target))
     if target is None:

@@ -82,7 +82,7 @@ def stands(series: Series, fitted: Fit) -> bool:
 
 
 def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
-    """The meaning of one fit that stands, in words."""
+    """The meaning of a fit that may be put in words."""
     bounds = {p.workers: bound(p.workers, fitted.tc_s, fitted.td_s) for p in points}
     free = min((workers for workers, term in bounds.items() if term == "compute"), default=None)
     if free is None:
@@ -94,7 +94,7 @@ def reading(device: str, fitted: Fit, points: Sequence[Point]) -> str:
             f"{_rate(can)} samples/s could be loaded for a device that takes {_rate(takes)}"
         )
     return (
-        f"{limit}; with no worker, loading adds {_ms(fitted.td_s)} to each sample; "
+        f"{limit}; with no worker, loading adds {fitted.td_s * 1e3:.3g} ms to each sample; "
         f"two constants explain the {len(points)} rates within {fitted.max_error:.1%}."
     )
 
@@ -230,7 +230,3 @@ def _set_apart(
 def _rate(samples_per_s: float) -> str:
     """With three digits, never as a power of ten."""
     return f"{samples_per_s:.3g}" if samples_per_s < 1000 else f"{samples_per_s:,.0f}"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"

@@ -25,8 +25,8 @@ def measure(
     windows = list(windows_of(ranks).values())
     if min((w.wall_s for w in windows), default=0) <= 0:
         return None
-    first = windows[0]
-    inside, combined = [_steps_in(e.steps, first) for e in ranks.values()], _over_ranks(windows)
+    first, events, combined = windows[0], ranks.values(), _over_ranks(windows)
+    inside = [_steps_in(e.steps, first) for e in events]
     samples, wall_s, energy_j = (combined[name] for name in ("samples", "wall_s", "energy_j"))
     times = _times(inside, spec) or [wall_s / max(first.steps, 1)]
     return Measurement(
@@ -38,9 +38,7 @@ def measure(
         first_step_s=_first_step_s(ranks),
         **_step_times(times),
         **_waits(windows, [step.data_wait_s for steps in inside for step in steps]),
-        forward_memory_gib=_largest(
-            [e.stages.forward_memory_gib for e in ranks.values() if e.stages]
-        ),
+        forward_memory_gib=_largest([e.stages.forward_memory_gib for e in events if e.stages]),
         host_peak_memory_gib=host_peak_gib,
         energy_j_per_sample=energy_j and energy_j / samples,
         power_w=energy_j and energy_j / wall_s,
@@ -147,16 +145,14 @@ def _waits(windows: Sequence[Window], waits: Sequence[float]) -> dict[str, Any]:
     copies = [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
     return {
         "data_wait_share": _mean([w.data_wait_s / w.wall_s for w in windows]),
-        "copy_wait_share": _mean_of_known(copies),
+        "copy_wait_share": OVER_RANKS["mean"](copies),
         "data_wait_p95_s": quantile(waits, 0.95) if waits else None,
     }
 
 
 def _first_step_s(ranks: Ranks) -> float | None:
-    number = first_step(ranks)
-    return _largest(
-        [s.step_s for events in ranks.values() for s in events.steps if s.step == number]
-    )
+    number, steps = first_step(ranks), [s for events in ranks.values() for s in events.steps]
+    return max((step.step_s for step in steps if step.step == number), default=None)
 
 
 def _losses(losses: Sequence[float]) -> dict[str, Any]:
@@ -193,18 +189,17 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _mean_of_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return _mean(known) if known else None
+def _of_known(combine: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+    """Combines the values that are known; None where there is none."""
+
+    def combined(values: Sequence[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        return combine(known) if known else None
+
+    return combined
 
 
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+_largest, _sum = _of_known(max), _of_known(sum)
 
 
 def _complete_sum(values: Sequence[float | None]) -> float | None:
@@ -215,7 +210,7 @@ def _complete_sum(values: Sequence[float | None]) -> float | None:
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
     "complete sum": _complete_sum,
-    "mean": _mean_of_known,
+    "mean": _of_known(_mean),
     "largest": _largest,
 }
 """How the values of the ranks combine, by the words of the schema."""

@@ -88,8 +88,8 @@ def _rate(*rounds: Blocks) -> float | None:
 
 
 def stages(ranks: Ranks) -> Stages:
-    """Seconds and CPU seconds per optimizer step of each stage, mean of the ranks that told it; its
-    spans on the rank where they are slowest."""
+    """Seconds and CPU seconds per optimizer step of each stage, mean of the ranks that reported
+    it; its spans on the rank where they are slowest."""
     told = [events.stages for events in ranks.values() if events.stages]
     known: dict[str, float | None] = {}
     slowest: dict[str, dict[str, Any]] = {}

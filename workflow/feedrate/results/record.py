@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,8 @@ from feedrate.results.schema import (
     Stages,
     Status,
 )
+
+T = TypeVar("T")
 
 RECORD_SCHEMA = 1
 """Version of `Record`; raise it when a field changes its meaning."""
@@ -49,11 +51,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordError(ExpectedError):
-    """A file that is no record; the message names it."""
-
-
-class QualityError(ExpectedError):
-    """A file that is no quality.json; the message names it."""
+    """A file that is no record.json or quality.json of this version; the message names it."""
 
 
 class Check(Strict, kw_only=True):
@@ -169,32 +167,26 @@ def write_record(path: Path, record: Record) -> None:
 
 def read_record(path: Path) -> Record:
     """Read a record. Raises RecordError if it is not one of this version."""
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
-    except FileNotFoundError:
-        raise RecordError(f"{path}: no such file") from None
-    except ValueError as error:
-        raise RecordError(f"{path}: not a record of this version: {error}") from None
-    if record.schema_version != RECORD_SCHEMA:
-        raise RecordError(
-            f"{path}: schema_version {record.schema_version} is not allowed; this version of "
-            f"feedrate reads {RECORD_SCHEMA} (remove the file, and it is made again from its logs)"
-        )
-    return record
+    return _read(path, Record, "schema_version", RECORD_SCHEMA)
 
 
 def read_quality(path: Path) -> Quality:
-    """Read quality.json. Raises QualityError if it is not one of this version."""
+    """Read quality.json. Raises RecordError if it is not one of this version."""
+    return _read(path, Quality, "schema", QUALITY_SCHEMA)
+
+
+def _read(path: Path, kind: type[T], key: str, version: int) -> T:
+    """Read a document whose version is in the field `key`. Raises RecordError."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Quality)
+        found = msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
-        raise QualityError(f"{path}: no such file") from None
+        raise RecordError(f"{path}: no such file") from None
     except ValueError as error:
-        raise QualityError(f"{path}: not of this version: {error}") from None
-    if found.schema != QUALITY_SCHEMA:
-        raise QualityError(
-            f"{path}: schema {found.schema} is not allowed; this version of feedrate reads "
-            f"{QUALITY_SCHEMA} (remove the file, and the model is scored again)"
+        raise RecordError(f"{path}: not of this version: {error}") from None
+    if (given := getattr(found, key)) != version:
+        raise RecordError(
+            f"{path}: {key} {given} is not allowed; this version of feedrate reads {version} "
+            "(remove the file, and the next run of the workflow makes it again)"
         )
     return found
 

@@ -297,6 +297,9 @@ class Provenance(Strict, kw_only=True):
         dict[str, Any], Meta(description="Load, clocks and the like before the run.")
     ] = {}
     packages: dict[str, str] = {}
+    firmware: Annotated[
+        dict[str, str], Meta(description="Versions of the host's processors and cards, by name.")
+    ] = {}
     python: str = ""
     platform: str = ""
 

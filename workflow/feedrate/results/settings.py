@@ -5,21 +5,20 @@ changed. The Snakefile imports this module at every parse, so it imports nothing
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from feedrate.config.additions import Import
 from feedrate.config.devices import Device, Peak
-from feedrate.config.imports import Import
 from feedrate.config.plan import Plan, Shared, Unsupported, protocols, study_settings
 from feedrate.config.project import Project
 from feedrate.config.sheets import Sources
+from feedrate.config.spec import RunSpec
 from feedrate.config.study import Claim, Factor, Thresholds
-from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text
+from feedrate.config.values import Count, Level, Name, Positive, Share, Strict, level_text, subset
 from feedrate.config.workflow import Hub
 from feedrate.results.statistics import look_confidence
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 WORKERS = "loader.workers"
 """The setting that a recommendation and the loader model are about."""
@@ -184,7 +183,7 @@ PIXELS_ONLY = ("vit", "swin")
 
 def parse_settings(device: Device) -> dict[str, Any]:
     """`--device` of parse-logs: a price or label is not part of it."""
-    return msgspec.to_builtins(_subset(DeviceFacts, device))
+    return msgspec.to_builtins(subset(DeviceFacts, device))
 
 
 def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
@@ -192,14 +191,14 @@ def collect_settings(project: Project, plan: Plan) -> dict[str, Any]:
     devices = {name: project.devices[name] for name in project.config.devices}
     settings = CollectSettings(
         studies={
-            name: _subset(CollectStudy, study, thresholds=_thresholds(project, name))
+            name: subset(CollectStudy, study, thresholds=_thresholds(project, name))
             for name, study in project.studies.items()
         },
         memory_gib={name: device.memory_gib for name, device in devices.items()},
         price_usd_per_hour={n: device.price_usd_per_hour for n, device in devices.items()},
         unsupported=plan.unsupported,
         shared=plan.shared,
-        devices={name: _subset(DeviceFacts, device) for name, device in devices.items()},
+        devices={name: subset(DeviceFacts, device) for name, device in devices.items()},
     )
     return msgspec.to_builtins(settings)
 
@@ -211,16 +210,23 @@ def import_settings(project: Project, study: str) -> dict[str, Any]:
         study=study,
         factors=list(project.studies[study].factors),
         imports=imports,
-        devices={o.device: _subset(ImportDevice, project.devices[o.device]) for o in imports},
+        devices={o.device: subset(ImportDevice, project.devices[o.device]) for o in imports},
         pixels_only=project.studies[study].settings.model.name in PIXELS_ONLY,
     )
     return msgspec.to_builtins(settings)
 
 
+def quality_settings(project: Project, study: str, kept: Mapping[str, RunSpec]) -> dict[str, Any]:
+    """`--settings` of collect-quality; `kept` are the runs that keep a model, by quality.json."""
+    runs = [subset(ScoredRun, spec, file=file) for file, spec in kept.items()]
+    factors = project.studies[study].factors
+    return msgspec.to_builtins(QualitySettings(study=study, factors=factors, runs=runs))
+
+
 def claim_settings(project: Project) -> dict[str, Any]:
     """`--settings` of judge-claims."""
     studies = {
-        name: _subset(
+        name: subset(
             ClaimStudy,
             study,
             published=_published(project, name),
@@ -239,7 +245,7 @@ def claim_settings(project: Project) -> dict[str, Any]:
 def fit_settings(project: Project) -> dict[str, Any]:
     """`--settings` of fit-loader-model."""
     studies = {
-        name: _subset(
+        name: subset(
             PublishedStudy,
             study,
             published=_published(project, name),
@@ -284,10 +290,4 @@ def _thresholds(project: Project, study: str) -> Thresholds:
 
 
 def _published(project: Project, study: str) -> list[PublishedFacts]:
-    return [_subset(PublishedFacts, row) for row in project.published[study]]
-
-
-def _subset(kind: type[T], whole: msgspec.Struct, /, **others: Any) -> T:
-    """A `kind` with fields of the same name from `whole`; `others` take precedence."""
-    names = set(kind.__struct_fields__) & set(whole.__struct_fields__)
-    return kind(**{name: getattr(whole, name) for name in names} | others)
+    return [subset(PublishedFacts, row) for row in project.published[study]]

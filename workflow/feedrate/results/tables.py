@@ -13,16 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feedrate.config.values import level_text, parse_level
+from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import atomic_path, digest_file, write_text
-from feedrate.core.paths import (
-    CONFIRMED,
-    DATAPACKAGE,
-    OVERVIEW,
-    RECORD_NAME,
-    RECORDS,
-    SOURCES,
-)
 from feedrate.results.columns import QUALITY, RUNS, Column, FactorColumn
 from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.schema import BAD, DTYPES
@@ -41,7 +34,10 @@ _DERIVED = ("*.csv", "*.parquet", "tables/*", "figures/*")
 """The files made from the records of a study, in its folder."""
 _MERGED = (
     *("*.csv", "*.parquet"),
-    *(Path(file).name for file in (DATAPACKAGE, OVERVIEW, SOURCES, CONFIRMED)),
+    *(
+        Path(file).name
+        for file in (paths.DATAPACKAGE, paths.OVERVIEW, paths.SOURCES, paths.CONFIRMED)
+    ),
 )
 """The files made from the results of all studies."""
 
@@ -95,9 +91,9 @@ def remove_damaged(results: Path) -> list[Path]:
     stale = list(found)
     for study in (folder for folder in results.glob("*") if folder.is_dir()):
         damaged = _changed_tables(study)
-        for noted in study.glob(f"*/{Path(RECORDS).name}"):
+        for noted in study.glob(f"*/{Path(paths.RECORDS).name}"):
             digests = read_noted(noted, "digests")
-            records = {Path(run) / RECORD_NAME: one for run, one in digests.items()}
+            records = {Path(run) / paths.RECORD_NAME: one for run, one in digests.items()}
             changed = [record for record, digest in records.items() if _has_changed(record, digest)]
             damaged += changed
             stale += [*changed, noted] if changed else []

@@ -6,8 +6,8 @@ from typing import Any
 
 from feedrate.config.errors import Findings, raise_all
 from feedrate.config.workflow import Folder
-from feedrate.data.fetch import ListedFiles, Unusable
-from feedrate.data.manifest import Fetched, LeftOut
+from feedrate.data.fetch import ListedFiles
+from feedrate.data.manifest import Fetched, LeftOut, Unusable
 from feedrate.data.tables import (
     TOO_LONG,
     check_columns,

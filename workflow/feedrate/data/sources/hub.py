@@ -9,7 +9,7 @@ from feedrate.config.workflow import Hub
 from feedrate.data import hub
 from feedrate.data.fetch import EmbeddedImages, ListedFiles
 from feedrate.data.manifest import DataError, Fetched, LeftOut
-from feedrate.data.tables import OWN, SCHEMA, first_line, split_named
+from feedrate.data.tables import SCHEMA, first_line, split_named
 
 _IMAGE = "image"
 _NO_IMAGE = "no image, one that is too large, or a file that is not in the dataset's own folder"
@@ -103,10 +103,6 @@ def _load(settings: Hub, path: str, commit: str | None) -> dict[str, Any]:
 def _columns(name: str, settings: Hub, split: str, table: Any) -> dict[str, str]:
     """Our columns to theirs: the schema's columns keep their names unless the settings map them."""
     key = f"datasets.{name}.columns"
-    if "caption" not in settings.columns:
-        raise ConfigError(f"{key}.caption: missing, but required")
-    for own in settings.columns.keys() & (set(OWN) - {_IMAGE}):
-        raise ConfigError(f"{key}.{own}: the suite makes this column itself")
     columns = {column: column for column in SCHEMA if column in table.column_names}
     columns |= {_IMAGE: _IMAGE, **settings.columns}
     for ours, theirs in columns.items():

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from feedrate.devices.base import DeviceError
 from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Asked, Finding
 from feedrate.devices.host import tool_rows
+from feedrate.devices.kinds.cuda import check_architecture
 
 QUESTIONS = {
     "cuda": "module('torch.version').cuda",
@@ -19,6 +21,10 @@ QUESTIONS = {
             torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8), device='cuda').shape),
     )[1])(module('torch'), module('io').BytesIO())""",
     "nvml": "module('pynvml').nvmlInit() is None",
+    # As every run notes it around its window.
+    "conditions": """(lambda cuda: [
+        cuda.gpu_condition(card.uuid.removeprefix('GPU-'), 0) for card in cuda.DeviceAdapter.cards()
+    ])(module('feedrate.devices.kinds.cuda'))""",
 }
 INSTALL = "run `make setup` again; where GPUs are elsewhere: `make setup GPU_DRIVER=<version>`"
 AGAIN = "remove .venv and run `make setup`, which chooses the torch for this driver and GPU"
@@ -29,25 +35,19 @@ TORCHAO = {
     "train.optimizer": ("adamw_torch_4bit", "adamw_torch_8bit"),
 }
 """Settings whose values need torchao."""
-STATE = ("persistence_mode", "enforced.power.limit", "power.default_limit")
-THROTTLED = ("clocks_throttle_reasons.active", "clocks_event_reasons.active")
-"""The field's name before and after driver 535."""
-REASONS = {
-    0x8: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "hardware power brake",
-}
-"""Bits of the throttle reasons that slow a GPU down (nvml.h, nvmlClocksThrottleReason…)."""
+QUERY = ("nvidia-smi", "--format=csv,noheader")
 
 
 def findings(asked: Asked) -> Iterator[Finding]:
     """All checks of this kind."""
     yield _torch(asked)
     yield from _packages(asked)
-    yield from _state() or [Finding(FINE, "clocks", "no GPU is throttled or limited in power")]
-    query = ["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory"]
-    if rows := tool_rows([*query, "--format=csv,noheader"], columns=3):
+    yield from _clocks(asked)
+    if ["Disabled"] in tool_rows([*QUERY, "--query-gpu=persistence_mode"], columns=1):
+        text = "persistence mode is off, so the driver starts again for each job"
+        yield Finding(SLOW, "driver", text, "sudo nvidia-smi -pm 1")
+    apps = "--query-compute-apps=pid,process_name,used_memory"
+    if rows := tool_rows([*QUERY, apps], columns=3):
         who = "; ".join(f"pid {pid} ({name}, {memory})" for pid, name, memory in rows)
         use = "wait for it, or set CUDA_VISIBLE_DEVICES to free GPUs"
         yield Finding(SLOW, "GPUs in use", f"other processes use them: {who}", use)
@@ -55,8 +55,7 @@ def findings(asked: Asked) -> Iterator[Finding]:
 
 def _torch(asked: Asked) -> Finding:
     """The build of torch against the driver and the GPUs."""
-    query = ["nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]
-    rows = tool_rows(query, columns=2)
+    rows = tool_rows([*QUERY, "--query-gpu=driver_version,compute_cap"], columns=2)
     driver, cuda = rows[0][0] if rows else "unknown", asked.answers["cuda"]
     if error := asked.error("cuda"):
         return Finding(FAILS, "torch", f"it cannot be imported ({error})", INSTALL)
@@ -72,24 +71,16 @@ def _torch(asked: Asked) -> Finding:
         use = "run nvidia-smi inside the job's software; a container needs --nv or --gpus all"
         return Finding(FAILS, "torch", f"{text}, finds no GPU", use)
     for capability in {row[1] for row in rows if _version(row[1])}:
-        if not _has_code(asked.answers["architectures"], _version(capability)):
-            text = f"{text}, has no code for compute capability {capability}"
-            return Finding(FAILS, "torch", text, AGAIN)
+        major, minor = _version(capability)
+        try:
+            check_architecture((major, minor), asked.answers["architectures"])
+        except DeviceError as error:
+            return Finding(FAILS, "torch", str(error), AGAIN)
     return Finding(FINE, "CUDA", text)
 
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text))
-
-
-def _has_code(architectures: list[str], gpu: tuple[int, ...]) -> bool:
-    """Whether one of torch's architectures runs on a GPU: code of the same major version and no
-    higher minor one (`sm_86`), or PTX of no higher version (`compute_90`)."""
-    for kind, major, minor in re.findall(r"(sm|compute)_(\d+)(\d)", " ".join(architectures)):
-        has = (int(major), int(minor))
-        if has <= gpu and (kind == "compute" or has[0] == gpu[0]):
-            return True
-    return False
 
 
 def _packages(asked: Asked) -> Iterator[Finding]:
@@ -109,30 +100,24 @@ def _packages(asked: Asked) -> Iterator[Finding]:
         text = f"it is missing ({error})" if error else str(asked.answers["torchao"])
         remedy = use.format("fp8 and optimizer_8bit") if error else ""
         yield Finding(FAILS if error else FINE, "torchao", text, remedy, studies)
-    if error := asked.error("nvml"):
-        yield Finding(UNKNOWN, "energy", f"nvidia-ml-py cannot read it ({error})", INSTALL)
 
 
-def _state() -> list[Finding]:
-    """What slows GPUs down now, as nvidia-smi reports it: power limits, throttling, persistence."""
-    rows: list[list[str]] = []
-    for throttled in THROTTLED:
-        fields = f"--query-gpu={','.join((*STATE, throttled))}"
-        command = ["nvidia-smi", fields, "--format=csv,noheader,nounits"]
-        rows = rows or tool_rows(command, columns=len(STATE) + 1)
-    if not rows:
-        text = "nvidia-smi does not tell power limits and throttling"
-        return [Finding(UNKNOWN, "clocks", text, "look at nvidia-smi -q")]
-    found = []
-    for number, (_, limit, usual, reasons) in enumerate(rows):
-        if () < _version(limit) < _version(usual):
-            text = f"the power limit of GPU {number} is {limit} W; its default is {usual} W"
-            found.append(Finding(SLOW, "power", text, f"sudo nvidia-smi -i {number} -pl {usual}"))
-        bits = int(reasons, 16) if reasons.startswith("0x") else 0
-        if why := ", ".join(name for bit, name in REASONS.items() if bits & bit):
-            use = "look at cooling and power supply: nvidia-smi -q"
-            found.append(Finding(SLOW, "clocks", f"GPU {number} is throttled ({why})", use))
-    if any(row[0] == "Disabled" for row in rows):
-        text = "persistence mode is off, so the driver starts again for each job"
-        found.append(Finding(SLOW, "driver", text, "sudo nvidia-smi -pm 1"))
-    return found
+def _clocks(asked: Asked) -> Iterator[Finding]:
+    """What lowers the clocks of GPUs now."""
+    error = asked.error("nvml") or asked.error("conditions")
+    if not error and not all(asked.answers["conditions"]):
+        error = "it does not find every GPU"
+    if error:
+        text = f"nvidia-ml-py cannot read energy, clocks and power limits ({error})"
+        yield Finding(UNKNOWN, "NVML", text, INSTALL)
+        return
+    lowered = [
+        f"GPU {number}: {reason}"
+        for number, found in enumerate(asked.answers["conditions"])
+        for reason in (*found.get("slowed_by", ()), *found.get("limited_by", ()))
+    ]
+    if lowered:
+        use = "look at cooling, power supply and limits: nvidia-smi -q -d PERFORMANCE,POWER,CLOCK"
+        yield Finding(SLOW, "clocks", f"something lowers them ({'; '.join(lowered)})", use)
+    else:
+        yield Finding(FINE, "clocks", "no GPU is throttled or limited in power")

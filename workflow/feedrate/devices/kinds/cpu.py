@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 ENVIRONMENT = "cpu"
+FIRMWARE = {"microcode": "proc/cpuinfo"}
 OFFERS = {
     "train.precision": ("fp32", "bf16", "bf16_full", "fp16_full"),
     "train.execution": ("eager", "compiled"),
@@ -85,22 +86,9 @@ class DeviceAdapter(Adapter):
         named = re.search(r"^model name\s*:\s*(.+)", kernel_text(host.PROC / "cpuinfo"), re.M)
         return named[1].strip() if named else platform.processor() or platform.machine()
 
-    def training_arguments(
-        self,
-        common: dict[str, Any],
-        settings: Settings,
-        warmup_steps: int,  # noqa: ARG002
-    ) -> Any:
-        """The stock TrainingArguments, which use the CPU even if the host has accelerators."""
-        from transformers import TrainingArguments
-
-        return TrainingArguments(
-            **{**common, "dataloader_pin_memory": False},
-            use_cpu=True,
-            bf16=settings.train.precision == "bf16",
-            ddp_backend="gloo" if self.local_ranks > 1 or settings.train.cpu_offload else None,
-            ddp_find_unused_parameters=False,
-        )
+    def backend(self, settings: Settings) -> str | None:
+        """Gloo, which offloading needs in a rank alone too."""
+        return "gloo" if self.local_ranks > 1 or settings.train.cpu_offload else None
 
 
 class Packages:

@@ -36,12 +36,12 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = (
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
+    *("nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
-
+FIRMWARE = {
+    "Video BIOS": "proc/driver/nvidia/gpus/*/information",
+    "GPU Firmware": "proc/driver/nvidia/gpus/*/information",
+}
 
 SLOWED = {0x08: "its hardware", 0x40: "its hardware, for heat", 0x80: "the power supply"}
 LIMITED = {0x02: "a clock that was set", 0x20: "its driver, for heat"}
@@ -231,33 +231,26 @@ class DeviceAdapter(Adapter):
         used = (backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision)
         return "+".join(dict.fromkeys(used))
 
+    def backend(self, settings: Settings) -> str | None:
+        """NCCL; gradients on the host need a backend for the CPU too."""
+        if settings.train.cpu_offload:
+            return "cuda:nccl,cpu:gloo"
+        return "nccl" if self.local_ranks > 1 else None
+
     def training_arguments(
-        self,
-        common: dict[str, Any],
-        settings: Settings,
-        warmup_steps: int,  # noqa: ARG002
+        self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
         """The stock TrainingArguments.
 
         Raises DeviceError if the only process sees several GPUs, since the Trainer would run
         DataParallel on all of them.
         """
-        from transformers import TrainingArguments
-
         if self.local_ranks == 1 and self._cuda.device_count() > 1:
             raise DeviceError(
                 f"one process sees {self._cuda.device_count()} CUDA devices; set "
                 "CUDA_VISIBLE_DEVICES to the one it may use"
             )
-        backend = "nccl" if self.local_ranks > 1 else None
-        if settings.train.cpu_offload:  # gradients on the host need a backend for the CPU too
-            backend = "cuda:nccl,cpu:gloo"
-        return TrainingArguments(
-            **common,
-            bf16=settings.train.precision in BF16_AUTOCAST,
-            ddp_backend=backend,
-            ddp_find_unused_parameters=False,
-        )
+        return super().training_arguments(common, settings, warmup_steps)
 
 
 def check_architecture(capability: tuple[int, int], built_for: list[str]) -> None:

@@ -191,7 +191,7 @@ class Feed:
         data = self._dataset
         for numbers in order:
             filled = numbers + numbers[-1:] * (self.batch_size - len(numbers))
-            rows, draws = data.rows_and_draws(filled)
+            rows, draws = data.rows(filled), list(map(data.draw, filled))
             more = [_floats((d.flip, *d.colour) for d in draws)] if self.changes else []
             more += [_floats(map(self._part, rows, draws))] if self.crops else []
             true_sizes.append(len(numbers))

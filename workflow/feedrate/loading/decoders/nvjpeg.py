@@ -136,7 +136,7 @@ class GpuDecoder:
         reads the files after the call. So each batch is finished before the next one begins.
         """
         data = self._dataset
-        rows, draws = data.rows_and_draws(numbers)
+        rows, draws = data.rows(numbers), list(map(data.draw, numbers))
         encoded = [file.result() for file in files]
         with self._stream(), torch.no_grad():
             crops = []

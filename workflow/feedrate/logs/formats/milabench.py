@@ -24,6 +24,8 @@ class _Bench:
         self.metrics: dict[str, Any] = {}
         self.name = ""
         self.causes = CauseReader()
+        self.stopped = False
+        """Whether milabench had enough rates, so that it ended the benchmark by a signal."""
         self.end = Cause("unknown")
 
     def take(self, event: str, data: Any) -> None:
@@ -34,9 +36,12 @@ class _Bench:
             self.name = str(data.get("name", ""))
         elif event == "error":
             self.causes.feed(f"{data.get('type')}: {data.get('message')}")
+        elif event == "stop":
+            self.stopped = True
         elif event == "end":
             code = data.get("return_code")
-            self.end = Cause("success" if code == 0 else "other error", f"return_code {code}")
+            good = code == 0 or self.stopped
+            self.end = Cause("success" if good else "other error", f"return_code {code}")
         elif event == "data":
             rate = number(data.get("rate"))
             if rate is not None and data.get("task", "train") == "train":

@@ -7,7 +7,7 @@ from typing import Any
 
 from feedrate.jobs.causes import CauseReader
 from feedrate.logs.found import LOG_ORDER, Found, lines
-from feedrate.logs.trainer import evaluation_figures, number, read_log
+from feedrate.logs.trainer import evaluation_figures, number
 
 ORDER = 3
 FILES = ("*.log", "*.out", "*.txt")
@@ -26,14 +26,6 @@ _BAR = re.compile(r"^\s*\d+%\|[^|]*\| (\d+)/(\d+) \[((?:\d+:)?\d+:\d\d)<")
 _UNITS = {"GF": 2**30, "MB": 1}
 
 
-def metrics(folder: Path) -> dict[str, float]:
-    """The training's metrics; the first of several files takes precedence."""
-    values: dict[str, float] = {}
-    for path in sorted(path for pattern in FILES for path in folder.glob(pattern)):
-        values = printed_metrics(read_log(path)) | values
-    return values
-
-
 def read(path: Path) -> Iterator[Found]:
     """The jobs in a log, one after the other."""
     jobs = [Job()]
@@ -49,20 +41,12 @@ def read(path: Path) -> Iterator[Found]:
             yield Found(**(vars(one) | {"label": f"job {count} of {len(found)}"}))
 
 
-def printed_metrics(text: str, split: str = "train") -> dict[str, float]:
-    """Finite metrics of a split; of several values of a key the last.
+class Printed:
+    """Collects the finite metrics of each split, line by line; of several values of a key the last.
 
     Dicts take precedence over the tables under `***** train metrics *****`, whose figures are
     rounded.
     """
-    printed = Printed()
-    for line in re.split(r"[\r\n]", text):
-        printed.feed(line)
-    return printed.metrics(split)
-
-
-class Printed:
-    """Collects printed metrics by split, line by line."""
 
     def __init__(self) -> None:
         self._dicts: dict[str, dict[str, float]] = {}

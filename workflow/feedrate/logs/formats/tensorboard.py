@@ -13,18 +13,6 @@ FILES = ("**/events.out.tfevents.*",)
 IMPORTS = ("events.out.tfevents.*",)
 
 
-def metrics(folder: Path) -> dict[str, float]:
-    """The last value of each scalar below `folder`, under the Trainer's own keys.
-
-    The Trainer's callback writes `train_runtime` as `train/train_runtime` and `eval_loss` as
-    `eval/loss`.
-    """
-    values: dict[str, float] = {}
-    for path in sorted(folder.glob(FILES[0])):
-        values |= _last(read_scalars(path))
-    return values
-
-
 def read(path: Path) -> Iterator[Found]:
     """The run of an events file.
 
@@ -48,6 +36,8 @@ def read(path: Path) -> Iterator[Found]:
 
 
 def _last(scalars: dict[str, list[tuple[int, float]]]) -> dict[str, float]:
+    """The last value of each scalar under the Trainer's own keys: its callback writes
+    `train_runtime` as `train/train_runtime` and `eval_loss` as `eval/loss`."""
     values = {}
     for tag, points in scalars.items():
         group, _, key = tag.partition("/")

@@ -24,26 +24,6 @@ SHARED = ("epoch", "memory_allocated (GB)", "max_memory_allocated (GB)")
 """Keys of all_results.json that every split writes, so the last one's are left."""
 
 
-def metrics(folder: Path) -> dict[str, Any]:
-    """The training's metrics.
-
-    `train_results.json` takes precedence: the evaluation overwrites the memory figures of
-    `all_results.json`.
-    """
-    values = _from_state(read_json(folder / "trainer_state.json"))
-    for name in ("all_results.json", "train_results.json"):
-        values |= read_json(folder / name)
-    return values
-
-
-def evaluations(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The metrics of each split: `validation_` is the prefix of optimum-habana's contrastive
-    example, `eval_` and `predict_` are those of transformers."""
-    for split, names in (("validation", ("validation", "eval")), ("test", ("test", "predict"))):
-        for name in ("all", *names):
-            yield split, read_json(folder / f"{name}_results.json")
-
-
 def read(path: Path) -> Iterator[Found]:
     """The run of one of these files."""
     values, name, note = load_json(path), path.name, ""
@@ -66,15 +46,6 @@ def read(path: Path) -> Iterator[Found]:
         order=0 if name == "train_results.json" else 1,
         note=note,
     )
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one if the file is missing or holds something else."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _from_state(state: dict[str, Any]) -> dict[str, Any]:

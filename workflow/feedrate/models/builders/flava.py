@@ -304,47 +304,15 @@ def make_config(size: str) -> FlavaConfig:
     return FlavaConfig(**{**smaller, **configs, "hidden_size": hidden, "projection_dim": hidden})
 
 
-class _CountedFlava(Flava):
-    """The same work on the meta device, where the masked places have no values."""
-
-    def forward(
-        self,
-        pixel_values: Tensor,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        return_loss: bool = True,  # noqa: ARG002
-    ) -> Any:
-        whole = self.flava(
-            input_ids=input_ids,
-            pixel_values=pixel_values,
-            attention_mask=attention_mask,
-            skip_multimodal_encoder=True,
-        )
-        masked = self.flava(
-            input_ids=input_ids,
-            pixel_values=pixel_values,
-            attention_mask=attention_mask,
-            bool_masked_pos=torch.ones(len(input_ids), self.patches, dtype=torch.bool),
-        )
-        pairs = masked.multimodal_embeddings
-        self.visual_words(pixel_values)
-        text, image = self.embeddings(whole).values()
-        patches = Masking.patch_count(self.patches)
-        words = Masking.token_count(input_ids.shape[1])
-        outputs = [
-            self.mmm_image_head(pairs[:, :patches]),
-            self.mmm_text_head(pairs[:, :words]),
-            *(self.itm_head(pairs), text @ image.T, image @ text.T),
-        ]
-        if self.unimodal:
-            outputs.append(self.mim_head(masked.image_embeddings[:, :patches]))
-            outputs.append(self.mlm_head(masked.text_embeddings[:, :words]))
-        return type("Counted", (), {"loss": sum(output.float().sum() for output in outputs)})
-
-
 def count_flops(config: FlavaConfig, max_tokens: int) -> float:
     """FLOPs of one pair of `max_tokens` tokens, forward and backward, with the codebook.
 
     The text is full. A padded one has fewer hidden words, which is below 0.3% of the whole.
     """
-    return pair_flops(lambda: _CountedFlava(config), config.image_config.image_size, max_tokens)
+
+    def make() -> Flava:
+        model = Flava(config)
+        model.masking = Masking(mask_id=0, special_ids=())
+        return model
+
+    return pair_flops(make, config.image_config.image_size, max_tokens)

@@ -3,6 +3,7 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ class Vit(Classifier, ViTForImageClassification):
         if self.pooled:
             self.vit.embeddings = PatchTokens(config, self.vit.embeddings.patch_embeddings)
         if layout == "batch_second":
-            # Attention between these two sees (tokens, batch, hidden): see `batch_second`.
+            # Attention between these two sees (tokens, batch, hidden): see `LAYOUTS`.
             first = next(m for m in self.vit.modules() if isinstance(m, ViTLayer))
             first.register_forward_pre_hook(_swap_first_input)
             self.vit.layernorm.register_forward_pre_hook(_swap_first_input)
@@ -240,34 +241,29 @@ ATTEND: dict[str, Attend] = {
 }
 
 
-def batch_first(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
-    """For the library: (batch, heads, tokens, dim) in, (batch, tokens, heads, dim) out."""
+LAYOUTS = {
+    "batch_first": ((0, 1, 2, 3), (0, 2, 1, 3)),
+    # Between layers that keep (tokens, batch, hidden), the library's (tokens, heads, batch, dim) is
+    # a view of the projections' output, in which batch and heads are adjacent. They merge into one
+    # dimension of a batched matrix multiply without the copies that the batch-first layout needs.
+    "batch_second": ((2, 1, 0, 3), (2, 0, 1, 3)),
+}
+"""How the library's query, key and value become (batch, heads, tokens, dim), and how the mixed
+values become what it wants: (batch, tokens, heads, dim), or (tokens, batch, heads, dim)."""
+
+
+def in_layout(attend: Attend, layout: str) -> Callable[..., tuple[Tensor, None]]:
+    """`attend` as an attention of the library."""
+    inward, outward = LAYOUTS[layout]
 
     def forward(
         _module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
     ) -> tuple[Tensor, None]:
-        return attend(query, key, value).transpose(1, 2), None
+        mixed = attend(*(states.permute(inward) for states in (query, key, value)))
+        return mixed.permute(outward), None
 
     return forward
 
 
-def batch_second(attend: Attend) -> Callable[..., tuple[Tensor, None]]:
-    """The same between layers that keep (tokens, batch, hidden).
-
-    There the library's (tokens, heads, batch, dim) is a view of the projections' output, in which
-    batch and heads are adjacent. They merge into one dimension of a batched matrix multiply without
-    the copies that the batch-first layout needs.
-    """
-
-    def forward(
-        _module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any
-    ) -> tuple[Tensor, None]:
-        mixed = attend(*(states.permute(2, 1, 0, 3) for states in (query, key, value)))
-        return mixed.permute(2, 0, 1, 3), None
-
-    return forward
-
-
-for _name, _attend in ATTEND.items():
-    ALL_ATTENTION_FUNCTIONS.register(f"feedrate_batch_first_{_name}", batch_first(_attend))
-    ALL_ATTENTION_FUNCTIONS.register(f"feedrate_batch_second_{_name}", batch_second(_attend))
+for _layout, (_name, _attend) in product(LAYOUTS, ATTEND.items()):
+    ALL_ATTENTION_FUNCTIONS.register(f"feedrate_{_layout}_{_name}", in_layout(_attend, _layout))

@@ -4,8 +4,9 @@ import functools
 import html
 import io
 import math
+import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,7 @@ _RC = {
     "figure.facecolor": "white",
     "hatch.linewidth": 0.6,
     "svg.hashsalt": "feedrate",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "text.parse_math": False,
 }
 
@@ -159,6 +160,28 @@ def _marks(figure: Figure) -> str:
     return "".join(lines)
 
 
+_TAG = re.compile(r"(\n *)?(<[^>]+>)")
+_NEEDLESS = re.compile(
+    r"; font-family: 'DejaVu Sans'"
+    r'| id="[A-Za-z0-9]+_\d+"| transform="rotate\(-0 [^"]*\)"'
+    r"|(?<=\.\d\d)\d+| *\n(?=[A-Z\"])|(?<=[\"\n][MLC]) "
+)
+"""What a drawing does without: the font of each text, names of groups, turns by no angle, digits of
+places beyond a hundredth of a point, and space between the parts of a path."""
+_TENTHS = re.compile(r"(?<=\.\d)\d+")
+_FONTS = "<style>text{font-family:'DejaVu Sans',Verdana,sans-serif}</style>\n"
+"""Texts are laid out with the first font. The second is as wide, and others are narrower."""
+
+
+def _shorter(tag: re.Match[str]) -> str:
+    """A tag on a new line without indent and without what is needless. Curves have places to a
+    tenth of a point."""
+    short = _NEEDLESS.sub("", tag[2])
+    if " clip-path=" in short:
+        short = _TENTHS.sub("", short)
+    return f"{chr(10) * bool(tag[1])}{short}"
+
+
 @contextmanager
 def theme() -> Iterator[None]:
     """Draw and save inside this context: our style, whatever a user's matplotlibrc says."""
@@ -171,8 +194,8 @@ def theme() -> Iterator[None]:
 def as_svg(
     draw: Callable[[PageSettings, Inputs], Figure],
 ) -> Callable[[PageSettings, Inputs], str]:
-    """Decorate the `render` of a figure: its drawing becomes SVG, with text as outlines and without
-    a date, so that equal drawings have equal bytes."""
+    """Decorate the `render` of a figure: its drawing becomes SVG, with text as text and without a
+    date, so that equal drawings have equal bytes."""
 
     @functools.wraps(draw)
     def drawn(settings: PageSettings, inputs: Inputs) -> str:
@@ -181,8 +204,8 @@ def as_svg(
         with theme():
             figure = draw(settings, inputs)
             figure.savefig(stream, format="svg", metadata=metadata)
-        drawing, end, rest = stream.getvalue().rpartition("</svg>")
-        return drawing + _marks(figure) + end + rest
+        drawing, end, rest = _TAG.sub(_shorter, stream.getvalue()).rpartition("</svg>")
+        return drawing + _FONTS + _marks(figure) + end + rest
 
     return drawn
 
@@ -199,11 +222,6 @@ def note(figure: Figure, lines: Sequence[str]) -> None:
     words = "\n".join(wrap(line, 100) for line in lines if line)
     if words:
         figure.supxlabel(words, x=0.01, ha="left", fontsize=8.5, color=GREY)
-
-
-def legend_columns(names: Collection[str]) -> int:
-    """Two columns of names, or one where a name is too long for half of the figure."""
-    return 2 if max(map(len, names)) <= 28 else 1
 
 
 def wrap(words: str, width: int) -> str:
@@ -261,27 +279,34 @@ def series(axes: Axes, line: Line, aside: float = 0.0, **options: Any) -> None:
     """A line with the interval of each point, moved `aside` from the levels' places."""
     places, values = path(line)
     axes.plot([place + aside for place in places], values, **options)
+    bars: list[tuple[float, float, float]] = []
     for place, point in enumerate(line.points):
         if point.value is not None:
             name = text.levels_text(point.levels)
             words = told(point.value, point.low, point.high, axes.get_ylabel())
             mark(axes, (place + aside, point.value), f"{name}: {words}", point.row)
         if point.low is not None and point.high is not None:
-            whole = [[0.0], [point.high - point.low]]
-            axes.errorbar(place + aside, point.low, yerr=whole, ecolor=options["color"], **BAR)
+            bars.append((place + aside, point.low, point.high - point.low))
+    if bars:
+        at, low, length = zip(*bars, strict=True)
+        axes.errorbar(at, low, yerr=([0.0] * len(bars), length), ecolor=options["color"], **BAR)
 
 
 def dots(axes: Axes, line: Line, runs: Sequence[RunRow], color: str) -> None:
     """The throughput of every valid run as a small dot next to its cell's median."""
-    for place, point in enumerate(line.points):
-        mine = [run for run in runs if point.row and run.key == point.row.key]
-        valid = [run for run in mine if run.status == "ok" and run.samples_per_s]
-        rates = [run.samples_per_s for run in valid]
-        places = [place + 0.09 + 0.035 * (index % 3) for index in range(len(rates))]
-        axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
-        for x, run in zip(places, valid, strict=True):
-            words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
-            mark(axes, (x, run.samples_per_s), words, run)
+    good = (run for run in runs if run.status == "ok" and run.samples_per_s)
+    of_cell = text.grouped(good, lambda run: run.key)
+    dotted = [
+        (place + 0.09 + 0.035 * (index % 3), run)
+        for place, point in enumerate(line.points)
+        for index, run in enumerate(of_cell.get(point.row.key, ()) if point.row else ())
+    ]
+    rates = [run.samples_per_s for _, run in dotted]
+    places = [place for place, _ in dotted]
+    axes.plot(places, rates, ".", markersize=4.5, color=color, alpha=0.75, zorder=3)
+    for x, run in dotted:
+        words = f"repeat {run.repeat}: {text.rate(run.samples_per_s)}"
+        mark(axes, (x, run.samples_per_s), words, run)
 
 
 def end_labels(axes: Axes, x: float, labels: Sequence[tuple[float, str, str]]) -> None:

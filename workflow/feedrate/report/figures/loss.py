@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
-from feedrate.report.lines import cell_names
+from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, Key, Trace, traces
 
@@ -16,6 +16,8 @@ ORDER = 210
 
 MANY = 12
 """With more cells than this, the figure has no legend, which would hide the curves."""
+HALF = 28
+"""Letters of a name that fit into half of the legend's width."""
 
 
 @canvas.as_svg
@@ -24,9 +26,13 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
         return canvas.statement("No run logged a loss.")
-    names = cell_names(settings, [trace.run for trace in found])
+    short = short_names(trace.run for trace in found)
+    several = len({trace.run.device for trace in found}) > 1
+    names = {
+        run.key: f"{settings.label(run.device)}: " * several + short[run.cell] for run, _ in found
+    }
     keys = list(names)
-    columns = canvas.legend_columns(names.values())
+    columns = 2 if max(map(len, names.values())) <= HALF else 1
     lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1
     figure, (axes,) = canvas.new(3.2 + canvas.LEGEND_LINE_IN * lines)
     seen: set[Key] = set()

@@ -10,7 +10,7 @@ from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs, Trace, valid_traces
+from feedrate.report.rows import Inputs, Key, Trace, traces
 
 NEEDS = ("runs",)
 ORDER = 220
@@ -25,8 +25,11 @@ MOST = 100
 @canvas.as_svg
 def render(settings: PageSettings, inputs: Inputs) -> Figure:
     """One panel for each cell: its first valid run."""
-    found = valid_traces(inputs, settings.study)
-    shown = found[:PANELS]
+    first: dict[Key, Trace] = {}
+    for trace in traces(inputs, settings.study):
+        if trace.run.status == "ok":
+            first.setdefault(trace.run.key, trace)
+    shown = list(first.values())[:PANELS]
     if not shown:
         return canvas.statement("No run has a valid result, so there are no steps to draw.")
     figure, panels = canvas.new(0.7 + 1.65 * len(shown), len(shown))
@@ -35,8 +38,8 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
         run = trace.run
         axes.set_title(f"{settings.label(run.device)}, {names[run.cell]}, repeat {run.repeat}")
         _panel(axes, trace)
-    part = f" (the first {PANELS} of {text.count(len(found), 'cell')})"
-    panels[-1].set_xlabel("optimizer step" + part * (len(found) > PANELS))
+    part = f" (the first {PANELS} of {text.count(len(first), 'cell')})"
+    panels[-1].set_xlabel("optimizer step" + part * (len(first) > PANELS))
     figure.legend(*panels[0].get_legend_handles_labels(), **canvas.LEGEND, ncols=3)
     return figure
 

@@ -4,7 +4,6 @@ from msgspec.structs import asdict
 
 from feedrate.report import text
 from feedrate.report.markup import Field, Markup, cell_table, join, small
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.verdicts import ratios
@@ -39,7 +38,6 @@ COLUMNS: dict[str, Field] = {
 }
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell, with the verdict and the numbers behind it."""
     cells = [cell for cell in inputs.cells(settings.study) if cell.status != "unsupported"]

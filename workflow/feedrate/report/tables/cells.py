@@ -16,7 +16,6 @@ from feedrate.report.markup import (
     join,
     small,
 )
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -56,7 +55,6 @@ COLUMNS: dict[str, Field] = {
 }
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """All cells by device; MFU, energy and cost have columns where they are known."""
     cells = inputs.cells(settings.study)

@@ -1,8 +1,7 @@
 """The source's claims, as printed, recomputed from its own table, and measured here; then ours."""
 
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
-from feedrate.report.page import as_page
+from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 
@@ -21,7 +20,6 @@ MARKS = {"holds": "✓", "refuted": "✗"}
 CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each claim, those of the source before ours, and those with a measurement first."""
     claims = inputs.rows("claims.csv", ClaimRow, settings.study)
@@ -45,9 +43,9 @@ def _row(settings: PageSettings, claim: ClaimRow) -> Markup:
         text.ratio(claim.published_value),
         join(text.ratio(claim.recomputed_from_published), small(consistency)),
         join(
-            text.ratio(claim.measured),
+            record_link(text.ratio(claim.measured), *claim.compared),
             small(text.ratio_interval(claim.ci_low, claim.ci_high)),
             small(settings.label(claim.device) if claim.measured is not None else ""),
         ),
-        join(verdict, small(claim.why)),
+        join(record_link(verdict, *claim.compared), small(claim.why)),
     )

@@ -2,11 +2,9 @@
 
 import msgspec
 
-from feedrate.config.errors import ConfigError
 from feedrate.data.manifest import LeftOut
 from feedrate.report import text
 from feedrate.report.markup import Markup, el, group_row, join, row, small, table, wide_row
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -47,19 +45,9 @@ class DataReport(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[LeftOut] = []
 
 
-def read_report(inputs: Inputs) -> DataReport:
-    """The data report among the inputs. Raises ConfigError where it does not fit."""
-    path = inputs.path("data_report.json")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=DataReport)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:  # noqa: ARG001 (data of all studies)
     """Counts, sizes and the list of left-out files."""
-    report = read_report(inputs)
+    report = inputs.json("data_report.json", DataReport)
     revision = f"revision {report.revision}" if report.revision else ""
     splits = (
         f"{name}: {text.count(count['rows'], 'row')}, {text.count(count['images'], 'image')}"

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from feedrate.config.study import Published
 from feedrate.report import text
 from feedrate.report.markup import Markup, el, group_row, join, row, small, table
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import ClaimRow, Inputs
 from feedrate.results import audit
@@ -20,7 +19,6 @@ HEADS = (
 )
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A group of rows for each device and cell, with the oldest edition first."""
     published = settings.published

@@ -2,7 +2,6 @@
 
 from feedrate.report import text
 from feedrate.report.markup import SPEED, Field, Markup, cell_table, join, loss_flag, small
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -15,7 +14,6 @@ UNKNOWN = (
 )
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell, by device."""
 

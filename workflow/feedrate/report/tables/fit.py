@@ -2,8 +2,7 @@
 
 from feedrate.report import text
 from feedrate.report.lines import short_names
-from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table, word
-from feedrate.report.page import as_page
+from feedrate.report.markup import Markup, el, group_row, join, row, small, table, word
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import FitRow, Inputs
 
@@ -21,7 +20,6 @@ HEADS = (
 )
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A group of rows for each fit under its reading; a device may have several fits."""
     rows = inputs.rows("fit.csv", FitRow, settings.study)
@@ -42,11 +40,12 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 def _row(entry: FitRow, name: str) -> Markup:
     return row(
-        record_link(name, entry if entry.origin == "here" else None),
+        name,
         text.number(entry.samples_per_s),
         text.number(entry.predicted) if entry.predicted else word("not fitted"),
         text.signed_share(entry.residual),
         entry.bound or text.DASH,
         text.number(entry.predicted_from_ceilings),
         text.signed_share(entry.ceiling_residual),
+        of=[entry] if entry.origin == "here" else [],
     )

@@ -3,7 +3,6 @@
 from feedrate.report import text
 from feedrate.report.lines import level_key, published_rates
 from feedrate.report.markup import Markup, el, join, row, small, table, word
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 from feedrate.results.record import Record
@@ -17,7 +16,6 @@ LONGEST = 90
 FILES = ("File", "Read as", "Remark")
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each imported run; then each file that was left out or read with a remark."""
     found = inputs.imported(settings.study)

@@ -2,7 +2,6 @@
 
 from feedrate.report import text
 from feedrate.report.markup import COSTS, MEMORY, MFU, SPEED, Field, Markup, cell_table
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -23,7 +22,6 @@ COLUMNS: dict[str, Field] = {
 }
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """All cells by device, with the bf16 instructions of a CPU; MFU and costs where known."""
     bf16: dict[str, dict[str, None]] = {}

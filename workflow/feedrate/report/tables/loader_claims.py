@@ -3,7 +3,6 @@
 from feedrate.config.study import LoaderClaim
 from feedrate.report import text
 from feedrate.report.markup import Markup, group_row, join, row, small, table
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 
@@ -19,7 +18,6 @@ Ratio = tuple[float, float, int]
 """The lowest and highest ratio of the loaders' rates in one repeat, and the number of repeats."""
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """By device, a row for each statement: its regime, our ratios, and where it begins to hold."""
     runs = [run for run in inputs.runs(settings.study) if run.status == "ok"]
@@ -47,8 +45,14 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     ]
     about = join(claim.text, small(f"{claim.source}, {claim.edition}"), small(", ".join(regime)))
     here = join("; ".join(shown) or text.DASH, small(f"{claim.loader} / {claim.over}"))
-    answer = other_pixels(claim, cells) or where_it_holds(claim, found, cells)
-    return row(about, join(text.ratio(claim.ratio), small(claim.note)), here, answer)
+    behind = [cell for cell in cells if cell.levels["loader"] in (claim.loader, claim.over)]
+    claimed = join(text.ratio(claim.ratio), small(claim.note))
+    return row(about, claimed, here, outcome(claim, runs, cells), of=behind if found else [])
+
+
+def outcome(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> str:
+    """Where a statement holds on a device with these valid runs, or why it cannot be told."""
+    return other_pixels(claim, cells) or where_it_holds(claim, measured_ratios(claim, runs), cells)
 
 
 def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:

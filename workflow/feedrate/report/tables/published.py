@@ -11,7 +11,6 @@ from feedrate.report.lines import (
     published_rates,
 )
 from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, RunRow
 from feedrate.results.comparability import because
@@ -25,7 +24,6 @@ Cells = dict[tuple[str, str], CellRow]
 """The measured cells by device and `level_key`."""
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """Published rows, then measured rows, then their ratio where they can be compared."""
     wanted = settings.columns or [settings.baseline]
@@ -96,7 +94,8 @@ def _compared(
             found = against(settings, values[at], runs[at], "rate") if both else []
             wrong |= dict.fromkeys(found)
             rate = cells[at].samples_per_s if both and not found else None
-            ratios.append(text.ratio(rate / values[at].value if rate else None))
+            ratio = text.ratio(rate / values[at].value if rate else None)
+            ratios.append(record_link(ratio, cells[at] if rate else None))
         if wrong or {*ratios} != {text.DASH}:
             name = f"{settings.label(device)}: measured / published"
             rows.append(row(name, *ratios, because(wrong) if wrong else ""))

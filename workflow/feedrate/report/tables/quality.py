@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from feedrate.report import text
 from feedrate.report.markup import Markup, el, group_row, not_scored_rows, row, score_field, table
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import (
     LOSSES,
@@ -21,7 +20,6 @@ NEEDS = ("scores",)
 ORDER = 30
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """Two rows for each cell and split, before and after training; by device and split."""
     found = inputs.scores(settings.study)
@@ -50,7 +48,8 @@ def _split(
             scores = [score_field(pick(mine, cell, split, m, moment), m) for m in metrics]
             took_s = max((one.seconds for one in mine if one.seconds is not None), default=None)
             fields = [moment, *scores, text.seconds(took_s)]
-            yield row(text.values_text(levels), *fields, class_="use" * (moment == "after"))
+            use = "use" * (moment == "after")
+            yield row(text.values_text(levels), *fields, class_=use, of=mine)
     if cells:
         yield row("by chance", "", *(_chance(found, metric) for metric in metrics), "")
 

@@ -2,10 +2,8 @@
 
 import msgspec
 
-from feedrate.config.errors import ConfigError
 from feedrate.report import markup, text
 from feedrate.report.markup import Field, Markup, cell_table, join, small, word
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key
 
@@ -34,14 +32,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     why: str = "it was not predicted"
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell: the parts of its predicted step, and both rates."""
-    path = inputs.path("predicted.json")
-    try:
-        predictions = msgspec.json.decode(path.read_bytes(), type=list[Prediction])
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+    predictions = inputs.json("predicted.json", list[Prediction])
     known: dict[Key, Prediction] = {(one.device, one.cell): one for one in predictions}
 
     def of(cell: CellRow) -> Prediction:

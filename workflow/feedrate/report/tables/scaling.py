@@ -1,11 +1,10 @@
 """Throughput by the number of devices: measured beside modelled; apart from both, extrapolated."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from feedrate.report import text
-from feedrate.report.lines import level_key
+from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, group_row, join, row, table, wide_row
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 from feedrate.results.fitting import Scaling, held_out_errors, scaling
@@ -25,13 +24,12 @@ EXTRAPOLATED = ("Devices", "Extrapolated (samples/s)", "Range by that error", "M
 ByCount = Mapping[int, CellRow]
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """In each table, a group of rows for each device family and cell: all that were measured on
     several numbers of devices, or whose all-reduce was; beyond those, cells with an all-reduce."""
     measured: list[Markup] = []
     beyond: list[Markup] = []
-    for name, cells in _groups(settings, inputs.cells(settings.study)).items():
+    for name, cells in by_device_count(settings, inputs.cells(settings.study)).items():
         models = {
             n: _model(n, c)
             for n, c in cells.items()
@@ -50,18 +48,6 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
         measured.append(wide_row("", none, len(HEADS)))
         return table(HEADS, measured)
     return join(table(HEADS, measured), table(EXTRAPOLATED, beyond))
-
-
-def _groups(settings: PageSettings, cells: Sequence[CellRow]) -> dict[str, dict[int, CellRow]]:
-    """Cells with numbers by device family, levels and batch, then by device count."""
-    groups: dict[str, dict[int, CellRow]] = {}
-    for cell in cells:
-        known = settings.devices.get(cell.device)
-        if known and cell.status == "ok" and cell.samples_per_s and cell.batch_size:
-            family = settings.label(known.family or cell.device)
-            name = f"{family}: {level_key(cell.levels)}, batch {cell.batch_size}"
-            groups.setdefault(name, {})[known.count] = cell
-    return groups
 
 
 def _model(count: int, cell: CellRow) -> Scaling:
@@ -84,7 +70,7 @@ def _measured(cells: ByCount, errors: Mapping[int, float]) -> Iterator[Markup]:
         error = errors.get(count)
         modelled = None if error is None else cell.samples_per_s * (1 + error)
         rates = (text.number(cell.samples_per_s), text.number(cell.tflops_per_device, 3))
-        yield row(str(count), *rates, text.number(modelled), text.signed_share(error))
+        yield row(str(count), *rates, text.number(modelled), text.signed_share(error), of=[cell])
 
 
 def _extrapolated(cells: ByCount, model: Scaling, errors: Mapping[int, float]) -> Iterator[Markup]:
@@ -101,4 +87,4 @@ def _extrapolated(cells: ByCount, model: Scaling, errors: Mapping[int, float]) -
         rate = count * cells[max(cells)].batch_size / model.step_s(count)
         spread = f"{text.number(rate / (1 + error))} to {text.number(rate / (1 - error))}"
         efficiency = text.share(model.step_s(1) / model.step_s(count))
-        yield row(str(count), el("em", text.number(rate)), spread, efficiency)
+        yield row(str(count), el("em", text.number(rate)), spread, efficiency, of=cells.values())

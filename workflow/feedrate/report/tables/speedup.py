@@ -4,7 +4,6 @@ from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.lines import Speedup, Speedups, baseline_speedups, device_speedups
 from feedrate.report.markup import Markup, group_row, join, record_link, row, small, table, word
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs
 
@@ -12,7 +11,6 @@ NEEDS = ("cells", "published")
 ORDER = 140
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """Columns are the levels of the table's factor."""
     factor = settings.factor

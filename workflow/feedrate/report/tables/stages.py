@@ -5,7 +5,6 @@ from typing import get_args
 from feedrate.config.spec import Stage
 from feedrate.report import text
 from feedrate.report.markup import Field, Markup, cell_table, join, small
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs
 
@@ -40,7 +39,6 @@ STAGES: dict[str, Field] = {
 TOGETHER = {"Fetch": _time("stage_fetch_s"), "Prepare": _time("stage_prepare_s")}
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell: the median step, what fetches and prepares, and the stages."""
     columns = {"Step, median": _time("step_time_median_s"), **TOGETHER, **STAGES}

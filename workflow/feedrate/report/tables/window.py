@@ -5,7 +5,6 @@ from statistics import median
 from feedrate.config.study import SourceProtocol
 from feedrate.report import text
 from feedrate.report.markup import Field, Markup, cell_table, join, small
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import CellRow, Inputs, Key, Trace, traces
 
@@ -13,7 +12,6 @@ NEEDS = ("cells", "runs")
 ORDER = 150
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A row for each tried cell; the source's window is computed from the steps of the ok runs.
     Without a protocol of the source it has all steps."""

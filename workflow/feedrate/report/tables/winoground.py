@@ -17,7 +17,6 @@ from feedrate.report.markup import (
     wide_row,
     word,
 )
-from feedrate.report.page import as_page
 from feedrate.report.params import PageSettings
 from feedrate.report.rows import Inputs, QualityRow, over_repeats
 
@@ -27,7 +26,6 @@ ORDER = 170
 SCORES = {"text_score": "Text score", "image_score": "Image score", "group_score": "Group score"}
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """Measured scores by device, two rows for each cell and head; then published scores."""
     if not settings.examples:
@@ -70,7 +68,8 @@ def _measured(scores: Sequence[QualityRow]) -> Iterator[Markup]:
         first = these[0]
         values = [score_field(over_repeats(s for s in these if s.metric == m), m) for m in SCORES]
         fields = [join(head, small(first.note)), moment, *values, str(first.n)]
-        yield row(text.values_text(first.levels), *fields, class_="use" * (moment == "after"))
+        use = "use" * (moment == "after")
+        yield row(text.values_text(first.levels), *fields, class_=use, of=these)
     if scores:
         chance = {s.metric: s.chance for s in scores}
         yield row("by chance", "", "", *(text.share(chance.get(m)) for m in SCORES), "")

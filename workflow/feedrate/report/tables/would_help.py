@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 from statistics import median
 
-import msgspec
-
-from feedrate.config.errors import ConfigError
 from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import text
-from feedrate.report.markup import Markup, el, group_row, join, row, small, table
-from feedrate.report.page import as_page
+from feedrate.report.markup import Markup, el, group_row, join, record_link, row, small, table
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report.rows import CellOf, Inputs
 from feedrate.results.ledger import Outcome, WouldHelp
 
 NEEDS = ("would_help",)
@@ -20,19 +16,15 @@ ORDER = 135
 HEADS = ("Change", "Rule", "Before (samples/s)", "Predicted", "Measured later", "Error")
 
 
-@as_page
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
     """A sentence for each cell with virtual speed-ups; then the predictions by the day on which
     they were made, with the median error of those that count."""
-    path = inputs.path("would_help.json")
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=WouldHelp)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from None
-    gains = [
-        el("p", f"{settings.label(device)}, {_levels(cell)}: {text.listed(phrases)}.")
-        for device, cell, phrases in found.gains
-    ]
+    found = inputs.json("would_help.json", WouldHelp)
+    gains = []
+    for device, cell, phrases in found.gains:
+        one = CellOf(study=settings.study, device=device, cell=cell)
+        name = record_link(f"{settings.label(device)}, {_levels(cell)}", one)
+        gains.append(el("p", name, f": {text.listed(phrases)}."))
     if found.fault:
         return join(*gains, el("p", found.fault))
     lines: list[Markup] = []
@@ -61,6 +53,7 @@ def _row(settings: PageSettings, one: Outcome) -> Markup:
         join(text.number(value), small(text.interval(*ends))),
         text.number(one.measured),
         "does not count" if one.late else text.signed_share(one.error),
+        of=[CellOf(study=one.study, device=one.device, cell=one.cell)],
     )
 
 

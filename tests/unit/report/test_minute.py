@@ -1,0 +1,148 @@
+"""What each kind of study says in one minute: a result and what to do, both by its data."""
+
+import re
+
+import pytest
+from msgspec.structs import replace
+from report_samples import STUDY, make_project, study_of, with_study, write_results
+
+from feedrate.config.study import Factor, LoaderClaim, Table
+from feedrate.core import paths
+from feedrate.core.files import write_json
+from feedrate.report.minute import minute
+from feedrate.report.rows import Inputs
+
+
+def said(study, inputs):
+    """The words of the section, without its heading."""
+    return re.sub("<[^>]*>", "", minute([study], inputs)).removeprefix("In one minute")
+
+
+def bad(status, *workers):
+    return {("cpu", one): status for one in workers}
+
+
+@pytest.fixture
+def study(project):
+    """The study without the tables and figures that make it one of a special kind."""
+    return replace(study_of(project), tables=[], figures=[])
+
+
+@pytest.fixture
+def ladder(study):
+    largest = Table(name="l", kind="largest", title="L", caption="c", factor="workers")
+    return replace(study, ladder=["workers"], tables=[largest])
+
+
+def test_a_setting_to_use_and_what_to_do_next(study, inputs):
+    assert (
+        "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
+        "the loader; a faster device or lower precision would gain." in said(study, inputs)
+    )
+
+
+def test_a_study_of_inference_says_which_setting_is_for_what(study, inputs):
+    words = said(replace(study, task="inference"), inputs)
+    assert "the lowest latency is 722 ms and the highest throughput is 11.20" in words
+    assert "Use workers = 0." in words
+
+
+def test_a_ladder_says_whether_the_largest_is_the_fastest(ladder, tmp_path, project):
+    files = write_results(tmp_path, project, bad=bad("out_of_memory", 16))
+    assert "Use 2, which is also the fastest (14.30 samples/s)." in said(ladder, Inputs(files))
+
+
+def test_a_ladder_that_never_ran_out_of_memory_has_no_known_end(ladder, inputs):
+    words = said(ladder, inputs)
+    assert "Use 2, the fastest (14.30 samples/s): larger ones fit, but gain nothing." in words
+    assert "Memory was not full with 16" in words
+
+
+def test_where_nothing_fits_less_memory_is_needed(ladder, tmp_path, project):
+    files = write_results(tmp_path, project, bad=bad("out_of_memory", 0, 1, 2, 16))
+    assert "Free memory, or choose a smaller model." in said(ladder, Inputs(files))
+
+
+def test_quality_that_rose_is_a_reason_to_use_the_weights(project, inputs):
+    figures = [one for one in project.studies[STUDY].figures if one.kind == "gain"]
+    quality = replace(study_of(with_study(project, figures=figures)), tables=[])
+    words = said(quality, inputs)
+    assert "nobody can tell whether training changes" in words  # the sample has no paired gain
+    assert "Score the models again, on more examples." in words
+    changed = [replace(one, gain_low=0.1, gain_high=0.4) for one in inputs.scores(STUDY)]
+    inputs.scores = lambda _: changed
+    assert "Use the trained weights." in said(quality, inputs)
+    changed[:] = [replace(one, gain_low=-0.4, gain_high=-0.1) for one in changed]
+    assert "Do not use the trained weights" in said(quality, inputs)
+    changed[:] = [replace(one, gain_low=-0.1, gain_high=0.1) for one in changed]
+    assert "Undecided: train longer, or score more examples." in said(quality, inputs)
+
+
+def test_failed_cells_are_to_be_run_again(study, tmp_path, project):
+    files = write_results(tmp_path, project, bad=bad("failed", 0, 1, 2, 16))
+    words = said(study, Inputs(files))
+    assert "no answer yet. None of 4 cells has a valid result" in words
+    assert "Remove the cause and run the study again." in words
+
+
+def of_storage(study, inputs, **changes):
+    """The study as one whose factor `workers` is the storage, with these changes to its cells."""
+    factors = dict(study.factors)
+    factors["workers"] = Factor(sets="loader.storage", levels=[0, 1, 2, 16])
+    cells = [replace(one, **changes) if one.status == "ok" else one for one in inputs.cells(STUDY)]
+    inputs.cells = lambda _: cells
+    return said(replace(study, factors=factors), inputs)
+
+
+def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
+    words = of_storage(study, inputs)
+    assert "11.20 samples/s with workers = 0 and decode = host; workers = 1 reaches 126%" in words
+    assert "Nothing to do: none is measurably slower." in words
+
+
+def test_storage_without_intervals_is_undecided(study, inputs):
+    assert "Repeat them" in of_storage(study, inputs, ci_low=None)
+
+
+def test_scaling_needs_several_numbers_of_devices(study, inputs):
+    scaling = Table(name="s", kind="scaling", title="S", caption="c")
+    one = replace(study, tables=[scaling])
+    assert "Scaling: not measured on several numbers of devices." in said(one, inputs)
+
+
+def test_scaling_gives_the_share_of_linear(tmp_path):
+    project = make_project(("cpu", "gaudi2"))
+    study = study_of(project)
+    devices = study.devices | {"gaudi2": replace(study.devices["gaudi2"], family="cpu")}
+    study = replace(study, devices=devices, figures=[])
+    words = said(study, Inputs(write_results(tmp_path, project)))
+    assert (
+        "Scaling: \N{MULTIPLICATION SIGN}1.00 from 1 to 8 devices with workers = 0, 12% of" in words
+    )
+    assert "Look for what limits 8 devices in the table of scaling." in words
+
+
+def test_statements_of_loaders_authors_are_counted(study, inputs):
+    claim = {"text": "T", "source": "S", "edition": "E", "ratio": 2.0, "id": "one"}
+    loaders = [LoaderClaim(loader="a", over="b", **claim)]
+    factors = {"loader": study.factors["decode"], "workers": study.factors["workers"]}
+    cells = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.cells(STUDY)]
+    runs = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.runs(STUDY)]
+    inputs.cells, inputs.runs = lambda _: cells, lambda _: runs
+    study = replace(
+        study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
+    )
+    words = said(study, inputs)
+    assert "CPU, loaders: 0 of 1 statement of authors hold, 0 do not. Undecided" in words
+
+
+def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, project):
+    files = write_results(tmp_path, project, bad=bad("failed", 0, 1, 2, 16))
+    path = tmp_path / paths.IMPORTED.format(study=STUDY)
+    trainer = {"samples_per_s": 12.5}
+    common = {"study": STUDY, "device": "h100", "cell": "", "levels": {}, "repeat": 1}
+    records = [common | {"status": status, "trainer": trainer} for status in ("ok", "invalid")]
+    write_json(path, {"records": records, "files": []})
+    words = said(study, Inputs([*files, path]))
+    assert "Runs of others: 2 runs, 1 of them valid, 12.50 samples/s." in words
+    assert "Measure a cell here to compare them with." in words

@@ -1,0 +1,180 @@
+"""The page for a reader with one minute: for each study what came out, and what to do.
+
+Every kind of study has a line for each device. Storage, several numbers of devices, authors'
+statements and imported runs have lines of their own.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from feedrate.config.values import level_text
+from feedrate.report import text
+from feedrate.report.answers import (
+    NOT_DECIDED,
+    REPEAT,
+    TO_DO,
+    Answer,
+    answer,
+    is_about_quality,
+    ladder_factor,
+    left_open,
+    recommended_cell,
+)
+from feedrate.report.findings import failed, failures
+from feedrate.report.lines import by_device_count, notable
+from feedrate.report.markup import Markup, el, in_page, record_link, small
+from feedrate.report.params import StudySettings
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs
+from feedrate.report.tables.loader_claims import outcome
+from feedrate.results.claims import VERDICTS
+
+STORAGE = "loader.storage"
+LINEAR = 0.9
+"""Share of a linear gain from which more devices are worth using."""
+
+
+class Line(NamedTuple):
+    """One sentence: who or what it is about, a value with the cells that it is of, and the rest,
+    which ends with what to do."""
+
+    about: str
+    value: str
+    cells: Sequence[CellOf]
+    rest: str
+
+
+def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
+    """A sentence for each study and device with its value, its verdict and what to do; then how
+    many cells failed, and the outcomes of the claims."""
+    items = []
+    for study in studies:
+        cells = inputs.cells(study.study)
+        verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
+        counts = [f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts]
+        bad = len(failures(study, cells))
+        remarks = [failed(bad)] * bool(bad) + [f"Claims: {', '.join(counts)}"] * bool(counts)
+        lines = (
+            el("li", f"{one.about}: ", in_page(record_link(one.value, *one.cells)), one.rest)
+            for one in _lines(study, inputs, cells)
+        )
+        heading = el("b", el("a", study.title, href=f"#{study.study}"))
+        items.append(el("li", heading, el("ul", *lines), small(". ".join(remarks))))
+    return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
+
+
+def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> Iterator[Line]:
+    storage = next((k for k, factor in study.factors.items() if factor.sets == STORAGE), None)
+    scores = inputs.scores(study.study) if inputs.find("quality.csv") else []
+    for device in study.measured:
+        mine = [cell for cell in cells if cell.device == device]
+        stored = _storage(study, storage, mine) if storage else None
+        yield stored or _of_device(study, mine, device, answer(study, cells, device, scores))
+        if study.loaders and any(cell.status == "ok" for cell in mine):
+            yield _statements(study, inputs, mine, device)
+    if any(table.kind == "scaling" for table in study.tables):
+        yield _scaling(study, cells)
+    if imported := inputs.imported(study.study).records:
+        good = [one for one in imported if one.status == "ok"]
+        rates = [one.trainer.samples_per_s for one in good if one.trainer.samples_per_s]
+        span = dict.fromkeys(map(text.number, (min(rates), max(rates)))) if rates else ()
+        known = any(cell.status == "ok" for cell in cells)
+        to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
+        value = f"{text.count(len(imported), 'run')}, {len(good)} of them valid"
+        value += f", {' to '.join(span)} samples/s" * bool(span)
+        yield Line("Runs of others", value, (), f". {to_do}")
+
+
+def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:
+    """The answer for a device in one sentence; where the study asks for speed, with the rate."""
+    label = study.label(device)
+    good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
+    asks_for_speed = study.task == "training" and not is_about_quality(study)
+    words = found.headline.partition(": ")[2]
+    if asks_for_speed and not ladder_factor(study):
+        best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
+        if best:
+            interval = text.interval(best.ci_low, best.ci_high)
+            value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
+            limit = best.verdict or "undecided"
+            to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
+            rest = f" with {_name(study, best)}, {limit}: use it, and {to_do}"
+            return Line(label, value, [best], rest)
+        if left_open(good, device):
+            slow, fast = (pick(good, key=_rate) for pick in (min, max))
+            value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
+            return Line(label, value, [fast], f", {words.rstrip('.')}: {_lower(REPEAT)}")
+    detail = "" if found.found else f" {found.detail}"
+    return Line(label, words.rstrip("."), found.cells, f".{detail} {found.to_do}")
+
+
+def _storage(study: StudySettings, factor: str, mine: Sequence[CellRow]) -> Line | None:
+    """How much of the rate with the baseline's storage each other storage reaches, every one with
+    its fastest setting. None where there is no such pair."""
+    good = [cell for cell in mine if cell.status == "ok" and cell.samples_per_s]
+    groups = text.grouped(good, lambda cell: level_text(cell.levels[factor]))
+    best = {level: max(group, key=_rate) for level, group in groups.items()}
+    base = best.pop(level_text(study.baseline[factor]), None)
+    if base is None or not best:
+        return None
+
+    def others(cell: CellRow) -> str:
+        return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
+
+    reached = "; ".join(
+        f"{factor} = {level} reaches {text.share(_rate(cell) / _rate(base))} with {others(cell)}"
+        for level, cell in best.items()
+    )
+    measured_once = any(None in (cell.ci_low, cell.ci_high) for cell in (base, *best.values()))
+    slower = [k for k, cell in best.items() if not measured_once and cell.ci_high < base.ci_low]
+    to_do = "Nothing to do: none is measurably slower."
+    if slower:
+        to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."
+    start = f" with {factor} = {level_text(base.levels[factor])} and {others(base)}"
+    rest = f"{start}; {reached}. {REPEAT if measured_once else to_do}"
+    shown = [base, *best.values()]
+    return Line(study.label(base.device), text.rate(base.samples_per_s), shown, rest)
+
+
+def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
+    """How many statements of loaders' authors hold on a device."""
+    runs = [run for run in inputs.runs(study.study) if (run.device, run.status) == (device, "ok")]
+    told = [outcome(claim, runs, list(mine)) for claim in study.loaders]
+    hold, fail = (sum(one.startswith(word) for one in told) for word in ("Holds", "Does not hold"))
+    to_do = "Nothing to do: none of them fails here."
+    if fail:
+        to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
+    elif not hold:
+        to_do = "Undecided: measure more numbers of workers."
+    value = f"{hold} of {text.count(len(told), 'statement')} of authors hold, {fail} do not"
+    return Line(f"{study.label(device)}, loaders", value, mine, f". {to_do}")
+
+
+def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
+    """The gain from the fewest to the most devices: at the baseline, else at the first cell that
+    was measured on several numbers of devices."""
+    groups = [one for one in by_device_count(study, cells).values() if len(one) > 1]
+    if not groups:
+        why = "not measured on several numbers of devices. Nothing to do without more devices."
+        return Line("Scaling", "", (), why)
+    group = min(groups, key=lambda one: one[min(one)].levels != study.baseline)
+    few, many = min(group), max(group)
+    gain = _rate(group[many]) / _rate(group[few])
+    share = gain * few / many
+    to_do = f"Use {text.count(many, 'device')}."
+    if share < LINEAR:
+        to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
+    where = f"from {few} to {many} devices with {_name(study, group[many])}"
+    rest = f" {where}, {text.share(share)} of linear. {to_do}"
+    return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
+
+
+def _name(study: StudySettings, cell: CellRow) -> str:
+    return text.levels_text(notable(study, cell.levels))
+
+
+def _rate(cell: CellRow) -> float:
+    return cell.samples_per_s or 0.0
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
