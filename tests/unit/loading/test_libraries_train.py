@@ -40,7 +40,7 @@ def ours(run):
     return run()
 
 
-@pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata"])
+@pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata", "ffcv"])
 def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run, ours):
     if why := missing_packages(library):
         pytest.skip(why)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from feedrate.data.manifest import DataError
-from feedrate.loading.pixels import crop_centre, decode, normalise, resize
+from feedrate.loading.pixels import Finish, crop_centre, decode, resize
 
 
 def gradient(width: int, height: int) -> Image.Image:
@@ -82,8 +82,7 @@ def test_the_middle_is_cropped():
 
 
 def test_normalising_by_channel():
-    mean, std = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1.0, 2.0, 4.0])
-    pixels = torch.full((3, 2, 2), 0.5)
-    normal = normalise(pixels, mean.view(3, 1, 1), std.view(3, 1, 1))
-    assert torch.allclose(normal[:, 0, 0], torch.tensor([0.4, 0.15, 0.05]))
-    assert torch.equal(pixels, torch.full((3, 2, 2), 0.5))
+    pixels = torch.full((1, 3, 2, 2), 0.5)
+    normal = Finish((0.1, 0.2, 0.3), (1.0, 2.0, 4.0)).pixels(pixels)
+    assert torch.allclose(normal[0, :, 0, 0], torch.tensor([0.4, 0.15, 0.05]))
+    assert torch.equal(pixels, torch.full((1, 3, 2, 2), 0.5))

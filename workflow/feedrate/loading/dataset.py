@@ -124,7 +124,8 @@ class PairDataset(Dataset[Sample]):
     def rest_of(self, numbers: list[int]) -> dict[str, Any]:
         """What a batch of these numbers has beside its pixels."""
         rows = self.rows(numbers)
-        tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
+        with stages.span("tokenise", len(rows)):
+            tokens = {name: tokens[rows] for name, tokens in self._tokens.items()}
         return tokens | self._left_to_device(numbers)
 
     def _fill(self, room: torch.Tensor, numbers: list[int]) -> None:

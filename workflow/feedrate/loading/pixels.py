@@ -136,14 +136,9 @@ def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
     """
     with decoding(path):
         data = fetch(Path(path), storage)
-        with span("decode"):
-            return _decoded(data)
-
-
-def _decoded(data: bytes) -> torch.Tensor:
-    with Image.open(io.BytesIO(data)) as image:
-        levels = np.array(image.convert("RGB"))
-    return torch.from_numpy(levels).permute(2, 0, 1).contiguous().to(torch.float32).div_(LEVELS)
+        with span("decode"), Image.open(io.BytesIO(data)) as image:
+            levels = torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+            return levels.contiguous().to(torch.float32).div_(LEVELS)
 
 
 def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
@@ -254,11 +249,6 @@ def crop_levels(
     return resize_part(levels, (side_px, side_px), Box(0, 0, side_px, side_px))
 
 
-def normalise(pixels: torch.Tensor, mean: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
-    """(pixels - mean) / std by channel; `mean` and `std` have shape (3, 1, 1)."""
-    return (pixels - mean).div_(std)
-
-
 def recolour(pixels: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     """Change brightness, then contrast, then saturation of (n, 3, h, w) in 0 to 1, like
     torchvision's functions of these names on float tensors; `factors` is (n, 3)."""
@@ -294,7 +284,7 @@ class Finish:
             pixels = recolour(pixels.float() / scale, colour)
         if pixels.dtype == torch.uint8:
             return torch.addcmul(self._shift, pixels.float(), self._scale)
-        return normalise(pixels, self._mean, self._std)
+        return (pixels - self._mean).div_(self._std)
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch for the model; a finished one stays unchanged."""

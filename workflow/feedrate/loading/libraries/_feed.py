@@ -9,9 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of, missing_packages
@@ -22,7 +20,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import read_pixels
 from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, replace_inner
-from feedrate.loading.pixels import Batch, crop_centre, resized_size
+from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import span
 from feedrate.loading.watchdog import watched
 from feedrate.loading.workers import WorkerStart
@@ -98,16 +96,6 @@ def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
     one_thread()
     pixels = read_pixels(dataset.paths[row], dataset.image_px, scaled=False, data=data)
     return pixels.expand(dataset.shape)
-
-
-def pillow_decoded(dataset: PairDataset, image: Image.Image) -> torch.Tensor:
-    """Pixels of a picture that a library decoded with Pillow: shorter side by antialiased bicubic,
-    centre crop; uint8 (3, side, side)."""
-    side = dataset.image_px
-    height, width = resized_size(image.height, image.width, side)
-    with span("resize"):
-        resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
-        return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:

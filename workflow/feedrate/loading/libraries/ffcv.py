@@ -3,11 +3,10 @@
 A thread of the library makes the batches in our order; `loader.workers` threads share each of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -55,24 +54,34 @@ def best(work: Work) -> Iterator[Made]:
 
 
 def _batches(work: Work, form: str) -> Iterator[Made]:
-    """An epoch in a block; an order without an end in blocks of as many batches as an epoch has."""
     if work.workers > cores_granted():
         raise UnsupportedError(
             f"loader.workers: {work.workers}: ffcv has no more threads than cores, which are "
             f"{cores_granted()} here"
         )
     loader = _loader(work.dataset, form, work.batch_size, work.workers, work.ahead)
-    order, block = iter(work.order), work.length or max(1, len(work.dataset) // work.batch_size)
-    while batches := list(islice(order, block)):
-        epoch = EpochIterator(loader, np.concatenate(batches).astype(np.uint64))
-        try:
-            for rows, pixels in epoch:
-                if isinstance(pixels, Exception):
-                    raise pixels
-                yield rows.flatten().tolist(), pixels
-        finally:
-            epoch.close()
-            epoch.join()
+    epoch = Epoch(loader, work.order)
+    try:
+        for rows, pixels in epoch:
+            if isinstance(pixels, Exception):
+                raise pixels
+            yield rows.flatten().tolist(), pixels
+    finally:
+        epoch.close()
+        epoch.join()
+
+
+class Epoch(EpochIterator):
+    """The library's thread, for batches that are asked for one after the other, without an end."""
+
+    def __init__(self, loader: Loader, order: Iterable[list[int]]) -> None:
+        self._order = order
+        super().__init__(loader, [])
+
+    def start(self) -> None:
+        """Begin; the library itself would know all batches before."""
+        self.iter_ixes = (np.array(rows, dtype=np.uint64) for rows in self._order)
+        super().start()
 
 
 class Step(Operation):

@@ -11,20 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import webdataset
 from PIL import Image
 
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.libraries._feed import (
-    Made,
-    Work,
-    decoded,
-    own_format,
-    pillow_decoded,
-    rebatched,
-    stacked,
-)
+from feedrate.loading.libraries._feed import Made, Work, decoded, own_format, rebatched, stacked
+from feedrate.loading.pixels import crop_centre, resized_size
 from feedrate.loading.stages import span
 
 PACKAGES = ("webdataset",)
@@ -50,8 +44,8 @@ def same(work: Work) -> Iterator[Made]:
 
 
 def best(work: Work) -> Iterator[Made]:
-    """Its decoder "pil"; Pillow resizes too."""
-    pillow = webdataset.imagehandler("pil")
+    """Its decoder "pil"; Pillow resizes the shorter side (antialiased bicubic); centre crop."""
+    pillow, side = webdataset.imagehandler("pil"), work.dataset.image_px
 
     def decode(key: str, data: bytes) -> Image.Image | None:
         with span("decode"):
@@ -59,7 +53,11 @@ def best(work: Work) -> Iterator[Made]:
 
     def resize(sample: Sample) -> tuple[int, torch.Tensor]:
         image: Image.Image = sample["jpg"]
-        return int(sample["__key__"]), pillow_decoded(work.dataset, image)
+        height, width = resized_size(image.height, image.width, side)
+        with span("resize"):
+            resized = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+            pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1)
+            return int(sample["__key__"]), crop_centre(pixels, side)
 
     return _stream(work, lambda samples: samples.decode(decode).map(resize))
 
