@@ -167,7 +167,8 @@ def resize_part(levels: torch.Tensor, size: Sequence[int], part: Box) -> torch.T
     bottom, right = part.top + part.height, part.left + part.width
     scales = size[0] / height, size[1] / width
     if channels > 1:
-        pixels = levels[:, :last].permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # channels_last
+        rows = levels[:, :last].permute(1, 2, 0).contiguous()
+        pixels = rows[None].permute(0, 3, 1, 2)  # with the strides of channels_last
         return _upsample(pixels, (bottom, right), scales)[0, :, part.top :, part.left :]
     rows = _resize_rows(levels[0, first:last], right, scales[1])
     # Rows before the first stay undefined. They only reach resized rows that are cut off.

@@ -132,7 +132,7 @@ class FirstBatch:
         self.help(write)
         while BEGUN in self._states:
             sleep(POLL_S)
-        for row in np.flatnonzero(self._states == FAILED):
+        for row in np.flatnonzero(self._states == FAILED).tolist():
             write(room[row], numbers[row])
         return True
 
