@@ -89,6 +89,11 @@ def answer(
     return Answer(f"{label}: no setting is recommended.", _rates(study, good), REPEAT, good)
 
 
+def name_of(study: StudySettings, cell: CellRow) -> str:
+    """A cell's name in a sentence."""
+    return text.levels_text(notable(study, cell.levels))
+
+
 def _settings(cells: Sequence[Mapping[str, Level]]) -> str:
     """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor."""
     values = {name: [level_text(cell.get(name, "")) for cell in cells] for name in cells[0]}
@@ -137,11 +142,7 @@ def left_open(cells: Sequence[CellRow], device: str) -> dict[str, list[CellRow]]
 
 def _rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     """`workers = 2: 14.30 samples/s; workers = 16: …`."""
-    rates = (
-        f"{text.levels_text(notable(study, cell.levels))}: {text.rate(cell.samples_per_s)}"
-        for cell in cells
-    )
-    return "; ".join(rates) + "."
+    return "; ".join(f"{name_of(study, c)}: {text.rate(c.samples_per_s)}" for c in cells) + "."
 
 
 def _no_answer(cells: Sequence[CellRow], tried: int) -> tuple[str, str]:
@@ -252,10 +253,10 @@ def _latency_and_throughput(study: StudySettings, cells: Sequence[CellRow]) -> A
     where = f" with {first} = {level_text(main[0].levels[first])}" if len(groups) > 1 else ""
     lowest, highest = text.seconds(min(map(_latency_s, main))), text.rate(max(map(_rate, main)))
     quick, busy = min(main, key=_latency_s), max(main, key=_rate)
-    single, many = (text.levels_text(notable(study, cell.levels)) for cell in (quick, busy))
-    to_do = f"Use {single} for single requests, and {many} for many."
+    names = [name_of(study, cell) for cell in (quick, busy)]
+    to_do = f"Use {names[0]} for single requests, and {names[1]} for many."
     if quick is busy:
-        to_do = f"Use {single}." if len(cells) > 1 else "Nothing to do: there is one setting."
+        to_do = f"Use {names[0]}." if len(cells) > 1 else "Nothing to do: there is one setting."
     return Answer(
         f"{study.label(cells[0].device)}: the lowest latency is {lowest} and the highest "
         f"throughput is {highest}{where}.",

@@ -12,6 +12,7 @@ from feedrate.report.answers import (
     is_about_quality,
     ladder_factor,
     left_open,
+    name_of,
     recommendation,
     recommended_cell,
 )
@@ -57,7 +58,7 @@ def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
     for cell in cells:
         if cell.measured_as or (study.ladder and cell.status == "out_of_memory"):
             continue
-        name = f"{study.label(cell.device)}, {_name(study, cell)}"
+        name = f"{study.label(cell.device)}, {name_of(study, cell)}"
         if cell.status not in ("ok", "unsupported"):
             found.append(f"{name}: {text.STATUS_WORDS[cell.status]}. {cell.cause}".strip())
         elif cell.status == "ok" and cell.ok_runs < cell.runs:
@@ -91,10 +92,6 @@ def _of_device(
         "Short epochs": _short_epochs(study, good),
         "Compared with published numbers": _published(study, good, device, runs),
     }
-
-
-def _name(study: StudySettings, cell: CellRow) -> str:
-    return text.levels_text(notable(study, cell.levels))
 
 
 # Quality
@@ -185,7 +182,7 @@ def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], devic
     others = [c for c in cells if c.device == device and c.recommended and c is not best]
     if best is None or not others or not study.within:
         return ""
-    return "; ".join(f"{_name(study, c)}, {text.rate(c.samples_per_s)}" for c in others) + "."
+    return "; ".join(f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others) + "."
 
 
 def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
@@ -230,17 +227,17 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 
 def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    found = [f"{_name(study, cell)}: {cell.disturbed}" for cell in cells if cell.disturbed]
+    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in cells if cell.disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
-        names = text.listed(f"{_name(study, cell)} ({text.share(cell.spread)})" for cell in wide)
+        names = text.listed(f"{name_of(study, cell)} ({text.share(cell.spread)})" for cell in wide)
         found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
     return " ".join(found)
 
 
 def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
     short = [
-        f"{_name(study, cell)} ({cell.steps_per_epoch})" for cell in cells if cell.short_epochs
+        f"{name_of(study, cell)} ({cell.steps_per_epoch})" for cell in cells if cell.short_epochs
     ]
     why = "Too few steps per epoch to be compared with published rates"
     return f"{why}: {text.listed(short)}." if short else ""
@@ -273,7 +270,7 @@ def _same_device(
     rate, theirs = ours[key].samples_per_s or 0.0, known[device, key]
     wrong = against(study, theirs, runs[key], "rate")
     return (
-        f"Published for {study.label(device)} with {_name(study, ours[key])}: "
+        f"Published for {study.label(device)} with {name_of(study, ours[key])}: "
         f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}"
         + (f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)}).")
     )
@@ -297,7 +294,7 @@ def _same_change(
     rows = [known[d, key] for d in gains[key]]
     wrong = dict.fromkeys(r for row in rows for r in against(study, row, runs[key], "ratio"))
     return (
-        f"From {start} to {_name(study, ours[key])}, throughput changes by "
+        f"From {start} to {name_of(study, ours[key])}, throughput changes by "
         f"{text.ratio(ours[key].speedup)} on {study.label(device)} here. Published: {theirs}."
         + (f" {because(wrong)}" if wrong else "")
     )

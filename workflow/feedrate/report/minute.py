@@ -18,10 +18,11 @@ from feedrate.report.answers import (
     is_about_quality,
     ladder_factor,
     left_open,
+    name_of,
     recommended_cell,
 )
 from feedrate.report.findings import failed, failures
-from feedrate.report.lines import by_device_count, notable
+from feedrate.report.lines import by_device_count
 from feedrate.report.markup import Markup, el, in_page, record_link, small
 from feedrate.report.params import StudySettings
 from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs
@@ -97,7 +98,7 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
             value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
             limit = best.verdict or "undecided"
             to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
-            rest = f" with {_name(study, best)}, {limit}: use it, and {to_do}"
+            rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
             return Line(label, value, [best], rest)
         if left_open(good, device):
             slow, fast = (pick(good, key=_rate) for pick in (min, max))
@@ -163,13 +164,9 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
     to_do = f"Use {text.count(many, 'device')}."
     if share < LINEAR:
         to_do = f"Look for what limits {text.count(many, 'device')} in the table of scaling."
-    where = f"from {few} to {many} devices with {_name(study, group[many])}"
+    where = f"from {few} to {many} devices with {name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
-
-
-def _name(study: StudySettings, cell: CellRow) -> str:
-    return text.levels_text(notable(study, cell.levels))
 
 
 def _rate(cell: CellRow) -> float:

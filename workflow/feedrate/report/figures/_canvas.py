@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes as Axes  # figures take both from here
+from matplotlib.figure import Figure as Figure
 
 from feedrate.report import text
 from feedrate.report.lines import Line

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from msgspec.structs import asdict
 
 from feedrate.config.values import level_text
@@ -36,7 +34,7 @@ MODEL: dict[str, Any] = {"color": canvas.GREEN, "marker": "s", "linestyle": (0, 
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device."""
     factor = settings.factor
     cells = inputs.cells(settings.study)
@@ -73,7 +71,7 @@ def _main_line(lines: Iterable[Line], cell: CellRow | None) -> Line | None:
     return valid[0] if valid else None
 
 
-def _panel(axes: Axes, line: Line, factor: str, use: CellRow | None) -> None:
+def _panel(axes: canvas.Axes, line: Line, factor: str, use: CellRow | None) -> None:
     rows = [(place, point.row) for place, point in enumerate(line.points) if point.row]
     loader, model = _alone(rows, "loader"), _alone(rows, "model")
     # A ceiling far above would flatten the line that matters: it leaves through the top instead.
@@ -116,7 +114,7 @@ def _alone(rows: Iterable[tuple[int, CellRow]], part: str) -> Rates:
 
 
 def _ceiling(
-    axes: Axes,
+    axes: canvas.Axes,
     name: str,
     look: dict[str, Any],
     rates: Rates,
@@ -142,7 +140,9 @@ def _ceiling(
     return [(min(values[-1], 0.97 * top), name, look["color"])]
 
 
-def _value(axes: Axes, place: int, point: Point, ceilings: Sequence[float], top: float) -> None:
+def _value(
+    axes: canvas.Axes, place: int, point: Point, ceilings: Sequence[float], top: float
+) -> None:
     """The number at a point, above it unless a ceiling runs there."""
     if point.value is None:
         return
@@ -152,7 +152,9 @@ def _value(axes: Axes, place: int, point: Point, ceilings: Sequence[float], top:
     _bold(axes, text.number(value, 3), (place, value), offset, va=va, bbox=canvas.PAPER)
 
 
-def _bold(axes: Axes, words: str, at: tuple[float, float], offset: float, **options: Any) -> None:
+def _bold(
+    axes: canvas.Axes, words: str, at: tuple[float, float], offset: float, **options: Any
+) -> None:
     look = {"ha": "center", "weight": "bold", "color": canvas.BLUE, "fontsize": 10, "zorder": 6}
     canvas.label(axes, words, at, (0, offset), **look, **options)
 

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
@@ -20,7 +17,7 @@ GOOD = 0.05
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One line for each cell: the relative error, with the number and its prediction."""
     rows = inputs.rows("fit.csv", FitRow, settings.study)
     rows = [row for row in rows if row.predicted and row.samples_per_s]
@@ -45,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _row(axes: Axes, place: int, row: FitRow) -> None:
+def _row(axes: canvas.Axes, place: int, row: FitRow) -> None:
     color, marker = (canvas.BLUE, "o") if _is_ours(row) else (canvas.RED, "s")
     error = 100 * _error(row)
     axes.plot([0, error], [place, place], color=color, linewidth=2)

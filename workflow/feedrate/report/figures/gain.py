@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.params import PageSettings
@@ -27,7 +24,7 @@ ROW_IN = 0.62
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Two points for each cell and split, before and after training, each with its interval."""
     rows = [row for row in inputs.scores(settings.study) if row.metric == MATCHING]
     keys = [cell for device in settings.measured for cell in cells_of(rows, device)]
@@ -62,7 +59,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
 
 
 def _point(
-    axes: Axes, y: float, score: Score | None, look: canvas.Style, label: str | None
+    axes: canvas.Axes, y: float, score: Score | None, look: canvas.Style, label: str | None
 ) -> None:
     if score is None or score.value is None:
         return

@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
@@ -19,7 +16,7 @@ ROW_IN = 0.34
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are the levels of one factor; two panels for each device and other settings."""
     factor = settings.factor
     lines = tried_lines(settings, inputs.cells(settings.study), factor)
@@ -49,7 +46,7 @@ def _tried(line: Line) -> list[Point]:
     return [point for point in line.points if point.tried]
 
 
-def _speedups(axes: Axes, points: Sequence[Point], base: str, names: Sequence[str]) -> None:
+def _speedups(axes: canvas.Axes, points: Sequence[Point], base: str, names: Sequence[str]) -> None:
     axes.axvline(1, color=canvas.GREY, linewidth=1)
     gains = [_gain(point.row) for point in points]
     reach = max((abs(end - 1) for gain in gains if gain for end in gain), default=0.1)
@@ -80,7 +77,7 @@ def _gain(row: CellRow | None) -> tuple[float, float, float] | None:
     return row.speedup, low, high
 
 
-def _memories(axes: Axes, points: Sequence[Point]) -> None:
+def _memories(axes: canvas.Axes, points: Sequence[Point]) -> None:
     values = [point.row.peak_memory_gib if point.row else None for point in points]
     axes.set_xlim(0, 1.35 * max((value for value in values if value), default=1.0))
     for place, value in enumerate(values):

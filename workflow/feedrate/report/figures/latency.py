@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -25,7 +23,7 @@ ASIDE = 0.07
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows in the order of the configuration; a series has the same style in all rows."""
     factor = settings.factor
     lines = tried_lines(settings, inputs.cells(settings.study), factor)
@@ -63,14 +61,16 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, lines: Sequence[Line], looks: Sequence[canvas.Style], factor: str) -> None:
+def _panel(
+    axes: canvas.Axes, lines: Sequence[Line], looks: Sequence[canvas.Style], factor: str
+) -> None:
     canvas.level_axis(axes, [level_text(point.levels[factor]) for point in lines[0].points])
     for number, (line, look) in enumerate(zip(lines, looks, strict=True)):
         aside = ASIDE * (number - (len(lines) - 1) / 2)
         canvas.series(axes, line, aside, **look.line, linewidth=1.6, markersize=6)
 
 
-def _logarithmic(axes: Axes) -> None:
+def _logarithmic(axes: canvas.Axes) -> None:
     """A logarithmic axis with round numbers as labels."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -2,9 +2,6 @@
 
 import math
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
@@ -21,7 +18,7 @@ HALF = 28
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One curve for each run; repeats of a cell share a style, and only the first has markers."""
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
@@ -54,7 +51,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, trace: Trace, index: int, label: str) -> None:
+def _curve(axes: canvas.Axes, trace: Trace, index: int, label: str) -> None:
     look = canvas.style(index)
     points = [(step.step, step.loss) for step in trace.steps if step.loss is not None]
     every = max(1, len(points) // 8)

@@ -3,9 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
@@ -23,7 +20,7 @@ Height = Callable[[Line], float | None]
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Three panels for each device, with marks in groups by the first of the other factors.
 
     A missing mark is a setting that could not be trained.
@@ -73,7 +70,7 @@ def _measures(settings: PageSettings) -> list[tuple[str, str, Height]]:
     ]
 
 
-def _marks(axes: Axes, mine: Sequence[Line], height: Height) -> None:
+def _marks(axes: canvas.Axes, mine: Sequence[Line], height: Height) -> None:
     """A group for each level of the first other factor, a mark for each of the rest."""
     levels = [[level_text(level) for level in line.others.values()] or [""] for line in mine]
     split = [(first, ", ".join(rest)) for first, *rest in levels]

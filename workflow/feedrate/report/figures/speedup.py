@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from feedrate.config.values import level_text
@@ -26,7 +24,7 @@ TOO_SMALL = 5.0
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Rows are devices with their other settings, columns are the levels of the factor."""
     lines = baseline_speedups(settings, inputs.cells(settings.study), settings.factor)
     values = [ratio.value for line in lines.values() for ratio in line if ratio.value is not None]
@@ -54,7 +52,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _words(axes: Axes, column: int, row: int, speedup: Speedup, size: float) -> None:
+def _words(axes: canvas.Axes, column: int, row: int, speedup: Speedup, size: float) -> None:
     """The number in a field with its interval below, or the reason why there is none."""
     small = text.ratio_interval(speedup.low, speedup.high) if size > 9 else ""
     axes.text(
@@ -69,7 +67,7 @@ def _words(axes: Axes, column: int, row: int, speedup: Speedup, size: float) -> 
     axes.text(column, row + 0.26, small, ha="center", va="center", fontsize=7.5)
 
 
-def _frame(axes: Axes, settings: PageSettings, names: Sequence[str]) -> None:
+def _frame(axes: canvas.Axes, settings: PageSettings, names: Sequence[str]) -> None:
     levels = [level_text(level) for level in settings.factors[settings.factor].levels]
     canvas.level_ticks(axes, levels)
     axes.set_yticks(range(len(names)), [canvas.wrap(name, 28) for name in names])

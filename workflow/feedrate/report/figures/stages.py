@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -32,7 +30,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device; a bar is the time of all the processes of a rank."""
     cells = [cell for cell in inputs.cells(settings.study) if any(_times(cell).values())]
     panels = [[c for c in cells if c.device == device] for device in settings.measured]
@@ -51,7 +49,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, cells: Sequence[CellRow]) -> None:
+def _panel(axes: canvas.Axes, cells: Sequence[CellRow]) -> None:
     names = short_names(cells)
     totals = [sum(_times(cell).values()) for cell in cells]
     longest = max(*totals, *(cell.step_time_median_s or 0.0 for cell in cells))

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from statistics import median
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -24,7 +22,7 @@ LETTER_IN, LABEL_IN = 0.08, 1.3
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each device and one bar for each cell that was tried."""
     cells = inputs.cells(settings.study)
     runs = inputs.runs(settings.study)
@@ -44,7 +42,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None:
+def _panel(axes: canvas.Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None:
     names = short_names(cells)
     good = {
         place: [run for run in runs if run.cell == cell.cell and run.status == "ok"]
@@ -65,7 +63,7 @@ def _panel(axes: Axes, cells: Sequence[CellRow], runs: Sequence[RunRow]) -> None
     axes.set_xlabel(f"time of an optimizer step ({unit})")
 
 
-def _bar(axes: Axes, place: int, runs: Sequence[RunRow], scale: float) -> str:
+def _bar(axes: canvas.Axes, place: int, runs: Sequence[RunRow], scale: float) -> str:
     """The mean step of the window, split by the data-wait share; returns its words."""
     step = median(_mean_step(run) for run in runs)
     share = median(run.data_wait_share or 0.0 for run in runs)

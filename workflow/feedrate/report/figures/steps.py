@@ -3,9 +3,6 @@
 from statistics import quantiles
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
 from feedrate.report.lines import short_names
@@ -23,7 +20,7 @@ MOST = 100
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """One panel for each cell: its first valid run."""
     first: dict[Key, Trace] = {}
     for trace in traces(inputs, settings.study):
@@ -44,7 +41,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, trace: Trace) -> None:
+def _panel(axes: canvas.Axes, trace: Trace) -> None:
     steps = [step.step for step in trace.steps]
     times = [1000 * step.step_s for step in trace.steps]
     waits = [1000 * step.data_wait_s for step in trace.steps]
@@ -63,7 +60,7 @@ def _panel(axes: Axes, trace: Trace) -> None:
     _limit(axes, trace, times)
 
 
-def _limit(axes: Axes, trace: Trace, times: list[float]) -> None:
+def _limit(axes: canvas.Axes, trace: Trace, times: list[float]) -> None:
     """Cut off a first step that compiles, which would flatten the others, and write its time."""
     timed = [t for t, step in zip(times, trace.steps, strict=True) if not step.warmup] or times
     usual = quantiles(timed, n=20)[-1] if len(timed) > 1 else timed[0]

@@ -3,9 +3,6 @@ numbers."""
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from feedrate.config.values import level_text
 from feedrate.report import text
 from feedrate.report.figures import _canvas as canvas
@@ -26,7 +23,7 @@ ORDER = 110
 
 
 @canvas.as_svg
-def render(settings: PageSettings, inputs: Inputs) -> Figure:
+def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     """Each panel has its own scale: a published eight-card server is not a laptop."""
     factor = settings.factor
     cells = inputs.cells(settings.study)
@@ -60,7 +57,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Figure:
 
 
 def _panel(
-    axes: Axes, settings: PageSettings, lines: Sequence[Line], runs: Sequence[RunRow]
+    axes: canvas.Axes, settings: PageSettings, lines: Sequence[Line], runs: Sequence[RunRow]
 ) -> None:
     levels = [level_text(point.levels[settings.factor]) for point in lines[0].points]
     canvas.level_axis(axes, levels)
@@ -85,7 +82,7 @@ def _panel(
     canvas.end_labels(axes, len(levels) - 0.7, labels)
 
 
-def _cross(axes: Axes, place: int, index: int, word: str, color: str) -> None:
+def _cross(axes: canvas.Axes, place: int, index: int, word: str, color: str) -> None:
     """A cell without a number: a cross at the lower edge, with the reason."""
     y = (0.04 + 0.09 * index) * axes.get_ylim()[1]
     axes.plot(place, y, "x", color=color, markersize=8, markeredgewidth=2)
