@@ -3,7 +3,9 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -111,3 +113,27 @@ def labelled(tiny_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     settings = json.loads(path.read_text())
     path.write_text(json.dumps({**settings, "mask_token": "<mask>"}))
     return folder
+
+
+@pytest.fixture(scope="session")
+def known_flops() -> dict[tuple[str, int], float]:
+    """The FLOPs that were counted so far, by configuration and tokens."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def counted_once(known_flops: dict[tuple[str, int], float]) -> Iterator[None]:
+    """The FLOPs of BridgeTower are counted once: that is most of the work of a tiny job."""
+    from feedrate.models.builders import bridgetower
+
+    count = bridgetower.count_flops
+
+    def counted(config: Any, max_tokens: int) -> float:
+        key = config.to_json_string(), max_tokens
+        if key not in known_flops:
+            known_flops[key] = count(config, max_tokens)
+        return known_flops[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bridgetower, "count_flops", counted)
+        yield

@@ -1,7 +1,6 @@
 import json
 import random
 import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
+import warm
 from feedrate.data.manifest import DataError, check_prepared, read_manifest
 from feedrate.data.prepare import VOCABULARY, count_splits, share_out, train_tokenizer
 from feedrate.data.tables import split_named
@@ -201,7 +201,9 @@ def test_a_kill_at_any_moment_leaves_the_old_result_or_none_and_the_next_run_is_
     )
     arguments = ["--index", workplace.index, "--out", workplace.manifest, "--settings"]
     settings = {"source": "folder", "path": str(workplace.mine)}
-    done = subprocess.run([sys.executable, "-c", code, *arguments, str(settings)], check=False)
+    done = subprocess.run(
+        [warm.python(), "-c", code, *map(str, arguments), str(settings)], check=False
+    )
     assert done.returncode == -9
     folder = workplace.manifest.parent
     if moment != BETWEEN_RENAMES:
@@ -218,7 +220,7 @@ def test_the_commands_end_with_one_sentence(workplace, tmp_path):
     settings = {"source": "folder", "path": str(workplace.mine)}
 
     def run(job, *arguments):
-        command = [sys.executable, "-m", "feedrate", f"{job}-dataset", *map(str, arguments)]
+        command = [warm.python(), "-m", "feedrate", f"{job}-dataset", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     fetched = run("fetch", "--name", "mine", "--settings", settings, "--out", workplace.index)

@@ -21,24 +21,6 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def counted_once():
-    """The FLOPs of BridgeTower are counted once: that is most of the work of a tiny job."""
-    from feedrate.models.builders import bridgetower
-
-    count, known = bridgetower.count_flops, {}
-
-    def counted(config, max_tokens):
-        key = config.to_json_string(), max_tokens
-        if key not in known:
-            known[key] = count(config, max_tokens)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bridgetower, "count_flops", counted)
-        yield
-
-
 @pytest.fixture
 def start(tiny_prepared, tmp_path):
     """Start a supervisor; what still runs when the test ends is killed."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 import torch
+from one_weight import Rows
 from torch import nn
 from training_jobs import make_spec
 
@@ -34,22 +35,6 @@ class Half(nn.Module):
         answer = self.linear(x)
         self.seen = answer.dtype
         return {"loss": answer.float().mean()}
-
-
-class Rows:
-    """Numbers from 0 to 1."""
-
-    augmentation = None
-
-    @staticmethod
-    def finish(batch):
-        return batch
-
-    def __len__(self):
-        return 400
-
-    def __getitem__(self, index):
-        return {"x": torch.full((1,), index / 400)}
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import importlib.util
 import time
 
 import pytest
-import torch
-from torch import nn
+from one_weight import OneWeight, Rows
 from training_jobs import make_spec, named, read_events
 
 from feedrate.core import variables
@@ -17,29 +16,6 @@ from feedrate.jobs.meter import Meter
 from feedrate.jobs.trainer import make_trainer
 
 LOG_S = 0.05
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, x, return_loss=True):
-        return {"loss": (self.weight * x.mean()).sum()}
-
-
-class Rows:
-    augmentation = None
-
-    @staticmethod
-    def finish(batch):
-        return batch
-
-    def __len__(self):
-        return 40
-
-    def __getitems__(self, indices):
-        return [{"x": torch.full((1,), float(index))} for index in indices]
 
 
 class Slow:
@@ -78,7 +54,7 @@ def train(tmp_path, monkeypatch):
         meter = Meter(device, log, 20, 4)
         made = trackers.make_trackers(log, meter, tmp_path / "trainer")
         trainer = make_trainer(
-            spec, device, tmp_path / "trainer", meter, Model(), Rows(), trackers=made
+            spec, device, tmp_path / "trainer", meter, OneWeight(), Rows(), trackers=made
         )
         trainer.train()
         trainer.log({"eval_loss": 1.5})

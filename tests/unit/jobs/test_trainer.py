@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from one_weight import OneWeight, Rows
 from stopwatch import Stopwatch
-from torch import nn
 from training_jobs import make_spec, named, read_events, write_spec
 from transformers import set_seed
 
@@ -33,38 +33,24 @@ BURST_S = 0.1
 COPY_S = 0.005
 
 
-class Sleeping(nn.Module):
+class Sleeping(OneWeight):
     """A model whose step takes a known time."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
 
     def forward(self, x, return_loss=True):
         time.sleep(STEP_S)
-        return {"loss": (self.weight * x.mean()).sum()}
+        return super().forward(x)
 
 
-class Bursty:
+class Bursty(Rows):
     """Rows of which every twentieth (the first of every fifth batch of 4) is slow."""
 
-    augmentation = None
-
-    @staticmethod
-    def finish(batch):
-        return batch
-
-    def __len__(self):
-        return 400
-
-    def __getitem__(self, index):
-        return {"x": torch.full((1,), float(index))}
+    batches = -1
 
     def __getitems__(self, indices):
-        self.batches = getattr(self, "batches", -1) + 1
+        self.batches += 1
         if self.batches % 5 == 0:
             time.sleep(BURST_S)
-        return [self[index] for index in indices]
+        return super().__getitems__(indices)
 
 
 def sleeping_trainer(folder, *, metered=True, **protocol):

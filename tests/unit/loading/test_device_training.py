@@ -21,6 +21,8 @@ from feedrate.loading.path import Distance
 from feedrate.models.builders import bridgetower
 from tiny_spec import tiny_spec
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 KINDS = ("live", "loader", "model")
 
 
@@ -140,6 +142,8 @@ def test_a_resumed_run_goes_on_with_the_next_sample(
         return built
 
     monkeypatch.setattr(bridgetower, "build", without_dropout)
+    # Measuring changes no weights (test_rounds.py), and takes most of the time.
+    monkeypatch.setattr("feedrate.jobs.train.measure_ceilings", lambda *_: None)
     # 6 batches, or 3 steps, an epoch: the checkpoint lies in the middle of one.
     spec = make_spec(
         decode,
@@ -150,7 +154,7 @@ def test_a_resumed_run_goes_on_with_the_next_sample(
         save_checkpoints=True,
     )
     make_store(spec, tiny_prepared)
-    whole, events = run("whole", spec, measured=True)
+    whole, events = run("whole", spec)
     (tmp_path / "broken/trainer").mkdir(parents=True)
     (whole / "trainer/checkpoint-4").rename(tmp_path / "broken/trainer/checkpoint-4")
     broken, resumed = run("broken", spec, resume=True)

@@ -12,14 +12,15 @@ from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
 from tiny_spec import tiny_spec
 
+pytestmark = pytest.mark.usefixtures("counted_once")
 
-@pytest.fixture
-def run(tiny_prepared, tmp_path):
+
+@pytest.fixture(scope="module")
+def run(tiny_prepared, tmp_path_factory):
     """Run a job with this library; its events by name."""
 
     def _run(**loader):
-        folder = tmp_path / loader.get("library", "torch")
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp(loader.get("library", "torch"))
         spec = tiny_spec(
             loader={"decode": "host", "workers": 1, **loader},
             protocol={"steps": 8, "ceiling_s": 0.05},
@@ -33,11 +34,17 @@ def run(tiny_prepared, tmp_path):
     return _run
 
 
+@pytest.fixture(scope="module")
+def ours(run):
+    """The events of a job that torch's loader feeds."""
+    return run()
+
+
 @pytest.mark.parametrize("library", ["spdl", "torchdata", "grain", "webdataset", "litdata"])
-def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run):
+def test_a_job_is_fed_by_the_library_throughout_and_says_so(library, run, ours):
     if why := missing_packages(library):
         pytest.skip(why)
-    ours, other = run(), run(library=library)
+    other = run(library=library)
     assert ours["data"][0]["library"] == "torch"
     name, _, version = other["data"][0]["library"].partition(" ")
     assert name in {library, f"{library}-core"}
