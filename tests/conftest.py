@@ -31,9 +31,17 @@ TOGETHER = (
     "unit/jobs/test_rounds.py",
     "unit/jobs/test_train_settings.py",
     "unit/jobs/test_trainer.py",
+    "unit/loading/test_libraries_train.py",
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""
+MEMORY = (
+    "unit/cli/test_check_claims.py",
+    "unit/config/test_config_memory.py",
+    "unit/models/test_memory_model.py",
+)
+"""Files whose tests trace the memory of the same large models, which a process does once: they are
+one unit too."""
 TRAIN = (
     *("slurm", "gaudi", "workflow"),
     *("unit/devices", "unit/jobs", "unit/cli/test_tune.py", "unit/cli/test_selftest.py"),
@@ -54,6 +62,8 @@ def share_of(nodeid: str, *, isolated: bool) -> str:
     file = nodeid.partition("::")[0]
     if not isolated and within(file, TRAIN) and not file.endswith(DO_NOT):
         return "training"
+    if within(file, MEMORY):
+        return "memory"
     return within(file, TOGETHER) or nodeid
 
 

@@ -29,6 +29,8 @@ MODULES = (
     *("msgspec", "rich.table", "requests", "PIL.JpegImagePlugin", "PIL.ImageDraw", "psutil"),
     *("torch.distributed.fsdp", "torch.distributed.run", "torch.utils.tensorboard", "datasets"),
     *("transformers.trainer", "transformers.models.bridgetower.modeling_bridgetower"),
+    *("transformers.models.flava.modeling_flava", "transformers.models.clip.modeling_clip"),
+    "transformers.models.vit.modeling_vit",
     "torch.utils.flop_counter",
 )
 

@@ -35,10 +35,10 @@ def processes_of(project):
     return found
 
 
-def training_step(project):
-    """A running attempt that has made at least one step."""
+def training_step(project, earlier=()):
+    """The events of a running attempt that has made at least one step, but not of these."""
     for events in project.root.glob("results/mini/cpu/*/rep*/attempt-*/events.jsonl"):
-        if '"step"' in events.read_text():
+        if events not in earlier and '"step"' in events.read_text():
             return events
     return None
 
@@ -50,6 +50,9 @@ def no_half_written_result(project):
     assert not list(project.root.glob("results/**/*.part"))
 
 
+RUN = ("feedrate", "run")
+LONG = 10_000
+"""Steps of a run that lasts until it is killed."""
 ONE_RUN = {"factors": MINI["factors"] | {"workers": {"sets": "loader.workers", "levels": [0]}}}
 
 
@@ -79,28 +82,60 @@ def slow(prepared, tmp_path):
             process.kill()
 
 
-@pytest.mark.parametrize("victim", ["driver", "wrapper"])
-def test_killed_driver_leaves_nothing_running_and_the_same_command_goes_on(slow, victim):
+def stop(project, way, wrapper):
+    """End a run in this way; return what it has printed."""
+    if way == "Ctrl-C":
+        os.killpg(wrapper.pid, signal.SIGINT)
+    elif way == "driver":
+        below = psutil.Process(wrapper.pid).children()
+        (driver,) = [process for process in below if "snakemake" in " ".join(process.cmdline())]
+        driver.kill()
+    else:
+        wrapper.kill()
+    output, _ = wrapper.communicate(timeout=60)
+    wait_for(lambda: not processes_of(project), 20, "all processes to end")
+    no_half_written_result(project)
+    return output
+
+
+def test_however_a_run_is_stopped_nothing_keeps_running_and_the_same_command_goes_on(slow):
     slow.study(**ONE_RUN, **lasting(30))
-    wrapper = slow.popen("feedrate", "run")
-    wait_for(lambda: training_step(slow), what="a training step")
-    (driver,) = [
-        p for p in psutil.Process(wrapper.pid).children() if "snakemake" in " ".join(p.cmdline())
-    ]
-    os.kill(driver.pid if victim == "driver" else wrapper.pid, signal.SIGKILL)
-    wrapper.communicate(timeout=60)
-    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
-    no_half_written_result(slow)
-    again = slow.warmed().run()
-    assert again.returncode == 0, again.stdout
+    earlier = []
+    for way in ("plain", "driver", "Ctrl-C", "wrapper"):
+        command = ("snakemake", "--profile", "profiles/local") if way == "plain" else RUN
+        started = slow.popen(*command, start_new_session=True)
+        earlier.append(wait_for(lambda: training_step(slow, earlier), what="a training step"))
+        output = stop(slow, way, started)
+        if way == "plain":  # Snakemake by itself names the command to unlock
+            again = slow.warmed().call(*command)
+            assert again.returncode != 0
+            assert "--unlock" in again.stdout
+        elif way == "Ctrl-C":
+            assert started.returncode == 130
+            assert "run the same command to continue" in output
+            assert "Traceback" not in output
+    done = slow.warmed().run()
+    assert done.returncode == 0, done.stdout
     assert len(set(slow.root.glob("results/mini/cpu/*/rep*/record.json"))) == 1
     assert slow.warmed().planned() == {}
 
 
-def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
-    slow.study(**ONE_RUN, **lasting(30))
+def second_driver_is_told(project):
+    second = project.run()
+    assert second.returncode == 3
+    assert "another run works in this folder" in second.stdout
+    assert len(second.stdout.splitlines()) == 1
+    plain = project.call("snakemake", "--profile", "profiles/local")
+    assert plain.returncode != 0
+    assert "another run works in this folder" in plain.stdout
+    assert "--unlock" not in plain.stdout, "the lock is not to be taken from a living driver"
+
+
+def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tried_again(slow):
+    slow.study(**ONE_RUN, **lasting(LONG))
     wrapper = slow.warmed().popen("feedrate", "run")
     wait_for(lambda: training_step(slow), what="a training step")
+    second_driver_is_told(slow.warmed())
     workers = [p for p in processes_of(slow) if "worker" in p.cmdline()]
     assert workers
     workers[0].kill()
@@ -112,6 +147,7 @@ def test_killed_training_process_is_a_failed_record_and_is_tried_again(slow):
     assert failed["cell"] in output
     assert (slow.root / "report.html").exists()
     assert slow.warmed().planned()["train_cpu"] == 1
+    slow.study(**ONE_RUN)
     again = slow.warmed().run()
     assert again.returncode == 0, again.stdout
     assert slow.record(failed["cell"])["status"] == "ok"
@@ -131,51 +167,6 @@ def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
     assert "batch=4000" in done.stdout
     assert "batch=4000" in (project.root / "results/overview.html").read_text()
     assert (project.root / "report.html").exists()
-
-
-def test_second_driver_is_told(slow):
-    slow.study(**ONE_RUN, **lasting(30))
-    first = slow.warmed().popen("feedrate", "run")
-    wait_for(lambda: training_step(slow), what="a training step")
-    second = slow.warmed().run()
-    assert second.returncode == 3
-    assert "another run works in this folder" in second.stdout
-    assert len(second.stdout.splitlines()) == 1
-    plain = slow.warmed().call("snakemake", "--profile", "profiles/local")
-    assert plain.returncode != 0
-    assert "another run works in this folder" in plain.stdout
-    assert "--unlock" not in plain.stdout, "the lock is not to be taken from a living driver"
-    output, _ = first.communicate(timeout=300)
-    assert first.returncode == 0, output
-
-
-def test_ctrl_c_stops_all_children_and_the_same_command_goes_on(slow):
-    slow.study(**ONE_RUN, **lasting(30))
-    wrapper = slow.popen("feedrate", "run", start_new_session=True)
-    wait_for(lambda: training_step(slow), what="a training step")
-    os.killpg(wrapper.pid, signal.SIGINT)
-    output, _ = wrapper.communicate(timeout=60)
-    assert wrapper.returncode == 130
-    assert "run the same command to continue" in output
-    assert "Traceback" not in output
-    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
-    no_half_written_result(slow)
-    again = slow.warmed().run()
-    assert again.returncode == 0, again.stdout
-
-
-def test_plain_snakemake_after_a_kill_names_the_command_to_unlock(slow):
-    slow.study(**ONE_RUN, **lasting(30))
-    driver = slow.popen("snakemake", "--profile", "profiles/local")
-    wait_for(lambda: training_step(slow), what="a training step")
-    driver.kill()
-    driver.communicate(timeout=30)
-    wait_for(lambda: not processes_of(slow), 20, "all processes to end")
-    again = slow.warmed().call("snakemake", "--profile", "profiles/local")
-    assert again.returncode != 0
-    assert "--unlock" in again.stdout
-    done = slow.warmed().run()
-    assert done.returncode == 0, done.stdout
 
 
 def test_full_disk_is_reported_as_such(project):
