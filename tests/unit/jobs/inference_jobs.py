@@ -49,7 +49,7 @@ def make_spec(
         cell="batch=2",
         levels={"batch": 2},
         model={"name": model},
-        loader={"decode": "host", **(loader or {})},
+        loader={"decode": "host", "max_tokens": 6, **(loader or {})},
         train={"batch_size": 2, **train},
         inference={"head": head, "preprocessing": preprocessing},
         protocol={"steps": STEPS, "warmup_steps": WARMUP, **(protocol or {})},

@@ -128,10 +128,11 @@ def test_a_stage_is_made_virtually_faster_where_a_study_asks(job, events):
     assert all(0 < e["delayed_s"] < e["wall_s"] for e in named(asked, "virtual"))
 
 
-@pytest.fixture
-def traced(job):
+@pytest.fixture(scope="module")
+def traced(tiny_prepared, tmp_path_factory):
     """A run of three steps that is traced for two more: its events, and those of the trace."""
-    run, events = job(workers=1, profile_steps=2)
+    run = tmp_path_factory.mktemp("traced") / "run"
+    events = run_rank(tiny_prepared, run, workers=1, profile_steps=2)
     with gzip.open(run / TRACE_NAME, "rt") as stream:
         return events, json.load(stream)["traceEvents"]
 

@@ -1,5 +1,6 @@
 """Datasets of all levels from the same files, and a Gaudi that is the CPU with a stand-in."""
 
+import multiprocessing
 import sys
 import threading
 from pathlib import Path
@@ -27,6 +28,13 @@ MODEL = ModelSettings(name="bridgetower", size="tiny")
 def one_thread():
     """Threads that wait for each other on a busy machine would make tests slow."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_forkserver():
+    """Processes of a forkserver find the libraries imported."""
+    modules = ["feedrate.jobs.store", "feedrate.loading.workers"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(modules)
 
 
 @pytest.fixture(scope="session")
