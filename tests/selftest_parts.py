@@ -18,9 +18,12 @@ QUICK = {"steps": 4, "warmup_steps": 1, "ceiling_s": 0.05}
 
 
 def some_parts(folder: Path, *levels: str, **protocol: object) -> Path:
-    """The file of parts with these only; `protocol` changes keys of the protocol."""
+    """The file of parts with these only, of small batches; `protocol` changes keys of the
+    protocol."""
     whole = yaml.safe_load(PARTS.read_text())
     whole["protocol"] |= protocol
+    whole["settings"]["loader"]["max_tokens"] = 6
+    whole["settings"]["train"]["batch_size"] = 4
     factor = whole["factors"]["part"]
     factor["levels"] = list(levels)
     factor["bundles"] = {level: factor["bundles"][level] for level in levels}

@@ -146,6 +146,12 @@ def job(tiny_prepared, tmp_path, monkeypatch):
     return _run
 
 
+@pytest.fixture
+def without_rounds(monkeypatch):
+    """Jobs end with their evaluation; the rounds after it are most of the work of a tiny job."""
+    monkeypatch.setattr("feedrate.jobs.train.measure_ceilings", lambda *_: None)
+
+
 def test_accumulated_micro_steps_are_one_step(job):
     _, events = job(accumulation=2, steps=3)
     assert [(e["step"], e["samples"]) for e in named(events, "step")] == [(1, 8), (2, 8), (3, 8)]
@@ -164,6 +170,7 @@ def test_more_workers_than_the_rank_has_cores_are_refused_before_training(job):
         job(workers=2, oversubscribe=False)
 
 
+@pytest.mark.usefixtures("without_rounds")
 def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     """As a GPU would: what the libraries turn on while the Trainer is made is off in training."""
     told = ["tf32"]
@@ -180,11 +187,14 @@ def test_a_job_has_the_fp32_that_it_asked_for(job, monkeypatch):
     assert not (run / "trainer/model").exists()
 
 
-def test_a_bare_job_trains_the_same_and_measures_nothing(job):
-    run, events = job(options=UNMEASURED)
+def test_a_bare_job_trains_measures_nothing_and_keeps_its_weights(job):
+    run, events = job(options=Options(keep_weights=True, measured=False))
     assert named(events, "step") + named(events, "window") + named(events, "ceiling") == []
     assert named(events, "trainer")
     assert (run / "trainer/train_results.json").is_file()
+    kept = run / "trainer/model"
+    assert (kept / "model.safetensors").is_file()
+    assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -193,6 +203,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "trainer/model/model.safetensors")
 
 
+@pytest.mark.usefixtures("without_rounds")
 def test_resuming_half_way_gives_the_weights_of_an_unbroken_run(job, tmp_path):
     protocol = {"steps": 6, "warmup_steps": 1, "save_checkpoints": True, "workers": 1}
     whole, events = job("whole", **protocol)
@@ -228,13 +239,6 @@ def test_there_may_be_no_checkpoint_to_resume_from(tmp_path):
     assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
-def test_kept_weights_are_a_model_that_loads(job):
-    run, _ = job(options=Options(keep_weights=True, measured=False))
-    kept = run / "trainer/model"
-    assert (kept / "model.safetensors").is_file()
-    assert not list(kept.glob("*.md"))  # its card comes later, with what it scored
-
-
 def test_a_split_smaller_than_a_step_is_told(tiny_prepared):
     said = r"train\.batch_size: 13 on 2 rank\(s\) needs 26 training rows, the dataset tiny has 24"
     with pytest.raises(ConfigError, match=said):
@@ -245,6 +249,7 @@ def test_a_split_smaller_than_a_step_is_told(tiny_prepared):
     check_rows(make_spec(batch_size=4, accumulation=6), tiny_prepared)
 
 
+@pytest.mark.usefixtures("without_rounds")
 def test_every_step_of_every_epoch_is_whole(job):
     """24 rows are 6 batches an epoch, which 4 micro-steps do not divide: 2 batches are left out."""
     _, events = job(accumulation=4, steps=3)
@@ -325,6 +330,7 @@ def test_events_hold_what_the_contract_promises(job):
     assert results["predict_loss"] > 0
 
 
+@pytest.mark.usefixtures("without_rounds")
 def test_training_again_is_the_same_training(job):
     first = [e["loss"] for e in named(job("one", workers=0, steps=3)[1], "step")]
     second = [e["loss"] for e in named(job("two", workers=2, steps=3)[1], "step")]
