@@ -24,7 +24,7 @@ from feedrate.cli.archive import measured
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.redraw import redraw
 from feedrate.cli.verify import flat, read_project
-from feedrate.config.imports import with_page
+from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
 from feedrate.config.project import Project, load_project
 from feedrate.core import paths

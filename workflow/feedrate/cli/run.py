@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -49,9 +50,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """The options of `run`. `-n` and `-q` are Snakemake's own, so that `-np` works."""
     add_choices(parser)
     parser.add_argument("--quiet", action="store_true", help="print errors only (also -q)")
-    parser.add_argument(
-        "--dry-run", "--dryrun", action="store_true", help="show what would run (also -n)"
-    )
+    shown = "show what would run (also -n)"
+    parser.add_argument("--dry-run", "--dryrun", action="store_true", help=shown)
 
 
 def run(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -193,22 +193,16 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="an entry of devices.yaml, or `detected` for the devices of this machine; repeatable",
     )
     parser.add_argument("--dataset", help="an entry of `datasets` in config.yaml")
-    parser.add_argument(
-        "--configfile",
-        "--configfiles",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="YAML file that overrides keys of config.yaml",
-    )
+    several: dict[str, Any] = {"nargs": "+", "default": []}
+    overrides = "YAML file that overrides keys of config.yaml"
+    parser.add_argument("--configfile", "--configfiles", metavar="FILE", help=overrides, **several)
     parser.add_argument(
         "--config",
         "-C",
-        nargs="+",
         action="extend",
-        default=[],
         metavar="KEY=VALUE",
         help="keys of config.yaml in Snakemake's syntax; repeatable",
+        **several,
     )
     parser.epilog = "All other options (for example --retries 2) and targets go to Snakemake."
 
