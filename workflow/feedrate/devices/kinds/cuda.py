@@ -36,7 +36,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 CONTAINER_FLAGS = ("--nv",)
 RECORDED_VARIABLES = ("CUDA_", "NCCL_")
 RECORDED_PACKAGES = (
-    *("nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
 )
 FIRMWARE = {
     "Video BIOS": "proc/driver/nvidia/gpus/*/information",
@@ -240,11 +243,8 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """The stock TrainingArguments.
-
-        Raises DeviceError if the only process sees several GPUs, since the Trainer would run
-        DataParallel on all of them.
-        """
+        """The stock TrainingArguments. Raises DeviceError if the only process sees several GPUs,
+        since the Trainer would run DataParallel on all of them."""
         if self.local_ranks == 1 and self._cuda.device_count() > 1:
             raise DeviceError(
                 f"one process sees {self._cuda.device_count()} CUDA devices; set "
