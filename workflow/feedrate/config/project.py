@@ -7,15 +7,7 @@ from typing import Any
 
 import msgspec
 
-from feedrate.config.additions import (
-    Import,
-    Searched,
-    check_imports,
-    read_added,
-    read_searched,
-    with_levels,
-    with_page,
-)
+from feedrate.config import additions
 from feedrate.config.devices import DETECTED, Device, Machine, read_devices, with_detected
 from feedrate.config.errors import Findings, Origin, numbered, raise_all
 from feedrate.config.settings import Settings
@@ -77,7 +69,7 @@ class Project(Strict):
     """What the sources of published numbers say about their experiments."""
     further: dict[str, int] = {}
     """With `repeats: auto`, by study/device/cell: the repeats of cells with more than planned."""
-    searched: Searched = {}
+    searched: additions.Searched = {}
 
 
 def load_project(
@@ -93,7 +85,7 @@ def load_project(
     has any.
     """
     workflow = convert(config, WorkflowConfig, origin)
-    added = read_added(root, paths.IMPORTS, list[Import], [])
+    added = additions.read_added(root, paths.IMPORTS, list[additions.Import], [])
     imports = [*workflow.imports, *(one for one in added if one not in workflow.imports)]
     workflow = msgspec.structs.replace(workflow, imports=imports)
     devices = read_devices(root, workflow.devices)
@@ -105,24 +97,33 @@ def load_project(
     studies: dict[str, Study] = {}
     for name in workflow.studies:
         file = f"config/studies/{name}.yaml"
-        studies[name] = with_page(load(root / file, Study, file), name, workflow.imports)
+        studies[name] = additions.with_page(load(root / file, Study, file), name, workflow.imports)
         raise_all(check_study(file, studies[name], devices, files))
-    raise_all(check_captions(studies) + check_imports(origin, workflow.imports, studies, devices))
-    published: dict[str, list[Published]] = {name: [] for name in studies}
-    for name, study in studies.items():
-        for file in map("config/published/{}".format, study.published):
-            rows = read_rows(root / file, Published, file)
-            raise_all(check_published(file, rows, study, devices))
-            published[name] += rows
+    found = check_captions(studies)
+    raise_all(found + additions.check_imports(origin, workflow.imports, studies, devices))
+    published = {name: read_published(root, study, devices) for name, study in studies.items()}
     scores = read_scores(root, studies, "published_scores", BenchmarkScore)
     accuracies = read_scores(root, studies, "published_accuracies", BenchmarkAccuracy)
     claims = read_loader_claims(root, studies)
     tables = published, scores, accuracies, claims, read_sheets(root, studies, published)
     auto = workflow.repeats == "auto"
-    further = read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
-    searched = read_searched(root, studies)
-    studies = {name: with_levels(study, searched.get(name, {})) for name, study in studies.items()}
+    further = additions.read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
+    searched = additions.read_searched(root, studies)
+    studies = {
+        name: additions.with_levels(study, searched.get(name, {}))
+        for name, study in studies.items()
+    }
     return Project(workflow, devices, studies, *tables, further, searched)
+
+
+def read_published(root: Path, study: Study, devices: Mapping[str, Device]) -> list[Published]:
+    """The published numbers of a study. Raises ConfigError."""
+    published: list[Published] = []
+    for file in map("config/published/{}".format, study.published):
+        rows = read_rows(root / file, Published, file)
+        raise_all(check_published(file, rows, study, devices))
+        published += rows
+    return published
 
 
 def study_names(root: Path) -> list[str]:

@@ -71,11 +71,7 @@ def run_job(
     trainer = make_trainer(spec, device, folder, meter, built.model, dataset, *units)
     write_data(log, spec, built, dataset, trainer.path)
     train(trainer, log, resume=options.resume)
-    # The Trainer wraps the model in `train`, so the strategy is known only now.
-    ran = describe_strategy(trainer.model_wrapped, spec, built.layers)
-    log.write(events.Strategy(rank=log.rank, fp32=(single := device.fp32()), **ran))
-    computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
-    log.write(events.Computation(rank=log.rank, **computed))
+    write_strategy(log, spec, trainer, device.fp32(), built.layers)
     if spec.protocol.save_checkpoints or options.keep_weights:
         save_model(trainer, built, folder / MODEL_NAME)
     if spec.protocol.evaluate:
@@ -85,6 +81,19 @@ def run_job(
         tracker.close()
     if options.measured:
         measure_ceilings(spec, device, log, trainer, dataset)
+
+
+def write_strategy(
+    log: EventLog, spec: RunSpec, trainer: Any, single: str | None, layers: tuple[type[Any], ...]
+) -> None:
+    """Write how the model was sharded and computed; only `train` wraps it, so this comes after it.
+
+    `single` is the precision of fp32 products, `layers` the class of the layers that are sharded.
+    """
+    ran = describe_strategy(trainer.model_wrapped, spec, layers)
+    log.write(events.Strategy(rank=log.rank, fp32=single, **ran))
+    computed = describe_computation(trainer, single, whole=ran["name"] != "fsdp")
+    log.write(events.Computation(rank=log.rank, **computed))
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
