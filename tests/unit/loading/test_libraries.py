@@ -183,7 +183,7 @@ def test_a_library_with_its_own_order_must_not_repeat_a_row(pairs, monkeypatch):
         list(path._feed(pairs, [[0, 1], [2, 3]]))
 
 
-def fake(monkeypatch, batches, *, own_order=False):
+def fake(monkeypatch, batches, *, own_order=False, on_import=lambda: None):
     """A path whose library makes these batches; nothing needs to be installed."""
     real, plugin = plugins.declared, SimpleNamespace(same=batches)
     facts = {"PACKAGES": {"fake": ("torch",)}, "OWN_ORDER": {"fake": ("same",) * own_order}}
@@ -192,8 +192,26 @@ def fake(monkeypatch, batches, *, own_order=False):
         "declared",
         lambda kind, name: facts[name] if kind == LIBRARIES else real(kind, name),
     )
-    monkeypatch.setattr(plugins, "load", lambda *_: plugin)
+    monkeypatch.setattr(plugins, "load", lambda *_: (on_import(), plugin)[1])
     return LibraryPath(settings("fake"), pin_memory=False)
+
+
+def test_the_model_keeps_its_threads_whatever_a_library_sets(pairs, monkeypatch):
+    """FFCV sets torch's threads when it is imported, and again for each epoch."""
+
+    def batches(work):
+        torch.set_num_threads(1)
+        for numbers in work.order:
+            yield numbers, work.dataset.pixels(numbers)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        path = fake(monkeypatch, batches, on_import=lambda: torch.set_num_threads(1))
+        assert torch.get_num_threads() == 2
+        assert [torch.get_num_threads() for _ in path._feed(pairs, [[0, 1], [2, 3]])] == [2, 2]
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_library_that_is_not_installed_is_refused_with_the_command(monkeypatch):

@@ -130,10 +130,12 @@ class LibraryPath(LoadingPath):
         self.decode, self.form = settings.decode, settings.form or "same"
         if missing := missing_packages(library):
             raise UnsupportedError(missing)
+        threads = torch.get_num_threads()
         try:
             plugin = plugins.load(LIBRARIES, library)
         except ImportError as error:
             raise UnsupportedError(f"loader.library: {library}: {error}") from error
+        torch.set_num_threads(threads)  # the model's; FFCV's import sets one
         packages = plugins.declared(LIBRARIES, "PACKAGES")[library]
         self.library = f"{packages[0]} {metadata.version(packages[0])}"
         own_order = plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
