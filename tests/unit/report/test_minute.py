@@ -133,7 +133,7 @@ def test_statements_of_loaders_authors_are_counted(study, inputs):
         study, loaders=loaders, factors=factors, baseline={"loader": "host", "workers": 0}
     )
     words = said(study, inputs)
-    assert "CPU, loaders: 0 of 1 statement of authors hold, 0 do not. Undecided" in words
+    assert "CPU, loaders: 0 of 1 statement of authors hold here, 0 do not. Undecided" in words
 
 
 def test_imported_runs_alone_are_counted_and_not_compared(study, tmp_path, project):

@@ -146,7 +146,7 @@ def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], d
         to_do = "Choose a loader by the rates measured here, not by its authors' numbers."
     elif not hold:
         to_do = "Undecided: measure more numbers of workers."
-    value = f"{hold} of {text.count(len(told), 'statement')} of authors hold, {fail} do not"
+    value = f"{hold} of {text.count(len(told), 'statement')} of authors hold here, {fail} do not"
     return Line(f"{study.label(device)}, loaders", value, mine, f". {to_do}")
 
 
