@@ -108,7 +108,7 @@ def test_a_number_leads_to_its_record_spec_logs_commit_and_environment(open_page
         assert fact in said
     assert "</script><b>bold</b>" in said
     page.keyboard.press("Escape")
-    assert box.count() == 0
+    box.wait_for(state="detached")  # it is removed by its close event, which comes a little later
     assert link.evaluate("link => link === document.activeElement")
 
 
