@@ -109,10 +109,7 @@ def load_project(
     auto = workflow.repeats == "auto"
     further = additions.read_added(root, paths.REPEATS, dict[str, Count], {}) if auto else {}
     searched = additions.read_searched(root, studies)
-    studies = {
-        name: additions.with_levels(study, searched.get(name, {}))
-        for name, study in studies.items()
-    }
+    studies = {n: additions.with_levels(s, searched.get(n, {})) for n, s in studies.items()}
     return Project(workflow, devices, studies, *tables, further, searched)
 
 

@@ -1,7 +1,7 @@
 """The job `feed` of `feedrate certify`: how many emulated accelerators this host feeds.
 
-For each decode path and loader library that decodes here, it drains a loader with all cores, and
-looks for the largest number of accelerators of which each is busy `BUSY` of the time.
+For each decode path and loader library that decodes here, it drains a loader with all cores. Then
+it finds the largest number of accelerators that it keeps busy for the share `BUSY` of the time.
 """
 
 import math
