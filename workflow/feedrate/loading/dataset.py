@@ -147,9 +147,10 @@ class PairDataset(Dataset[Sample]):
 
     def _write(self, place: torch.Tensor, number: int) -> None:
         """Write one sample's pixels."""
-        pixels = self._pixels(number)
-        with stages.span("collate"):
-            place.copy_(pixels)
+        with stages.sample():
+            pixels = self._pixels(number)
+            with stages.span("collate"):
+                place.copy_(pixels)
 
     @property
     def _tokens(self) -> Sample:

@@ -2,7 +2,8 @@
 
 The loader's processes and the one that trains mark their stages with `span`. A span does nothing
 until a `Recorder` is attached to the process and switched on, which happens only in blocks of steps
-after the timed window. It then takes about 2 us.
+after the timed window. It then takes about 2 us, more while a decoder uses the processor's caches, so
+only one sample in `EVERY` has its stages recorded.
 
 A virtual speed-up (Curtsinger and Berger, "Coz", SOSP 2015) shows what a faster stage would gain:
 whenever a process spends t in the stage, all others are delayed by share * t. Relative to them, the
@@ -12,7 +13,7 @@ stage is then faster by `share`. The delays are subtracted from the wall time in
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import count
+from itertools import count, cycle
 from struct import Struct
 from threading import get_ident
 from time import perf_counter, process_time, sleep, thread_time
@@ -33,15 +34,18 @@ _NUMBER = {stage: number for number, stage in enumerate(STAGES)}
 NUMBER, SECONDS, CPU_S, SAMPLES = range(4)
 """What is kept of a span: its stage's number, and the others."""
 _SPAN = Struct("4d")
+_SPAN_BYTES, _write = _SPAN.size, _SPAN.pack_into
 SPANS = 2**16
 """The latest spans that are kept of each process, in 2 MiB."""
+EVERY = 4
+"""One sample in so many is recorded; with a virtual speed-up each is, because each has delays."""
 NEAR_S = 20e-6
 """A span that begins so soon after another takes over its reading of the CPU time."""
 _NOTHING = nullcontext()
 _here: "Process | None" = None
 """This process's part in a recorder."""
 _own = threading.local()
-"""A worker that is a thread has a part of its own, `process`."""
+"""A worker that is a thread has a part of its own, `process`; `left_out` while its sample is."""
 
 
 class Recorder:
@@ -148,6 +152,7 @@ class Process:
         )
         self._caused_s = caused_s
         self._places = count(int(counts[0]))  # threads that load beside others count together
+        self.turns = cycle(range(EVERY))
         self.thread, self.read = get_ident(), (0.0, -1.0)
         """The thread that attached itself; its last reading of the CPU time, and when."""
         self.number = number
@@ -173,8 +178,7 @@ class Process:
         Without `samples` it goes on with what the last span of the stage began.
         """
         number, place = _NUMBER[stage], next(self._places)
-        where = place % SPANS * _SPAN.size
-        _SPAN.pack_into(self._log, where, number, seconds, cpu_s, samples)
+        _write(self._log, place % SPANS * _SPAN_BYTES, number, seconds, cpu_s, samples)
         self._counts[0] = place + 1
         if self.switch[1] < 0:
             return
@@ -239,9 +243,30 @@ def _part() -> "Process | None":
 def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     """A context whose time is recorded as the stage's, done for so many samples."""
     part = _part()
-    if part is None or not part.switch[0]:
+    if part is None or not part.switch[0] or getattr(_own, "left_out", False):
         return _NOTHING
     return _Span(part, stage, samples)
+
+
+def sample() -> AbstractContextManager[None]:
+    """A context for the stages of one sample, which are recorded for one in `EVERY`."""
+    part = _part()
+    if part is None or not part.switch[0] or part.switch[1] >= 0 or next(part.turns) == 0:
+        return _NOTHING
+    return _LEFT_OUT
+
+
+class _LeftOut:
+    """A context in which nothing of this thread is recorded."""
+
+    def __enter__(self) -> None:
+        _own.left_out = True
+
+    def __exit__(self, *_: object) -> None:
+        _own.left_out = False
+
+
+_LEFT_OUT = _LeftOut()
 
 
 def add(stage: Stage, seconds: float, samples: int) -> None:
