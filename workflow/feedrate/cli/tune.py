@@ -34,7 +34,7 @@ from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
-from feedrate.jobs.drain import Loader, Refused, answer_file, with_loader
+from feedrate.jobs.drain import Loader, Refused, answer_file
 from feedrate.jobs.events import read_run_events
 
 STEPS = 30
@@ -78,7 +78,8 @@ def short(spec: RunSpec) -> RunSpec:
         evaluate=False,
         save_checkpoints=False,
     )
-    return with_loader(msgspec.structs.replace(spec, protocol=protocol), scaled_decode=False)
+    made = msgspec.structs.replace(spec, protocol=protocol)
+    return made.changed("loader", scaled_decode=False)
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
@@ -88,7 +89,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     """
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
-    first = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
+    first = spec.changed("loader", decode="host", workers=workers, oversubscribe=sharded)
     plain = train(first, manifest, out / "model")
     if plain.model is None:
         raise TuningError(f"no model-only throughput was measured; see {out / 'model' / LOG_NAME}")
@@ -99,7 +100,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     choice = choose(drained.loaders, model)
     predicted = expected(choice, model)
     used = {"decode": choice.decode, "workers": choice.workers}
-    check = train(with_loader(spec, **used), manifest, out / "check")
+    check = train(spec.changed("loader", **used), manifest, out / "check")
     lines = [
         model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
         *advice(drained.loaders, drained.refused, model, choice, check),

@@ -129,12 +129,8 @@ class Inputs:
     def of_tuning(self, device: str) -> list[str]:
         """What a recommendation reads: the run's checkpoint, and the store of `decode: cache`."""
         spec = self.first_run(device)
-        loader = msgspec.structs.replace(spec.settings.loader, decode="cache", scaled_decode=False)
-        cached = msgspec.structs.replace(spec.settings, loader=loader)
-        return [
-            *self._fetched(spec.settings.model),
-            *self._stored(msgspec.structs.replace(spec, settings=cached)),
-        ]
+        cached = spec.changed("loader", decode="cache", scaled_decode=False)
+        return [*self._fetched(spec.settings.model), *self._stored(cached)]
 
     def _run(self, device: str, wildcards: Any) -> RunSpec:
         return self._runs[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]

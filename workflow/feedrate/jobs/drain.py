@@ -164,16 +164,10 @@ def _measure(
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import distance, open_path
 
-    changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
+    level = {"decode": one.decode, "scaled_decode": one.scaled}
+    changed = spec.changed("loader", workers=one.workers, **level)
     path = open_path(device, changed.settings.loader)
     dataset = make_dataset(changed, prepared, built, "train")
     size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
     pixels = {"psnr_db": distance(dataset, path).psnr_db} if with_pixels else {}
     return drain(path, dataset, size, seed, DRAIN_S, device) | pixels
-
-
-def with_loader(spec: RunSpec, **values: Any) -> RunSpec:
-    """The same run with other loader settings."""
-    loader = msgspec.structs.replace(spec.settings.loader, **values)
-    settings = msgspec.structs.replace(spec.settings, loader=loader)
-    return msgspec.structs.replace(spec, settings=settings)

@@ -147,7 +147,7 @@ class Session:
     def _lead(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
         steps = self._parts[kind].lead()
-        together = kind not in APART and not self._trainer.path.stops
+        together = kind not in APART and not self._trainer.path.by_torch
         return int(self._largest(steps)) if together else steps
 
     def _largest(self, value: float) -> float:

@@ -36,7 +36,7 @@ from feedrate.data.manifest import (
 )
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
 from feedrate.loading.decoders.host import read_levels
-from feedrate.loading.pixels import Box, centre, resize_part, resized_size
+from feedrate.loading.pixels import Box, centre, decoding, resize_part, resized_size
 from feedrate.models.build import build_bare
 
 MARGIN = 8 / 7
@@ -116,11 +116,8 @@ def _write_pixels(
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
     """A picture's row of the table, from the header of its file; the offset is filled in later."""
-    try:
-        with Image.open(path) as image:
-            (width, height), mode = image.size, image.mode
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
+    with decoding(path), Image.open(path) as image:
+        (width, height), mode = image.size, image.mode
     stored = resized_size(height, width, side_px) if whole else [side_px, side_px]
     return [0, 1 if mode == "L" else 3, *stored, height, width]
 

@@ -126,7 +126,12 @@ def decoding(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
+        raise undecodable(path, error) from error
+
+
+def undecodable(path: str | Path, error: Exception) -> DataError:
+    """The error for a file that cannot be read or decoded."""
+    return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
 
 
 def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:

@@ -163,10 +163,6 @@ class Process:
         """All delays caused so far."""
         return float(self._caused_s.sum())
 
-    def span(self, stage: Stage, samples: int) -> AbstractContextManager[None]:
-        """Record the time in this context."""
-        return _Span(self, stage, samples)
-
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
         """Record a stage that has ended, and have the delays that are owed.
 

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from feedrate.config.devices import Peak
@@ -144,7 +145,7 @@ def _step_times(times: Sequence[float]) -> dict[str, Any]:
 def _waits(windows: Sequence[Window], waits: Sequence[float]) -> dict[str, Any]:
     copies = [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
     return {
-        "data_wait_share": _mean([w.data_wait_s / w.wall_s for w in windows]),
+        "data_wait_share": fmean([w.data_wait_s / w.wall_s for w in windows]),
         "copy_wait_share": OVER_RANKS["mean"](copies),
         "data_wait_p95_s": quantile(waits, 0.95) if waits else None,
     }
@@ -160,7 +161,7 @@ def _losses(losses: Sequence[float]) -> dict[str, Any]:
         return {}
     end = losses[-max(5, len(losses) // 10) :]
     digest = hashlib.sha256(repr(losses).encode()).hexdigest()[:16]
-    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": _mean(end)}
+    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": fmean(end)}
     return {**ends, "loss_digest": digest}
 
 
@@ -185,10 +186,6 @@ def _utilisation(
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _of_known(combine: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
     """Combines the values that are known; None where there is none."""
 
@@ -210,7 +207,7 @@ def _complete_sum(values: Sequence[float | None]) -> float | None:
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
     "complete sum": _complete_sum,
-    "mean": _of_known(_mean),
+    "mean": _of_known(fmean),
     "largest": _largest,
 }
 """How the values of the ranks combine, by the words of the schema."""

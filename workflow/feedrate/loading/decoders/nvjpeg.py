@@ -16,11 +16,10 @@ import numpy as np
 import torch
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import DevicePath
-from feedrate.loading.pixels import LEVELS, Batch, Finish, crop
+from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undecodable
 
 LEVEL = "device"
 KINDS = ("cuda",)
@@ -123,10 +122,8 @@ class GpuDecoder:
     def _read(self, row: int) -> torch.Tensor:
         """A file's bytes."""
         path = self._dataset.paths[row]
-        try:
+        with decoding(path):
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
-        except OSError as error:
-            raise self._unreadable(row, error) from error
 
     def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> Batch:
         """A batch that is complete on the device.
@@ -171,12 +168,8 @@ class GpuDecoder:
                 except RuntimeError as alone:
                     if of_device(alone):
                         raise
-                    raise self._unreadable(row, alone) from alone
+                    raise undecodable(self._dataset.paths[row], alone) from alone
             raise
-
-    def _unreadable(self, row: int, error: Exception) -> DataError:
-        path = self._dataset.paths[row]
-        return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
 
 
 def of_device(error: RuntimeError) -> bool:
