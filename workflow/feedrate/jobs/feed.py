@@ -233,4 +233,3 @@ def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Fee
     step = 1 if feeding.fed else -1
     while feeding.fed == (step > 0) and 1 <= (count := count + step) <= most:
         yield (feeding := run(count))
-

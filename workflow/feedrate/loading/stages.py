@@ -193,7 +193,7 @@ class Process:
         self.had_s = max(self.had_s, self.delays_s())
 
 
-class _Span:
+class Span:
     """The time and CPU time of a process in this context. (It is written for speed.)
 
     The CPU time is that of the process with the threads that compute for it; in another of its
@@ -237,7 +237,7 @@ def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     part = _part()
     if part is None or not part.switch[0]:
         return _NOTHING
-    return _Span(part, stage, samples)
+    return Span(part, stage, samples)
 
 
 def add(stage: Stage, seconds: float, samples: int) -> None:
