@@ -58,10 +58,8 @@ class Drained(msgspec.Struct):
 
 
 def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
-    """Measure every loader and the model of `spec` on this machine.
-
-    `data` is prepared/manifest.json. `out` is advice.txt; tuning.json is written next to it.
-    """
+    """Measure every loader and the model of `spec` on this machine. `data` is
+    prepared/manifest.json, `out` advice.txt, next to tuning.json."""
     lines, numbers = tune(short(spec), data, out.parent)
     write_json(out.with_name("tuning.json"), numbers)
     write_text(out, "\n".join(lines) + "\n")
@@ -83,10 +81,8 @@ def short(spec: RunSpec) -> RunSpec:
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check in the folder `out`; return the advice and its numbers.
-
-    Raises DeviceError or TuningError if a measurement fails.
-    """
+    """Measure, choose and check in the folder `out`; return the advice and its numbers. Raises
+    DeviceError or TuningError."""
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
     first = spec.changed("loader", decode="host", workers=workers, oversubscribe=sharded)

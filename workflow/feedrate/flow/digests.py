@@ -130,10 +130,8 @@ class DigestCache:
 
 
 def source_digest(cache: DigestCache, code: Code) -> str:
-    """Digest of the programs of `code` and of all modules of the package that they import.
-
-    Comments, docstrings and layout do not count: a cosmetic edit changes no digest.
-    """
+    """Digest of the programs of `code` and of all modules of the package that they import, without
+    comments, docstrings and layout."""
     digests: dict[str, str] = {}
     waiting = [file for program in code.programs for file in sorted(PACKAGE.glob(program))]
     seen = set(waiting)

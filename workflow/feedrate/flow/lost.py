@@ -153,10 +153,8 @@ def snakemake_log() -> logging.Logger:
 
 
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """Record failed runs and make the rest of the results, if only runs and scorings failed.
-
-    The driver calls this after jobs have failed in all their attempts.
-    """
+    """Record failed runs and make the rest of the results, if only runs and scorings failed. Called
+    after jobs have failed in all their attempts."""
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return

@@ -105,10 +105,8 @@ def take_batches(
     clock: Callable[[], float] = perf_counter,
     pause: Callable[[float], None] = sleep,
 ) -> list[Step]:
-    """Take batches until `until_s`: wait for one, be busy, ask for the next.
-
-    What a pause takes too long counts as idle: a process that gets no core late submits late.
-    """
+    """Take batches until `until_s`: wait for one, be busy, ask for the next. What a pause takes too
+    long counts as idle: a process without a core submits late."""
     steps: list[Step] = []
     paces, taken, asked_s = cycle(step_s), iter(batches), clock()
     while asked_s < until_s:
@@ -151,10 +149,8 @@ def measure(
 
 
 def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int) -> list[Step]:
-    """The steps inside, in whole rounds of the loader's workers if there is one.
-
-    Raises FeedError if there is no step: the loader is too slow to say how slow.
-    """
+    """The steps inside, in whole rounds of the loader's workers if there is one. Raises FeedError
+    without a step."""
     inside = [one for one in steps if begin_s <= one.asked_s and one.ended_s <= end_s]
     if not inside:
         raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")

@@ -92,10 +92,8 @@ def drain_loaders(run: Path, data: Path) -> None:
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
-    """Wait until all ranks have reached `point`, so that they go on together; return their words.
-
-    The launcher ends the ranks if one never comes.
-    """
+    """Wait until all ranks have reached `point`; return their words. The launcher ends the ranks if
+    one never comes."""
     files = [folder / f"{point}.rank{one}" for one in range(ranks)]
     write_text(files[rank], word)
     while not all(file.exists() for file in files):
@@ -118,10 +116,8 @@ def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once per decode path, the reason why there is none.
-
-    All ranks try the same loaders at the same time: those for the rank with the fewest cores.
-    """
+    """The rate of each loader, or, once per decode path, why there is none. All ranks try the same
+    at the same time: the loaders for the rank with the fewest cores."""
     # Importing torch starts its threads, so the process must be bound before.
     from feedrate.devices.base import adapter
     from feedrate.models.build import build_bare

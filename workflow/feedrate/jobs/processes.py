@@ -159,10 +159,8 @@ def run_processes(
     requests: StopRequests,
     progress: ProgressLine,
 ) -> ProcessExit:
-    """Run `command`, which inherits the file descriptor `lock`, to its end or for `limit_min`.
-
-    None of its processes is alive afterwards. Raises Interrupted, and the errors of `requests`.
-    """
+    """Run `command`, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
+    no process alive. Raises Interrupted, and the errors of `requests`."""
     killed_before = oom_kills()
     process, output = _start(command, environment, lock)
     pump = LogPump(output, attempt / LOG_NAME, Masker())
@@ -254,10 +252,8 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
 
 
 class MemorySampler:
-    """Peak of the memory of all processes below this one, together.
-
-    Shared pages count once (PSS): forked data-loader workers share most of theirs with their rank.
-    """
+    """Peak of the memory of all processes below this one. Pages that they share, as forked workers
+    do, count once (PSS)."""
 
     def __init__(self) -> None:
         self.peak_gib: float | None = None

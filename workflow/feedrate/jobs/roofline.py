@@ -96,10 +96,8 @@ class Step(NamedTuple):
 
 
 def predict_rates(settings: PredictSettings, data: Path, out: Path) -> None:
-    """Predict the rate of each cell, print it, and write all to `out` (predicted.json).
-
-    `data` is the manifest of the prepared data, which include the tokenizer.
-    """
+    """Predict the rate of each cell, print it, and write all to `out` (predicted.json); `data` is
+    the manifest of the prepared data, which include the tokenizer."""
     steps: dict[str, Step] = {}
     works: dict[str, dict[str, Any]] = {}
     found = []

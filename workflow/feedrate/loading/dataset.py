@@ -195,10 +195,8 @@ class PairDataset(Dataset[Sample]):
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:
-    """Images (paths in the prepared folder) and texts (of `column`) of a split's rows.
-
-    Raises DataError if there are none.
-    """
+    """Images (paths in the prepared folder) and texts (of `column`) of a split's rows. Raises
+    DataError if there are none."""
     table = pyarrow.parquet.read_table(
         prepared / SAMPLES,
         columns=["image", column],

@@ -313,10 +313,7 @@ class Distance(NamedTuple):
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
-    """Distance of the path's pixels, without augmentation, from those of `decode: reference`.
-
-    It is reported with every result of a decode path.
-    """
+    """Distance of the path's pixels, without augmentation, from those of `decode: reference`."""
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
     unchanged = copy.copy(dataset)
     unchanged.augmentation = Augmentation(seed=0)

@@ -114,10 +114,8 @@ class Recorder:
 
 
 def _percentiles(rows: list[NDArray[np.float64]]) -> dict[str, float]:
-    """Number of spans, percentiles and maximum; each process's spans are apart and in order.
-
-    A span without samples goes on with what the one before it began.
-    """
+    """Number of spans, percentiles and maximum, of each process's spans in order. One without
+    samples goes on with what the one before it began."""
     spans_s = []
     for one in rows:
         first = np.flatnonzero(one[:, SAMPLES])
@@ -164,10 +162,8 @@ class Process:
         return float(self._caused_s.sum())
 
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
-        """Record a stage that has ended, and have the delays that are owed.
-
-        Without `samples` it goes on with what the last span of the stage began.
-        """
+        """Record a stage that has ended, and have the delays that are owed. Without `samples` it
+        goes on with what its last span began."""
         number, place = _NUMBER[stage], next(self._places)
         where = place % SPANS * _SPAN.size
         _SPAN.pack_into(self._log, where, number, seconds, cpu_s, samples)

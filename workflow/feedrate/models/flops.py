@@ -85,20 +85,16 @@ def flops_per_sample(
 
 
 def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
-    """FLOPs of a forward pass of a batch of one, 2 per multiply-add.
-
-    The model stays as it is: tensors without values replace its weights and those in `sample`.
-    """
+    """FLOPs of a forward pass of a batch of one, 2 per multiply-add, with tensors without values in
+    place of the weights and those in `sample`."""
     return float(_counted(model, sample).get_total_flops())
 
 
 def forward_by_part(
     model: torch.nn.Module, sample: Mapping[str, Any], parts: Mapping[str, Collection[str]]
 ) -> dict[str, float]:
-    """`forward_flops` by part of the model: the modules whose names begin with one of `parts`.
-
-    A backward pass takes twice as many in every part, but for the first layer's own input.
-    """
+    """`forward_flops` by part of the model: modules whose names begin with one of `parts`. A
+    backward pass takes twice as many, but for the first layer's own input."""
     counts = {
         name.partition(".")[2]: sum(operations.values())
         for name, operations in _counted(model, sample).get_flop_counts().items()

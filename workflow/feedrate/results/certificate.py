@@ -218,10 +218,8 @@ def read_certificates(root: Path) -> list[Certificate]:
 def shortfalls(
     specs: Iterable[RunSpec], cores: Mapping[str, int], certificates: Sequence[Certificate]
 ) -> Iterator[str]:
-    """A warning for each study, device and decode path whose planned cells cannot be fed.
-
-    `cores` are those of a job by device. Workers do not count: fewer get even less.
-    """
+    """A warning for each study, device and decode path whose planned cells cannot be fed by a job's
+    `cores`, by device. Workers do not count: fewer get even less."""
     cells = Counter(
         (spec.study, spec.device, spec.count, model_name(spec.settings), Level.of(loader).name)
         for spec in specs

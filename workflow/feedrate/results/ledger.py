@@ -83,10 +83,8 @@ Place = tuple[str, str]
 
 
 def predict_changes(records_list: Path, ledger: Path, out: Path) -> None:
-    """Add predictions of changes that have not run to `ledger`, and compare all with results.
-
-    `records_list` has the path of a study's record per line; `out` is would_help.json.
-    """
+    """Add predictions of changes that have not run to `ledger`, and compare all with the runs of
+    `records_list` (a record's path per line); `out` is would_help.json."""
     folders = [Path(line).parent for line in records_list.read_text("utf-8").splitlines()]
     cells = measured_cells(folders)
     ledger.parent.mkdir(parents=True, exist_ok=True)

@@ -168,10 +168,8 @@ def _losses(losses: Sequence[float]) -> dict[str, Any]:
 def _utilisation(
     ranks: Ranks, samples: int, wall_s: float, spec: RunSpec, peaks: Sequence[Peak]
 ) -> dict[str, Any]:
-    """FLOP/s of one device, and their share of its peaks at the precision, where known.
-
-    Full half precision multiplies as half precision by autocast does.
-    """
+    """FLOP/s of one device, and their share of its known peaks at the precision; full half
+    precision multiplies as autocast's does."""
     flops = flops_per_sample(ranks)
     if flops is None:
         return {}

@@ -26,10 +26,8 @@ PREPARING = tuple(stage for stage in get_args(LoadingStage) if stage not in FETC
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
-    """The rate of each part alone, and its ratio to training in the same rounds.
-
-    The interval of a ratio is that of the median over the rounds, on the log scale.
-    """
+    """The rate of each part alone, and its ratio to training in the same rounds: the median, with
+    its interval on the log scale."""
     live = blocks_of(ranks, "live")
     found: dict[str, float | None] = {"live_samples_per_s": _rate(*live.values())}
     for part in PARTS:

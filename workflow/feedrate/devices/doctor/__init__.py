@@ -104,10 +104,8 @@ class Asked(NamedTuple):
 
 
 def examine(project: Project, specs: Iterable[RunSpec], *, here: bool = True) -> list[Finding]:
-    """What is fine, will fail, will be slow or is unknown for these runs of the project.
-
-    `here`: they run on this host, whose devices and software are looked at. No network is used.
-    """
+    """What is fine, will fail, will be slow or is unknown for these runs. `here`: they run on this
+    host, whose devices and software are looked at. No network is used."""
     runs = sorted(specs, key=attrgetter("device"))
     found = list(_of_host(project, runs, here=here))
     for device, group in groupby(runs, key=attrgetter("device")):

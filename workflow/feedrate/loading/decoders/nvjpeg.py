@@ -33,10 +33,8 @@ DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through nvJPEG; `loader.workers` threads, at least one, read the files.
-
-    Raises UnsupportedError if torchvision is missing or cannot use the GPU.
-    """
+    """The path through nvJPEG; `loader.workers` threads, at least one, read the files. Raises
+    UnsupportedError if torchvision is missing or cannot use the GPU."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
     except (ImportError, OSError, RuntimeError) as error:
@@ -153,10 +151,8 @@ class GpuDecoder:
             return batch
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Decode all files at once; if that fails, one by one, to name the file at fault.
-
-        An error of the device itself is raised as it is: no file is at fault.
-        """
+        """Decode all files at once; if that fails, one by one, to name the file at fault, unless
+        the error is the device's own."""
         try:
             return self._decode_all(encoded)
         except RuntimeError as error:

@@ -78,11 +78,8 @@ def one_thread() -> None:
 
 
 def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
-    """The folder with a split in a library's own format, which `write` fills once.
-
-    It lies beside the stores of `decode: cache`, belongs to the prepared data by their digest, and
-    is written completely or not at all.
-    """
+    """The folder with a split in a library's own format, which `write` fills once, completely or
+    not at all. It lies beside the stores of `decode: cache`."""
     digest = digest_file(dataset.prepared / MANIFEST)[:16]
     folder = dataset.prepared.parent / "store" / f"{name}-{dataset.split}-{digest}"
     if not folder.exists():

@@ -87,10 +87,8 @@ class Epoch(EpochIterator):
 
 
 class Step(Operation):
-    """A function in the library's pipeline: of a batch, its rows and the rows' metadata.
-
-    Its exception is returned as the batch, because the library's thread would hide it.
-    """
+    """A function in the library's pipeline: of a batch, its rows and their metadata. Its exception
+    is returned as the batch: the library's thread would hide it."""
 
     def __init__(self, function: Callable[[Any, Any, Any], torch.Tensor]) -> None:
         super().__init__()
