@@ -237,3 +237,13 @@ def test_nothing_is_recorded_unless_it_is_asked_for():
     assert stages.span("decode") is stages.span("read")
     with recorder.recording():
         assert stages.span("decode") is not stages.span("read")
+
+
+@pytest.mark.parametrize("fetch", ["sample", "batch"])
+def test_taking_tokens_is_counted_once_for_a_sample(fetch, make_pairs):
+    pairs, recorder = make_pairs(decode="host", fetch=fetch), Recorder(0)
+    recorder.attach(0)
+    with recorder.recording():
+        whole = pairs.__getitems__
+        _ = whole([3]) if whole else pairs[3]
+        assert recorder.spans(1, 1)["tokenise"]["count"] == 1

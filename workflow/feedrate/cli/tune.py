@@ -34,7 +34,7 @@ from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
-from feedrate.jobs.drain import Loader, Refused, answer_file
+from feedrate.jobs.drain import Drained, Loader, Refused, answer_file
 from feedrate.jobs.events import read_run_events
 
 STEPS = 30
@@ -47,14 +47,6 @@ DRAIN_TIMEOUT_S = 1800
 
 class TuningError(ExpectedError):
     """A measurement failed."""
-
-
-class Drained(msgspec.Struct):
-    """The loader-only measurements of one rank, or of all ranks together."""
-
-    loaders: list[Loader]
-    refused: list[Refused]
-    cores: float
 
 
 def tune_device(spec: RunSpec, data: Path, out: Path) -> None:

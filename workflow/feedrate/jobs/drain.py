@@ -60,6 +60,14 @@ class Refused(msgspec.Struct, frozen=True):
     """The number of workers with which it was tried; higher ones were not tried."""
 
 
+class Drained(msgspec.Struct, frozen=True):
+    """The loader-only measurements of one rank, or of all ranks together."""
+
+    loaders: list[Loader]
+    refused: list[Refused]
+    cores: float
+
+
 class Candidate(NamedTuple):
     """A loader to try."""
 
@@ -85,10 +93,9 @@ def drain_loaders(run: Path, data: Path) -> None:
     cores = placement.cores_of_rank(local_ranks)
     meet = partial(meet_ranks, run, rank, spec.count)
     found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
-    loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
-    refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
-    answer = {"loaders": loaders, "refused": refused, "cores": cores}
-    write_json(answer_file(run, rank), answer)
+    loaders = [one for one in found if isinstance(one, Loader)]
+    refused = [one for one in found if isinstance(one, Refused)]
+    write_json(answer_file(run, rank), msgspec.to_builtins(Drained(loaders, refused, cores)))
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:

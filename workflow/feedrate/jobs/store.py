@@ -35,7 +35,7 @@ from feedrate.data.manifest import (
     read_manifest,
 )
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
-from feedrate.loading.decoders.host import read_levels
+from feedrate.loading.decoders.host import decode_levels
 from feedrate.loading.pixels import Box, centre, decoding, resize_part, resized_size
 from feedrate.models.build import build_bare
 
@@ -129,7 +129,8 @@ def _write_some(
     torch.set_num_threads(1)
     pixels = open_memmap(pixels_path, mode="r+")
     for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
-        levels, _ = read_levels(path, side_px if scaled else None)
+        with decoding(path):
+            levels, _ = decode_levels(path, path.read_bytes(), side_px if scaled else None)
         resized = resized_size(size[0], size[1], side_px)
         whole = [height, width] == resized
         part = Box(0, 0, height, width) if whole else centre(resized, side_px)

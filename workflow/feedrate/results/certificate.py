@@ -97,9 +97,8 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
         if fed.limit is None:
             yield Certified(measured=fed)
             continue
-        most = max((run.accelerators for run in fed.runs if run.fed), default=0)
         drained = count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size)
-        feeds = count_limit(fed, drained)
+        most, feeds = count_limit(fed, drained)
         yield Certified(
             measured=fed,
             drained=drained,
@@ -110,14 +109,14 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
         )
 
 
-def count_limit(fed: Fed, drained: float) -> float:
-    """How many accelerators are fed, from the first number that is not; else as `drained` says."""
+def count_limit(fed: Fed, drained: float) -> tuple[int, float]:
+    """The largest number that is fed, and how many are, from the first number that is not; without
+    one as `drained` says."""
     most = max((run.accelerators for run in fed.runs if run.fed), default=0)
-    unfed = [run for run in fed.runs if not run.fed]
+    unfed = {run.accelerators: run for run in fed.runs if not run.fed}
     if not unfed:
-        return drained
-    first = min(unfed, key=lambda run: run.accelerators)
-    return max(most, first.accelerators * min(first.busy) / BUSY)
+        return most, drained
+    return most, max(most, min(unfed) * min(unfed[min(unfed)].busy) / BUSY)
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:

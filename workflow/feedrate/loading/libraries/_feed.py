@@ -19,7 +19,7 @@ from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import Done, FedPath, Feed, levels
 from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import span
@@ -91,8 +91,7 @@ def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -
 def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
     """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
     one_thread()
-    pixels = read_pixels(dataset.paths[row], dataset.image_px, scaled=False, data=data)
-    return pixels.expand(dataset.shape)
+    return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
