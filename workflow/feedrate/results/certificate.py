@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Name, Strict, about, convert_text
 from feedrate.core import paths
@@ -203,11 +202,6 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
         yield f"  Disturbed: other work took up to {others:.0%} of the cores; measure again."
 
 
-def model_name(settings: Settings) -> str:
-    """The model of a certificate: name and size."""
-    return f"{settings.model.name}-{settings.model.size}"
-
-
 def read_certificates(root: Path) -> list[Certificate]:
     """All certificates under `root`. Raises ConfigError for a file that is none."""
     files = sorted(root.glob(paths.CERTIFICATE.format(device="*", model="*")))
@@ -220,7 +214,7 @@ def shortfalls(
     """A warning for each study, device and decode path whose planned cells cannot be fed by a job's
     `cores`, by device. Workers do not count: fewer get even less."""
     cells = Counter(
-        (spec.study, spec.device, spec.count, model_name(spec.settings), Level.of(loader).name)
+        (spec.study, spec.device, spec.count, spec.settings.model.label, Level.of(loader).name)
         for spec in specs
         if spec.repeat == 1 and spec.task == "training" and spec.device in cores
         for loader in [spec.settings.loader]
