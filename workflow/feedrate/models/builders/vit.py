@@ -21,7 +21,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.core.files import write_json
 from feedrate.data.manifest import SAMPLES
 from feedrate.models.build import Built, ModelError, load_config, load_model
-from feedrate.models.flops import flops_per_sample
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import IMAGENET
 
 OFFERS = {
@@ -197,17 +197,10 @@ def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
 
 def count_flops(config: ViTConfig, head: str = "token") -> float:
     """FLOPs of one image, forward and backward."""
-    side = config.image_size
     # A copy: the model that runs reads its attention from the configuration at every call.
     plain = deepcopy(config)
     plain._attn_implementation = "eager"
-    return flops_per_sample(
-        lambda: Vit(plain, head),
-        lambda: {
-            "pixel_values": torch.empty(1, 3, side, side),
-            "input_ids": torch.zeros(1, 1, dtype=torch.long),
-        },
-    )
+    return pair_flops(lambda: Vit(plain, head), config.image_size, max_tokens=1)
 
 
 def attention_name(settings: ModelSettings) -> str:
