@@ -176,7 +176,9 @@ def run_processes(
         stop_descendants()
         exit_code = process.wait()
         pump.finish()
-        _reap_orphans()
+        with suppress(ChildProcessError):  # of orphans that were adopted
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
     if exit_code:  # a cluster signals all processes of a job at once: they did not crash
         requests.check()
     return ProcessExit(
@@ -187,13 +189,6 @@ def run_processes(
         tail=list(pump.tail),
         peak_gib=memory.peak_gib,
     )
-
-
-def _reap_orphans() -> None:
-    """Collect the exit codes of the orphans that were adopted."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _start(

@@ -10,7 +10,7 @@ from typing import Any
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
 from feedrate.jobs.events import Step, Window
-from feedrate.results.parts import Ranks, busy_shares, slow_rank
+from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.schema import VALUES, Measurement
 from feedrate.results.statistics import block_noise
 
@@ -184,17 +184,7 @@ def _utilisation(
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 
-def _of_known(combine: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Combines the values that are known; None where there is none."""
-
-    def combined(values: Sequence[Any]) -> Any:
-        known = [value for value in values if value is not None]
-        return combine(known) if known else None
-
-    return combined
-
-
-_largest, _sum = _of_known(max), _of_known(sum)
+_largest, _sum = of_known(max), of_known(sum)
 
 
 def _complete_sum(values: Sequence[float | None]) -> float | None:
@@ -205,7 +195,7 @@ def _complete_sum(values: Sequence[float | None]) -> float | None:
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
     "complete sum": _complete_sum,
-    "mean": _of_known(fmean),
+    "mean": of_known(fmean),
     "largest": _largest,
 }
 """How the values of the ranks combine, by the words of the schema."""

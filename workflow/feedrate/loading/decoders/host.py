@@ -57,18 +57,15 @@ def decode_levels(
         if shrink_to_px is not None:
             part = draw.box(height, width)
             shorter = min(part.height, part.width) if part else min(height, width)
-            factor = _halvings(shorter, shrink_to_px)
+            # libjpeg-turbo's other scales are slower than a full decode.
+            enough = (n for n in (1, 2, 4, 8) if shorter // n >= shrink_to_px)
+            factor = max(enough, default=1)
             options = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
         levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], **options)
     except (ValueError, KeyError):
         levels = _with_pillow(path)
         height, width = levels.shape[:2]
     return torch.from_numpy(levels).permute(2, 0, 1), (height, width)
-
-
-def _halvings(shorter_px: int, wanted_px: int) -> int:
-    """The scale: 1, 2, 4 or 8. libjpeg-turbo's other scales are slower than a full decode."""
-    return max((n for n in (1, 2, 4, 8) if shorter_px // n >= wanted_px), default=1)
 
 
 def _with_pillow(path: Path) -> np.ndarray:
