@@ -26,10 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def signed(function: Function) -> Function:
-    """The function with its signature stored on it.
-
-    Snakemake calls `inspect.signature` about ten times per job; for 10,000 jobs this takes seconds.
-    """
+    """The function with its signature stored on it: Snakemake asks `inspect` for it about ten times
+    per job, which takes seconds for 10,000."""
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
 

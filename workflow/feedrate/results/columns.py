@@ -265,10 +265,8 @@ SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"
 
 
 def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[Column]:
-    """`columns` with those of the studies' factors.
-
-    Raises ConfigError for a factor that has the name of a result's column.
-    """
+    """`columns` with those of the studies' factors. Raises ConfigError for a factor named like one
+    of them."""
     taken = {column.name for column in columns} - SHARED
     levels: dict[str, list[Level]] = {}
     for name, study in studies.items():

@@ -101,10 +101,8 @@ def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]
 
 
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
-    """Check every claim of a study against its factors, levels and the device registry.
-
-    Raises ConfigError with file, claim and what is allowed for each wrong one.
-    """
+    """Check every claim of a study against its factors, levels and the device registry. Raises
+    ConfigError for all wrong ones."""
     found = Findings(f"config/studies/{name}.yaml")
     for claim in study.claims:
         key = f"claims.{claim.id}.expression"

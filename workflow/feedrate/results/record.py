@@ -158,10 +158,8 @@ def read_outcome(path: Path) -> Outcome | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record atomically; the same record always gives the same bytes.
-
-    JSON has no NaN: one in the state of the machine, which has any form, becomes null.
-    """
+    """Write a record atomically, the same bytes for the same record; NaN in the machine's state,
+    which JSON lacks, becomes null."""
     write_json(path, _finite(msgspec.to_builtins(record)))
 
 

@@ -57,11 +57,8 @@ class ClassTokenizer:
 
     @classmethod
     def of_column(cls, prepared: Path, column: str, outputs: int) -> "ClassTokenizer":
-        """The distinct values of a column in the training split, sorted.
-
-        Raises ModelError if the column is missing or empty, or has more values than the model has
-        `outputs`.
-        """
+        """The distinct values of a column in the training split, sorted. Raises ModelError if there
+        are none, or more than the model has `outputs`."""
         path = prepared / SAMPLES
         known = pq.read_schema(path).names
         if column not in known:
