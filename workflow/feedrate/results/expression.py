@@ -54,9 +54,7 @@ class Ratio(NamedTuple):
 
     def on(self, device: str) -> "Ratio":
         """The ratio with `device` for each `*`."""
-        return Ratio(
-            *(cell._replace(device=device) if cell.device == ANY else cell for cell in self)
-        )
+        return Ratio(*(one._replace(device=device) if one.device == ANY else one for one in self))
 
     def at(self, factor: str, level: str) -> "Ratio":
         """The ratio with both cells at a level of a factor that they do not name."""
