@@ -26,7 +26,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings, Settings
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.jobs.store import write_store
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import HostPath, distance
 from feedrate.loading.pixels import crop_centre, resized_size
 
@@ -137,7 +137,7 @@ def compare_pixels(datasets: dict[str, PairDataset]) -> dict[str, float]:
             height, width = resized_size(image.height, image.width, PX)
             small = np.array(image.resize((width, height), Image.Resampling.BICUBIC))
         wanted = crop_centre(torch.from_numpy(np.atleast_3d(small)).permute(2, 0, 1), PX)
-        found = read_pixels(path, PX, scaled=False)
+        found = crop_of(path, path.read_bytes(), PX)
         off.append(float((found.float() - wanted.float()).abs().mean()))
     told = {"to Pillow": sum(off) / len(off)}
     for level in ("host", "host scaled", "cache"):

@@ -30,7 +30,7 @@ from feedrate.core import plugins
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds.cpu import DeviceAdapter
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import open_path
 from feedrate.loading.pixels import crop_centre, resize_to, resized_size
 
@@ -98,7 +98,7 @@ def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
 
 
 READERS: dict[str, Read] = {
-    "feedrate": one_by_one(lambda path: read_pixels(path, PX, scaled=False)),
+    "feedrate": one_by_one(lambda path: crop_of(path, path.read_bytes(), PX)),
     "decoding alone": one_by_one(decoded_only),
     "simplejpeg and torch": one_by_one(usual),
     "Pillow": one_by_one(pillow),

@@ -63,7 +63,7 @@ def test_own_runs_come_first_with_their_recorded_steps(project, tmp_path, monkey
     for step, wait_s in enumerate((0.0, 0.1, 0.2)):
         timed = {"step": step + 1, "step_s": 1.0, "data_wait_s": wait_s}
         log.write(Step(rank=0, **timed, warmup=step == 0))
-    model = certify.model_name(record.spec.settings)
+    model = record.spec.settings.model.label
     pace, settings = certify.choose(project, "cpu", model, None)
     assert pace.step_s == [pytest.approx(0.9), pytest.approx(0.8)]
     assert settings == record.spec.settings

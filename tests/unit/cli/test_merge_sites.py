@@ -2,13 +2,18 @@
 
 import json
 import re
+import shutil
 import zipfile
+from contextlib import ExitStack
 
 import foreign_runs as foreign
 import pytest
+import yaml
 
-from campaign import STUDY, campaign
+from campaign import STUDY, campaign, edit
 from feedrate import __main__ as entry
+from feedrate.cli.merge import read_site
+from feedrate.config.plan import protocols
 from feedrate.config.project import load_project
 from feedrate.config.values import read_yaml
 from feedrate.flow.view import PlanView
@@ -94,6 +99,33 @@ def test_versions_and_protocols_are_shown_even_if_they_agree(together):
     heads = {tuple(text[:3]) for text in texts}
     assert {(STUDY, "source", "digest"), ("cpu", "packages.torch", "2.13.0+cpu")} <= heads
     assert STUDY in {text[0] for text in texts if text[1] == "protocol"}
+
+
+def test_a_folder_counts_with_its_runs_whatever_its_configuration_says(
+    sites, tmp_path, monkeypatch
+):
+    """They were made with --study, --device and --config, which its config.yaml does not know."""
+    other = tmp_path / "other"
+    shutil.copytree(sites / "south", other)
+    cell = other / f"results/{STUDY}/cpu/workers=2~decode=reference~strategy=ddp"
+    shutil.copytree(cell / "rep3", cell / "rep4")
+    edit(other, "rep4/record.json", '"repeat": 3', '"repeat": 4')
+    edit(other, "record.json", '"steps": 46', '"steps": 45')
+    config = other / "config/config.yaml"
+    plain = {"studies": ["bridgetower-learning"], "devices": ["h100"], "repeats": 1}
+    config.write_text(yaml.safe_dump(read_yaml(config) | plain))
+    with ExitStack() as stack:
+        site = read_site(f"other={other}", stack)
+    assert len(site.plan.runs) == len(site.records) == 4 * 3 + 1
+    assert {key[:2] for key in site.plan.runs} == {(STUDY, "cpu")}
+    assert {spec.protocol.steps for spec in site.plan.runs.values()} == {45}
+    assert protocols(site.project)[STUDY]["cpu"].repeats == 4
+    monkeypatch.chdir(sites / "north")
+    words = ["../north.zip", f"other={other}", "--out", str(tmp_path / "both")]
+    assert entry.main(["merge", *words]) == 0
+    runs = read_csv(tmp_path / "both/results/results.csv", RUNS)
+    mine = [row for row in runs if row["device"] == "cpu-other"]
+    assert sum(row["status"] != "unsupported" for row in mine) == len(site.records)
 
 
 def test_runs_of_two_archives_are_refused_if_they_are_the_same(sites, monkeypatch, capsys):

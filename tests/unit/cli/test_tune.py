@@ -16,7 +16,7 @@ from feedrate.devices.host import lock_path
 from feedrate.flow.digests import DigestCache
 from feedrate.flow.runs import Inputs
 from feedrate.jobs import drain
-from feedrate.jobs.drain import Loader, Refused, with_loader
+from feedrate.jobs.drain import Loader, Refused
 from feedrate.jobs.events import Ceiling, EventLog, Start, Window
 from tiny_spec import tiny_spec
 
@@ -51,10 +51,10 @@ def test_ranks_add_up_and_the_slowest_start_counts(tmp_path):
 
 
 def test_the_runs_are_short():
-    protocol = tuning.short(with_loader(SPEC, scaled_decode=True)).protocol
+    protocol = tuning.short(SPEC.changed("loader", scaled_decode=True)).protocol
     assert (protocol.steps, protocol.warmup_steps) == (36, 6)
     assert not protocol.evaluate
-    changed = with_loader(SPEC, decode="cache", workers=2)
+    changed = SPEC.changed("loader", decode="cache", workers=2)
     assert (changed.settings.loader.decode, changed.settings.loader.max_tokens) == ("cache", 8)
     assert changed.settings.model == SPEC.settings.model
 
@@ -180,8 +180,8 @@ def test_a_run_that_fails_is_told_with_its_cause(tiny_prepared, tmp_path, capfd)
 def test_the_store_is_that_of_a_full_decode_whatever_the_first_run_decodes(project, tmp_path):
     plan, cache = make_plan(project), DigestCache(tmp_path / "digests.json")
     key, spec = next(iter(plan.runs.items()))
-    scaled = with_loader(spec, decode="host", scaled_decode=True)
+    scaled = spec.changed("loader", decode="host", scaled_decode=True)
     asked = Inputs(msgspec.structs.replace(plan, runs={key: scaled}), cache).of_tuning("cpu")
-    cached = with_loader(tuning.short(scaled), decode="cache").settings
+    cached = tuning.short(scaled).changed("loader", decode="cache").settings
     assert asked == [paths.STORE.format(dataset=spec.dataset, store=store_spec(cached).key)]
     assert asked == Inputs(plan, cache).of_tuning("cpu")

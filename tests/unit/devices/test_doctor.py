@@ -15,7 +15,7 @@ from job_specs import make_job
 from feedrate.config.spec import Software
 from feedrate.core import plugins
 from feedrate.devices import doctor, host
-from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, _host, examine
+from feedrate.devices.doctor import FAILS, FINE, SLOW, UNKNOWN, Finding, examine
 from tiny_spec import tiny_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -256,7 +256,7 @@ def test_a_full_disk_fails_and_more_is_needed_for_published_data(project, monkey
     hub = msgspec.structs.replace(project.config, dataset="hub")
     free = {"gib": 5.0}
     usage = lambda _path: SimpleNamespace(free=free["gib"] * host.GIB)  # noqa: E731
-    monkeypatch.setattr(_host.shutil, "disk_usage", usage)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", usage)
     assert look(project, with_python(sys.executable))["disk"].outlook == FINE
     published = msgspec.structs.replace(project, config=hub)
     assert look(published, with_python(sys.executable))["disk"].outlook == FAILS
@@ -271,15 +271,15 @@ def test_shared_memory_that_the_batches_of_workers_overflow(
     project, monkeypatch, batch, decode, outlook
 ):
     free = SimpleNamespace(free=64 * 2**20)  # Docker's default
-    usage = lambda path: free if path == _host.SHARED else SimpleNamespace(free=2**40)  # noqa: E731
-    monkeypatch.setattr(_host.shutil, "disk_usage", usage)
+    usage = lambda path: free if path == doctor.SHARED else SimpleNamespace(free=2**40)  # noqa: E731
+    monkeypatch.setattr(doctor.shutil, "disk_usage", usage)
     loader = {"workers": 2, "decode": decode}
     job = with_python(sys.executable, loader=loader, train={"batch_size": batch})
     assert look(project, job)["shared memory"].outlook == outlook
 
 
 def test_too_few_cores_are_slow(project, monkeypatch):
-    monkeypatch.setattr(_host, "cores_granted", lambda: 1)
+    monkeypatch.setattr(host, "cores_granted", lambda: 1)
     assert look(project, make_job("torchrun", 2))["cores"].outlook == SLOW
 
 

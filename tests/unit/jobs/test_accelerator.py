@@ -91,7 +91,7 @@ def test_the_window_is_the_same_for_all_and_rates_add_up(monkeypatch):
     fast = [Step(second, second + 1.0, 1.0, 4) for second in range(12)]
     slow = [Step(second, second + 2.0, 1.0, 4) for second in range(0, 12, 2)]
     pipes = [Pipes(fast), Pipes(slow)]
-    found = accelerator.measure(pipes, 1, [1.0])
+    found = accelerator.measure(pipes, 1, [1.0], 1)
     end_s = accelerator.WARMUP_S + accelerator.WINDOW_STEPS / accelerator.BUSY
     assert [one.heard for one in pipes] == [[pytest.approx(end_s)]] * 2
     assert found.busy == [1.0, 0.5]
@@ -107,4 +107,4 @@ def test_an_accelerator_that_fails_says_why(said, told):
         there.send(said)
     there.close()
     with pytest.raises(FeedError, match=told):
-        accelerator.measure([here], 1, [1.0])
+        accelerator.measure([here], 1, [1.0], 1)

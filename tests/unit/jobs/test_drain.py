@@ -65,7 +65,7 @@ def test_a_level_that_fails_is_told_once_and_the_others_are_measured(tiny_prepar
     monkeypatch.setattr(drain, "DRAIN_S", 0.02)
     tried = [drain.Candidate("cache", n) for n in (0, 1)] + [drain.Candidate("host", 0)]
     monkeypatch.setattr(drain, "candidates", lambda *_: iter(tried))
-    unmade = drain.with_loader(SPEC, max_tokens=7)  # nobody has made a store for this
+    unmade = SPEC.changed("loader", max_tokens=7)  # nobody has made a store for this
     refused, measured = drain.drains(unmade, tiny_prepared, 0, 1, 2, alone)
     assert refused.decode == "cache"
     assert "decode: cache needs the store" in refused.why

@@ -181,7 +181,7 @@ def test_a_trace_says_what_this_torch_cannot_profile(tmp_path):
 class Counted(LoadingPath):
     """A path whose one worker makes batches without end and counts them in shared memory."""
 
-    decode, skips, stops, round_size = "host", False, True, 1
+    decode, round_size = "host", 1
 
     def __init__(self):
         self.made = torch.zeros(1, dtype=torch.int64).share_memory_()
@@ -272,7 +272,7 @@ def test_without_training_steps_the_other_parts_are_measured(job, monkeypatch):
 class Threaded:
     """A path whose thread makes up to `depth` batches ahead, as those of loader libraries do."""
 
-    stops, round_size = False, 2
+    by_torch, round_size = False, 2
 
     def __init__(self, depth):
         self.depth = depth
@@ -296,5 +296,5 @@ def test_batches_that_threads_made_before_a_block_are_known(depth, monkeypatch):
     assert pipeline.ahead(1) == depth
     assert pipeline.ahead(3) == -(-depth // 3)
     stopped = Threaded(depth)
-    stopped.stops = True
+    stopped.by_torch = True
     assert Pipeline(stopped, None, EndlessBatches(40, 4, seed=1)).ahead(1) == 0

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFile
 
 from feedrate.data.manifest import DataError
-from feedrate.loading.decoders.host import read_levels, read_pixels
+from feedrate.loading.decoders import Source, host
 from feedrate.loading.pixels import (
+    NOTHING,
     Box,
     crop_centre,
     cut,
@@ -24,6 +25,14 @@ from feedrate.loading.pixels import (
 
 EQUAL_WITHIN_ROUNDING = 0.02
 ImageFile.MAXBLOCK = 2**22  # Pillow writes a progressive file at once, noise needs room
+
+
+def read_pixels(path, side, *, scaled):
+    return host.read(Source([path], side, scaled, None), 0, NOTHING)
+
+
+def read_levels(path, *shrink):
+    return host.decode_levels(path, path.read_bytes(), *shrink)
 
 
 def drawing(width, height, mode="RGB", seed=0):

@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.kinds import cpu
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
-from feedrate.loading.path import distance, none_done, open_path
+from feedrate.loading.path import distance, open_path
 from feedrate.loading.pixels import NOTHING
 
 LEVELS = {
@@ -46,7 +46,7 @@ def way(calls, media, cuda, gaudi):
     return _open
 
 
-def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True, done=none_done):
+def trainers_loader(dataset, path, workers=0, *, rank=0, ranks=1, numbered=True, done=None):
     """A loader as the Trainer has accelerate make it, on its path."""
     PartialState(cpu=True)
     options = {"prefetch_factor": 2, "num_workers": workers} if workers else {}
@@ -131,7 +131,7 @@ def test_a_resumed_epoch_continues_with_the_next_sample(make_pairs, way, level):
     whole = kept(loader, dataset)
     rest = trainers_loader(dataset, path, done=lambda _: 2)
     rest.set_epoch(1)
-    if not path.skips:  # then the Trainer does
+    if path.by_torch:  # then the Trainer does
         rest = skip_first_batches(rest, 2)
         rest.set_epoch(1)
     assert_same(kept(rest, dataset), whole[2:])

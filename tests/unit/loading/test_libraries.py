@@ -46,7 +46,7 @@ def test_an_epoch_has_each_row_once_and_the_same_tokens_as_ours(library, form, p
     path, rows = opened(library, form), len(pairs)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(1)).tolist()
     asked = [order[start : start + 4] for start in range(0, rows - 3, 4)]
-    batches = list(path._feed(pairs, asked))
+    batches = list(path._complete(pairs, asked))
     assert len(batches) == len(asked)
     found = []
     for batch in batches:
@@ -94,7 +94,7 @@ def test_a_library_tells_its_stages_and_which_worker_spent_the_time(
     pairs.recorder = stages.Recorder(2)
     pairs.recorder.attach(0)
     with pairs.recorder.recording():
-        list(path._feed(pairs, [[0, 1, 2, 3], [4, 5, 6, 7]]))
+        list(path._complete(pairs, [[0, 1, 2, 3], [4, 5, 6, 7]]))
     spans = pairs.recorder.spans(2, 4)
     assert set(spans) == {*told, "tokenise"}
     assert set(spans["decode"]["workers"]) <= ({"1", "2"} if by_workers else {"0"})
@@ -103,24 +103,24 @@ def test_a_library_tells_its_stages_and_which_worker_spent_the_time(
 def test_ffcv_moves_the_pixels_of_the_cache(make_pairs):
     cached = make_pairs(decode="cache")
     numbers = [5, 3, 11, 0]
-    (batch,) = opened("ffcv", decode="cache")._feed(cached, [numbers])
+    (batch,) = opened("ffcv", decode="cache")._complete(cached, [numbers])
     assert torch.equal(batch["pixel_values"], cached.pixels(numbers))
 
 
 def test_ffcv_goes_on_after_an_epoch_that_was_left(pairs):
     path = opened("ffcv")
-    left = path._feed(pairs, itertools.repeat([0, 1]))
+    left = path._complete(pairs, itertools.repeat([0, 1]))
     next(left)
     left.close()
-    assert len(list(path._feed(pairs, [[2, 3], [4, 5]]))) == 2
+    assert len(list(path._complete(pairs, [[2, 3], [4, 5]]))) == 2
 
 
 def test_ffcv_tells_a_damaged_file(pairs, monkeypatch):
     path = opened("ffcv")
-    assert list(path._feed(pairs, [[0, 1]]))
+    assert list(path._complete(pairs, [[0, 1]]))
     monkeypatch.setattr("feedrate.loading.libraries.ffcv.decoded", damaged)
     with pytest.raises(DataError, match="cannot be decoded"):
-        list(path._feed(copy.copy(pairs), [[0, 1]]))
+        list(path._complete(copy.copy(pairs), [[0, 1]]))
 
 
 def damaged(*_):
@@ -168,19 +168,19 @@ def other_layout(number, rows, pixels):
 def test_a_batch_that_is_not_as_asked_for_ends_the_run(change, says, pairs, monkeypatch):
     path = fake(monkeypatch, altered(change))
     with pytest.raises(UnequalWorkError, match=says):
-        list(path._feed(pairs, [[0, 1], [2, 3]]))
+        list(path._complete(pairs, [[0, 1], [2, 3]]))
 
 
 def test_an_epoch_that_ends_too_early_ends_the_run(pairs, monkeypatch):
     path = fake(monkeypatch, lambda work: iter([work.make(next(work.order))]))
     with pytest.raises(UnequalWorkError, match="too early"):
-        list(path._feed(pairs, [[0, 1], [2, 3]]))
+        list(path._complete(pairs, [[0, 1], [2, 3]]))
 
 
 def test_a_library_with_its_own_order_must_not_repeat_a_row(pairs, monkeypatch):
     path = fake(monkeypatch, lambda work: (work.make([0, 1]) for _ in range(2)), own_order=True)
     with pytest.raises(UnequalWorkError, match="twice in one epoch"):
-        list(path._feed(pairs, [[0, 1], [2, 3]]))
+        list(path._complete(pairs, [[0, 1], [2, 3]]))
 
 
 def fake(monkeypatch, batches, *, own_order=False, on_import=lambda: None):
@@ -209,7 +209,7 @@ def test_the_model_keeps_its_threads_whatever_a_library_sets(pairs, monkeypatch)
         torch.set_num_threads(2)
         path = fake(monkeypatch, batches, on_import=lambda: torch.set_num_threads(1))
         assert torch.get_num_threads() == 2
-        assert [torch.get_num_threads() for _ in path._feed(pairs, [[0, 1], [2, 3]])] == [2, 2]
+        assert [torch.get_num_threads() for _ in path._complete(pairs, [[0, 1], [2, 3]])] == [2, 2]
     finally:
         torch.set_num_threads(before)
 

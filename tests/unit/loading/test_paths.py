@@ -41,7 +41,7 @@ def test_the_reference_is_transferred_as_the_script_does():
 def test_the_host_path_needs_no_gaudi_software(gaudi, without_media):
     path = open_path(gaudi, HOST)
     assert isinstance(path, HostPath)
-    assert (path.decode, path.skips) == ("host", False)
+    assert (path.decode, path.by_torch) == ("host", True)
     assert not [name for name in sys.modules if name.startswith("habana_frameworks.mediapipe")]
 
 
@@ -58,7 +58,7 @@ def test_only_accelerators_get_page_locked_batches(kind, pinned, monkeypatch):
 
 
 def test_a_path_says_where_it_decodes(on_device):
-    assert (on_device.decode, on_device.skips) == ("device", True)
+    assert (on_device.decode, on_device.by_torch) == ("device", False)
 
 
 def test_a_missing_media_loader_is_named(gaudi, without_media):

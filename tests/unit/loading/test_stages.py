@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feedrate.loading import stages
-from feedrate.loading.stages import STAGES, Process, Recorder
+from feedrate.loading.stages import STAGES, Process, Recorder, Span
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def rank(processes=2, *, stage="decode", share=0.5, overshoot_s=0.0):
 
 
 def work(process, clock, stage, seconds):
-    with process.span(stage, 1):
+    with Span(process, stage, 1):
         clock.now_s += seconds
 
 
@@ -76,7 +76,7 @@ def test_two_that_decode_at_the_same_time_delay_each_other():
     """Both decode for 2 s at twice the speed: after 2 + 1 s, 2 s of delays have been had."""
     workers, clocks = rank()
     for worker, clock in zip(workers, clocks, strict=True):
-        with worker.span("decode", 1):
+        with Span(worker, "decode", 1):
             clock.now_s += 2.0
     for worker, clock in zip(workers, clocks, strict=True):
         worker.settle()
@@ -237,3 +237,13 @@ def test_nothing_is_recorded_unless_it_is_asked_for():
     assert stages.span("decode") is stages.span("read")
     with recorder.recording():
         assert stages.span("decode") is not stages.span("read")
+
+
+@pytest.mark.parametrize("fetch", ["sample", "batch"])
+def test_taking_tokens_is_counted_once_for_a_sample(fetch, make_pairs):
+    pairs, recorder = make_pairs(decode="host", fetch=fetch), Recorder(0)
+    recorder.attach(0)
+    with recorder.recording():
+        whole = pairs.__getitems__
+        _ = whole([3]) if whole else pairs[3]
+        assert recorder.spans(1, 1)["tokenise"]["count"] == 1

@@ -25,7 +25,7 @@ from feedrate.data.manifest import (
 from feedrate.jobs import store as store_writer
 from feedrate.jobs.store import write_store
 from feedrate.loading.decoders.cache import Store
-from feedrate.loading.decoders.host import read_pixels
+from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.pixels import NOTHING, Augmentation
 
 SETTINGS = Settings(
@@ -64,7 +64,7 @@ def test_pictures_of_all_sizes_and_modes(own, tokenizer):
         store = Store(make(own, tokenizer, settings), "test")
         for row in range(6):
             path = own / f"images/test-{row // 2}.jpg"
-            wanted = read_pixels(path, PX, scaled=False)
+            wanted = crop_of(path, path.read_bytes(), PX)
             found = store.read(row, PX, NOTHING)
             assert found.shape == wanted.shape
             if settings is SETTINGS:

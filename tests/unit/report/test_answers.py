@@ -70,7 +70,7 @@ def test_no_good_cell_is_no_answer(tmp_path, project):
         assert found.headline == "CPU: no answer yet."
         assert "None of 4 cells" in found.detail
     assert len(failures(study_of(project), cells)) == 4
-    assert failures(study_of(project), cells)[0] == "CPU, workers = 0: failed. It broke."
+    assert failures(study_of(project), cells)[0][:2] == ("CPU, workers = 0", "failed. It broke.")
 
 
 def test_a_device_that_was_not_run(cells):

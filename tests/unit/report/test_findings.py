@@ -6,7 +6,11 @@ from report_samples import STUDY, TIMES, make_project, sheet, study_of, with_stu
 
 from feedrate.jobs.events import NOT_TRIED
 from feedrate.report.findings import failures, findings
-from feedrate.report.rows import ClaimRow, FitRow, Inputs
+from feedrate.report.rows import ClaimRow, FitRow, Inputs, QualityRow
+
+FURTHER = {"fit.csv": FitRow, "claims.csv": ClaimRow, "quality.csv": QualityRow}
+NO_RUNS = {"Published numbers", "Printed ratios", "Claims of the source"}
+"""What rests on no run here: the source's numbers, and claims without a measurement."""
 
 
 def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
@@ -15,7 +19,8 @@ def found_in(project, inputs, *, cells=None, runs=None, fits=None, claims=None):
     fits = inputs.rows("fit.csv", FitRow, STUDY) if fits is None else fits
     claims = inputs.rows("claims.csv", ClaimRow, STUDY) if claims is None else claims
     runs = inputs.runs(STUDY) if runs is None else runs
-    return dict(findings(study_of(project), cells, runs, fits, claims))
+    found = findings(study_of(project), cells, runs, fits, claims)
+    return {one.lead: one.text for one in found}
 
 
 def test_each_finding_comes_from_the_rows(project, inputs):
@@ -33,6 +38,22 @@ def test_each_finding_comes_from_the_rows(project, inputs):
     assert "model: bridgetower-large there, bridgetower-tiny here" in published
     assert "devices: 8 there, 1 here" in published
     assert "H100 looks compute-bound from 2 workers on." in found["Published numbers"]
+
+
+def test_each_finding_names_the_cells_that_it_rests_on(project, inputs):
+    def on(lead):
+        (one,) = [one for one in found if one.lead == lead]
+        return [cell.cell.partition("~")[0] for cell in one.cells]
+
+    rows = (inputs.rows(name, kind, STUDY) for name, kind in FURTHER.items())
+    found = findings(study_of(project), inputs.cells(STUDY), inputs.runs(STUDY), *rows)
+    assert on("Why this setting") == ["workers=1"]
+    assert on("Noise") == ["workers=16"]
+    assert on("What limits each setting") == [f"workers={n}" for n in (0, 1, 2, 16)]
+    assert on("Compared with published numbers") == ["workers=0", "workers=2"]
+    assert on("Our own questions") == ["workers=2", "workers=0"]
+    assert on("Measured numbers")
+    assert {one.lead for one in found if not one.cells} == NO_RUNS
 
 
 def test_claims_are_counted_by_verdict(project, inputs):
@@ -138,14 +159,17 @@ def test_cells_that_ran_out_of_memory_are_counted_and_so_are_the_skipped_ones(tm
 def test_without_a_ladder_running_out_of_memory_is_a_failure(tmp_path, project):
     inputs = Inputs(write_results(tmp_path, project, bad={("cpu", 16): "out_of_memory"}))
     (failure,) = failures(study_of(project), inputs.cells(STUDY))
-    assert failure.startswith("CPU, workers = 16: out of memory")
+    assert failure.lead == "CPU, workers = 16"
+    assert failure.text.startswith("out of memory")
+    assert [cell.levels["workers"] for cell in failure.cells] == [16]
     assert "Out of memory" not in found_in(project, inputs)
 
 
 def test_runs_that_do_not_count_are_failures(project, inputs):
     cells = [msgspec.structs.replace(c, ok_runs=2) for c in inputs.cells(STUDY)[:1]]
     (failure,) = failures(study_of(project), cells)
-    assert failure.startswith("CPU, workers = 0: 1 of 3 runs")
+    assert (failure.lead, failure.text[:11]) == ("CPU, workers = 0", "1 of 3 runs")
+    assert failure.cells == cells
 
 
 def test_disturbed_cells_say_by_what(project, inputs):

@@ -1,5 +1,10 @@
 """Imported runs in tables and figures, next to measured and published ones."""
 
+import base64
+import json
+import re
+import zlib
+
 import foreign_runs as foreign
 import msgspec
 import pytest
@@ -11,6 +16,8 @@ from feedrate.core import paths
 from feedrate.report.rows import Inputs
 from feedrate.results.imported import import_runs
 from feedrate.results.settings import ImportSettings, import_settings
+
+CELL = "workers=2~decode=host"
 
 
 @pytest.fixture
@@ -47,6 +54,32 @@ def test_logs_of_five_kinds_stand_beside_published_rows(five_kinds):
     assert "rejected by a check" in page
     assert "1 lines are no events" in page
     assert page.count("the run: ") == 2 * 6, "two are invalid, and out of every ratio"
+
+
+def test_each_opens_its_record_with_the_line_that_it_was_read_from(five_kinds):
+    project, inputs = five_kinds
+    page = table(project, inputs, "imported")
+    ids = re.findall(r'<tr id="([^"]*)"', page)
+    assert len(ids) == len(set(ids)) == len(inputs.imported(STUDY).records)
+    assert {one.rpartition("/")[0] for one in ids} == {f"{STUDY}/imported/gaudi2/{CELL}"}
+    (packed,) = re.findall(r'data-packed="([^"]*)"', page)
+    told = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert {*told} == {"Imported from", "Line", "Record"}
+    (log,) = [one for one in ids if "slurm-1.out" in told["Imported from"][one]]
+    assert told["Line"][log].startswith("slurm-1.out:4: ")
+    assert told["Record"][log]["trainer"]["samples_per_s"] == 640.5
+    assert re.findall(r'href="#([^"]*)"', page) == ids
+    measured = f'href="../../overview.html#{STUDY}/gaudi2/{CELL}"'
+    assert page.count(measured) == len(ids), "the measured rate beside it leads to its runs"
+
+
+def test_medians_in_the_published_table_and_in_the_figure_open_their_records(five_kinds):
+    page = table(*five_kinds, "published")
+    imported = page[page.index("Imported (") : page.index("Measured here (")]
+    cell = f"{STUDY}/imported/gaudi2/{CELL}"
+    assert f'href="../../overview.html#{cell}"' in imported
+    assert f'data-record="{cell}"' in figure(*five_kinds, "throughput")
+    assert table(*five_kinds, "imported").count(f'id="{cell}"') == 1
 
 
 def test_the_published_table_has_them_marked_in_a_group_of_their_own(five_kinds):

@@ -1,9 +1,10 @@
 import msgspec
 import pytest
-from report_samples import STUDY, settings_of, study_of
+from report_samples import STUDY, make_project, settings_of, study_of, write_results
 
 from feedrate.config.study import Exclude
 from feedrate.report import lines, text
+from feedrate.report.rows import Inputs
 
 
 @pytest.fixture
@@ -88,3 +89,21 @@ def test_speedups_over_a_devices_own_baseline_and_over_another_device(shown, inp
     assert list(across) == ["Gaudi2 over H100, published"]
     values = [gain.value for gain in across["Gaudi2 over H100, published"]]
     assert values == pytest.approx([601.5 / 336.5, None, 768.7 / 602.1, None], nan_ok=True)
+
+
+def test_a_measured_ratio_names_both_of_its_cells(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = make_project(("cpu", "gaudi2"))
+    shown = settings_of(project, "table", "speedup")
+    cells = [
+        msgspec.structs.replace(cell, samples_per_s=cell.samples_per_s and 2 * cell.samples_per_s)
+        if cell.device == "gaudi2"
+        else cell
+        for cell in Inputs(write_results(tmp_path, project)).cells(STUDY)
+    ]
+    ratio = lines.device_speedups(shown, cells, "workers")["Gaudi2 over CPU, here"][2]
+    named = [(cell.device, cell.levels["workers"]) for cell in ratio.cells]
+    assert named == [("gaudi2", 2), ("cpu", 2)]
+    gain = lines.baseline_speedups(shown, cells, "workers")["CPU, here"][2]
+    named = [(cell.device, cell.levels["workers"]) for cell in gain.cells]
+    assert named == [("cpu", 2), ("cpu", 0)]

@@ -62,10 +62,11 @@ def test_a_row_leads_to_the_records_of_all_its_cells():
     assert "href" not in markup.row("r", "1", of=[None])
 
 
-def test_in_the_overview_links_stay_in_the_page_and_files_keep_their_place():
+def test_in_the_overview_links_stay_in_the_page_and_files_keep_their_place(tmp_path):
     trace = "../../../results/s/cpu/a=1/rep1/trace.json.gz"
     made = markup.join(markup.record_link("1", *cells("a=1")), markup.el("a", "t", href=trace))
-    inside = markup.in_page(made)
+    (tmp_path / "cells.html").write_text(page.page("All cells", made))
+    inside = overview.content_of(tmp_path / "cells.html")
     assert 'href="#s/cpu/a=1"' in inside
     assert 'href="../results/s/cpu/a=1/rep1/trace.json.gz"' in inside
 

@@ -174,9 +174,9 @@ def test_failures_come_before_the_answer(broken):
     broken = broken.partition("</section>")[2]  # after the page of one minute
     failed, answered = broken.index("cells with failed"), broken.index("no answer")
     assert failed < answered < broken.index("Gaudi2: use data-loader workers = 1.")
-    assert "Gaudi2, workers = 2: out of memory." in broken
-    assert "Gaudi2, workers = 2, decode = device: out of memory." not in broken
-    assert "and 1 more, under all cells" in broken
+    assert "Gaudi2, workers = 2:</a></b> out of memory." in broken
+    assert "Gaudi2, workers = 2, decode = device:<" not in broken
+    assert "and 1 more:" in broken
 
 
 def test_texts_from_data_and_configuration_are_escaped(broken):
@@ -250,7 +250,7 @@ def test_the_cost_of_further_repeats_is_told_and_what_they_left_open(
     monkeypatch.chdir(tmp_path)
     files = write_results(tmp_path, project)  # three repeats of four cells, 41.5 s each
     page = render(auto(project), files)
-    assert "4 runs, 0.046 hours" in page
+    assert "4 runs</a>, 0.046 hours" in page
     assert "Still open: nothing." in page
     cells = Inputs(files).path("cells.csv")
     row = r"(?m)^(.*workers=2~decode=host.*),,$"

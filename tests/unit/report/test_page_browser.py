@@ -5,15 +5,24 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 
+import foreign_runs as foreign
 import pytest
+from msgspec import convert
+from msgspec.structs import replace
 from report_samples import STUDY, make_project, overview_of, write_pages, write_results
 
+from feedrate.config.additions import Import
+from feedrate.config.devices import Peak
+from feedrate.core import paths
 from feedrate.report import overview
 from feedrate.report.rows import Inputs
+from feedrate.results.imported import import_runs
+from feedrate.results.settings import ImportSettings, import_settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
+LEVELS = {"workers": 2, "decode": "host"}
 CELL = f"{STUDY}/cpu/workers=1~decode=host"
 PAPER = {"width": 703, "height": 1000}
 """An A4 page within its margins, at 96 pixels an inch."""
@@ -25,9 +34,17 @@ WIDER = """() => [...document.querySelectorAll('.scroll')]
 def address(tmp_path_factory):
     """The overview of a study with one real figure and with log files."""
     root, project = tmp_path_factory.mktemp("page"), make_project()
+    logs = foreign.trainer_folder(root / f"logs{'/of_another_laboratory' * 4}", total_flos=4e20)
+    entry = Import(folder=str(logs), study=STUDY, device="h100", levels=LEVELS, source=str(logs))
+    config, h100 = replace(project.config, imports=[entry]), project.devices["h100"]
+    peak = Peak(precision="bf16", datasheet_tflops=989.0, source="data sheet")
+    devices = project.devices | {"h100": replace(h100, peaks=[peak])}
+    project = replace(project, config=config, devices=devices)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        inputs = write_pages(project, write_results(root, project), drawn=("answer",))
+        files = [*write_results(root, project), root / paths.IMPORTED.format(study=STUDY)]
+        import_runs(convert(import_settings(project, STUDY), ImportSettings), files[-1])
+        inputs = write_pages(project, files, drawn=("answer", "speedup"))
         for record in root.rglob("record.json"):
             record.with_name("train.log").write_text("first line </script><b>bold</b>\nlast line\n")
         path = root / "results/overview.html"
@@ -54,21 +71,23 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, address):
-    """Opens the overview with options of a browser's context; any error on it fails the test."""
+    """Opens the overview, or another page beside it, with options of a browser's context; any error
+    on it fails the test."""
     contexts, errors = [], []
+    folder = address.rpartition("/")[0]
 
-    def opened(anchor="", **options):
+    def opened(anchor="", name="overview.html", **options):
         contexts.append(browser.new_context(**options))
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: errors.append(request.url))
-        page.goto(address + anchor)
+        page.goto(f"{folder}/{name}{anchor}")
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert [one for one in errors if not one.startswith((address, "data:"))] == []
+    assert [one for one in errors if not one.startswith((folder, "data:"))] == []
 
 
 def test_it_responds_where_snakemakes_report_inserts_it_as_text(open_page):
@@ -83,9 +102,9 @@ def test_it_responds_where_snakemakes_report_inserts_it_as_text(open_page):
     page.wait_for_selector("dialog[open] pre")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(open_page, scheme):
-    page = open_page(color_scheme=scheme)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
+def test_axe_finds_nothing_serious(open_page, scheme, width):
+    page = open_page(color_scheme=scheme, viewport={"width": width, "height": 800})
     page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     for _ in ("the page", "a record")[: 1 if scheme == "dark" else 2]:
@@ -99,7 +118,8 @@ def test_axe_finds_nothing_serious(open_page, scheme):
 
 def test_a_number_leads_to_its_record_spec_logs_commit_and_environment(open_page):
     page = open_page()
-    link = page.locator(f"[id='{STUDY}-table-published'] ~ .scroll td a.record").first
+    rows = page.locator(f"[id='{STUDY}-table-published'] ~ .scroll tr:has-text('CPU')")
+    link = rows.locator("td a.record").first
     link.click()
     page.wait_for_selector("dialog[open] details:nth-of-type(3)")
     box = page.locator("dialog")
@@ -110,6 +130,31 @@ def test_a_number_leads_to_its_record_spec_logs_commit_and_environment(open_page
     page.keyboard.press("Escape")
     box.wait_for(state="detached")  # it is removed by its close event, which comes a little later
     assert link.evaluate("link => link === document.activeElement")
+
+
+def test_a_finding_leads_to_the_records_that_it_rests_on(open_page):
+    page = open_page()
+    page.locator("li:has-text('From workers = 0') b a.record").click()
+    page.wait_for_selector("dialog[open] details:nth-of-type(6)")
+    names = page.locator("dialog summary").all_inner_texts()
+    assert [sum(one.startswith(f"CPU, {n}, host") for one in names) for n in (0, 2)] == [3, 3]
+
+
+@pytest.mark.parametrize("place", ["table", "minute"])
+def test_an_imported_run_leads_to_its_record_and_to_the_line_that_it_was_read_from(
+    open_page, place
+):
+    page = open_page()
+    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
+    links = {
+        "table": f"[id='{STUDY}-table-imported'] ~ .scroll tr[data-in] td",
+        "minute": ".minute li li:has-text('Runs of others') a.record",
+    }
+    page.locator(links[place]).last.click()
+    page.wait_for_selector("dialog[open] pre")
+    said = page.locator("dialog details").first.inner_text()
+    for fact in ("train_results.json:1:", '"train_samples_per_second": 847.7', '"imported"'):
+        assert fact in said
 
 
 def test_a_ratio_leads_to_the_records_of_all_its_cells(open_page):
@@ -240,6 +285,33 @@ def test_no_page_is_wider_than_a_phone_and_no_table_is_cut(open_page):
     assert page.evaluate(WIDER)  # they scroll in their boxes
     style = "boxes => boxes.every(box => getComputedStyle(box).overflowX === 'auto')"
     assert page.locator(".scroll").evaluate_all(style)
+
+
+def test_figures_on_a_phone_scroll_in_their_boxes_with_legible_words(open_page):
+    sizes = r"""() => [...document.querySelectorAll('figure img')].flatMap(image => {
+      const picture = decodeURIComponent(image.src);
+      const scale = image.width / (/viewBox='0 0 (\S+)/.exec(picture) || [])[1];
+      return [...picture.matchAll(/font(?:-size)?: (?:\w+ )?([\d.]+)px/g)].map(f => f[1] * scale);
+    })"""
+    hint = "getComputedStyle(document.querySelector('figure'), '::before').content"
+    page = open_page(viewport={"width": 390, "height": 800})
+    page.add_style_tag(content=".feedrate .far{content-visibility:visible}")
+    sizes_px = page.evaluate(sizes)
+    assert len(sizes_px) > 20
+    assert min(sizes_px) >= 9
+    scrolls = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).length"
+    assert page.locator("figure").evaluate_all(scrolls) == page.locator("figure").count()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert "sideways" in page.evaluate(hint)
+    assert open_page(viewport={"width": 1060, "height": 800}).evaluate(hint) == "none"
+
+
+@pytest.mark.parametrize("width", [1060, 1300])
+def test_the_table_of_imported_runs_fits_whatever_their_origin(open_page, width):
+    viewport = {"width": width, "height": 800}
+    page = open_page(name=f"{STUDY}/tables/imported.html", viewport=viewport)
+    assert "rejected by a check" in page.locator("tbody").first.inner_text()
+    assert page.evaluate(WIDER) == []
 
 
 def test_a_dark_screen_gets_a_dark_page(open_page):

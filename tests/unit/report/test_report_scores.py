@@ -153,7 +153,8 @@ def test_without_both_scores_the_headline_has_none(headline, rows):
 
 
 def points(project, cells, rows):
-    return dict(findings.findings(study_of(project), cells, [], [], [], rows))
+    found = findings.findings(study_of(project), cells, [], [], [], rows)
+    return {one.lead: one.text for one in found}
 
 
 def test_findings_name_departing_cells_and_the_cost_of_scoring(project):

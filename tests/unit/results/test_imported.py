@@ -97,9 +97,30 @@ def test_a_rate_of_steps_needs_the_batch(tmp_path):
     assert record(tmp_path, batch_size=48).trainer.samples_per_s == 48 * 8
 
 
+def test_a_record_has_the_line_that_its_rate_was_read_from(tmp_path):
+    def line(folder):
+        return record(folder).made_from.line
+
+    known = line(foreign.trainer_folder(tmp_path / "trainer", total_flos=None))
+    assert known.startswith("train_results.json:1: ")
+    assert '"train_samples_per_second": 847.7,' in known
+    (tmp_path / "log").mkdir()
+    text = foreign.TRAINING + foreign.bars() + "\n" + foreign.FINAL
+    (tmp_path / "log/a.log").write_text(text + "later\n")
+    assert line(tmp_path / "log").startswith("a.log:4: ")
+    assert "'train_samples_per_second': '640.5'" in line(tmp_path / "log")
+    assert '"rate": 300.0' in line(foreign.milabench_file(tmp_path / "mila"))
+
+
+def test_a_rate_that_no_line_states_has_none(tmp_path):
+    (tmp_path / "a.log").write_text(foreign.TRAINING + foreign.bars(1, 9))
+    assert record(tmp_path, batch_size=48).made_from.line == ""
+
+
 def test_failures_are_results_with_their_cause(tmp_path):
     (tmp_path / "a.log").write_text(foreign.TRAINING + foreign.OUT_OF_MEMORY)
     found = record(tmp_path)
+    assert found.made_from.line.startswith("a.log:4: torch.OutOfMemoryError")
     assert found.status == "out_of_memory"
     assert found.cause.startswith("device out of memory: torch.OutOfMemoryError")
     (tmp_path / "a.log").write_text("ModuleNotFoundError: No module named 'habana'")

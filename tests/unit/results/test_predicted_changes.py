@@ -5,7 +5,7 @@ import pytest
 from record_builder import make_record, make_spec
 
 from feedrate.jobs.events import Ceiling, RankEvents, Stages, Virtual
-from feedrate.results.predictions import Cell, Parts, changed, gain_text, predictions
+from feedrate.results.predictions import Cell, Parts, gain_text, predictions
 from feedrate.results.statistics import Estimate
 
 LOAD_S, MODEL_S = 0.02, 0.05
@@ -35,6 +35,11 @@ def cell(rate, workers=0, decode="reference", *, events=None, train=None, **part
     spec = make_spec(workers, decode, train=train)
     found = events or RankEvents(ceilings=blocks(workers, **parts))
     return Cell(spec, [make_record(rate, spec=spec)], [found])
+
+
+def changed(spec, setting, level):
+    part, _, name = setting.partition(".")
+    return spec.changed(part, **{name: level})
 
 
 def found(base, setting, level, *others):

@@ -74,7 +74,7 @@ def test_a_new_measured_value_needs_two_edits(tmp_path):
     for part in ("config", RUN):
         shutil.copytree(GOLDEN / part, tmp_path / part)
     shutil.copytree(ROOT / "report/captions", tmp_path / "report/captions")
-    insert_before(package / "results/schema.py", "    first_step_s: Annotated[\n", FIELD)
+    insert_before(package / "results/schema.py", "    first_step_s: Annotated[", FIELD)
     line = '        "step_time_min_s": min(times),\n'
     insert_before(package / "results/measurement.py", line, MEASURED)
     write_text(tmp_path / "show.py", SHOW)

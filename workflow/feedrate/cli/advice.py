@@ -108,10 +108,8 @@ def advice(
     choice: Loader,
     run: Run,
 ) -> Iterator[str]:
-    """Lines: what was measured, which loader to use, why, and what to expect.
-
-    `run` used the chosen loader.
-    """
+    """Lines: what was measured, which loader to use, why, and what to expect; `run` used that
+    loader."""
     yield "decode       workers loader-only  expected    start   pixels"
     yield "                       samples/s samples/s        s"
     for loader in loaders:

@@ -33,7 +33,7 @@ from feedrate.jobs.events import read_run_events
 from feedrate.jobs.feed import ANSWER, PATHS, Answer, Level, Request
 from feedrate.jobs.supervisor import read_commit
 from feedrate.results import certificate
-from feedrate.results.certificate import Certificate, Pace, model_name
+from feedrate.results.certificate import Certificate, Pace
 from feedrate.results.record import read_record
 
 LIMIT_S = 3600.0
@@ -141,7 +141,7 @@ def _paced(
         device=device,
         label=entry.label or device,
         accelerators=entry.count,
-        model=model_name(settings),
+        model=settings.model.label,
         batch_size=settings.train.batch_size,
         step_s=step_s,
         source=source,

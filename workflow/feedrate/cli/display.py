@@ -73,10 +73,8 @@ def cells_table(
     word: str,
     values: Callable[[Row], Iterable[RenderableType]],
 ) -> Table:
-    """A table with a row per cell: its device, the factors that vary, and its `values`.
-
-    The values are one for each column in `numbers`, one for the column `word`, and a remark.
-    """
+    """A table with a row per cell: its device, the factors that vary, and its `values`: one for
+    each of `numbers`, one for the column `word`, and a remark."""
     cells = [parse_levels(row["cell"], BETWEEN_LEVELS) for row in rows]
     factors = varying(cells)
     columns = ("device", *factors, *numbers, word, "")

@@ -94,10 +94,8 @@ def exit_code(program: str, work: Callable[[], int], options: Mapping[str, Any])
 
 
 def parser(program: str, function: Callable[..., Any]) -> argparse.ArgumentParser:
-    """A parser with an option per parameter of `function`.
-
-    `@FILE` reads more options from a file with one word per line.
-    """
+    """A parser with an option per parameter of `function`; `@FILE` reads more options from a file,
+    one word per line."""
     made = argparse.ArgumentParser(
         prog=program,
         description=inspect.getdoc(function),

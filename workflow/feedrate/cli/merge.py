@@ -10,13 +10,12 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 from msgspec.structs import replace
 from rich.text import Text
 
@@ -26,7 +25,8 @@ from feedrate.cli.redraw import redraw
 from feedrate.cli.verify import flat, read_project
 from feedrate.config.additions import with_page
 from feedrate.config.plan import Plan
-from feedrate.config.project import Project, load_project
+from feedrate.config.project import Project, load_project, study_names
+from feedrate.config.values import read_yaml
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import replaced_folder, write_json, write_text
@@ -38,6 +38,9 @@ from feedrate.results.record import Record, read_record, write_record
 
 Key = tuple[str, str, str, int]
 """Study, device, cell and repeat of a run."""
+ANY_RECORD = paths.RECORD.format(study="*", device="*", cell="*", repeat="*")
+CHOSEN = ("studies", "devices")
+"""Keys of config.yaml that the first parts of runs' keys give."""
 ALWAYS = ("schema version", "feedrate", "source digest", "protocol")
 """Facts that are shown even where they agree."""
 NOT_FACTS = (
@@ -116,14 +119,45 @@ def read_site(text: str, stack: ExitStack) -> Site:
     folder = stack.enter_context(results_of(path)).resolve()
     if (folder / PROJECT).is_file():
         project = read_project(folder, path)
+        records = records_of(folder, project.studies)
     elif (file := folder / "config/config.yaml").is_file():
-        project = load_project(folder, yaml.safe_load(file.read_text("utf-8")))
+        records = records_of(folder, study_names(folder))
+        project = as_measured(folder, read_yaml(file, str(file)), records)
     else:
         raise UsageError(f"{path}: neither an archive nor a project's folder")
     with contextlib.chdir(folder):
         project, plan = measured(project)
-        records = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME) for key in plan.runs}
-    return Site(name, folder, project, plan, records)
+    specs = {key: replace(r.spec, device=key[1]) for key, r in records.items() if r.spec}
+    lacking = [c for c in plan.unsupported if (c.study, c.device, c.cell, 1) not in specs]
+    plan = replace(plan, runs=plan.runs | specs, unsupported=lacking)
+    return Site(name, folder, project, plan, {key: records[key] for key in plan.runs})
+
+
+def records_of(folder: Path, studies: Container[str]) -> dict[Key, Record]:
+    """The records of all runs of these studies in a project's folder."""
+    found: dict[Key, Record] = {}
+    for file in sorted(folder.glob(ANY_RECORD)):
+        study, device, cell, repeat = file.relative_to(folder).parts[1:5]
+        if study in studies and (number := repeat.removeprefix("rep")).isdecimal():
+            found[study, device, cell, int(number)] = read_record(file)
+    return found
+
+
+def as_measured(folder: Path, config: dict[str, Any], runs: Iterable[Key]) -> Project:
+    """A folder's project with the studies, devices and repeats that its runs have: the choices of
+    the calls that made them are not in config.yaml. Raises ExpectedError."""
+    if not (keys := sorted(runs)):
+        raise ExpectedError(f"{folder}: there is no record of a run in {paths.RESULTS}/")
+    chosen = {n: [*dict.fromkeys(k[at] for k in keys)] for at, n in enumerate(CHOSEN)}
+    project = load_project(folder, config | chosen)
+    most = dict(sorted((study, repeat) for study, _, _, repeat in keys))
+    studies = {
+        name: replace(study, protocol=replace(study.protocol, repeats=most[name]))
+        for name, study in project.studies.items()
+    }
+    if project.config.repeats == "auto":
+        return project
+    return replace(project, config=replace(project.config, repeats=None), studies=studies)
 
 
 def refuse_duplicates(sites: Sequence[Site]) -> None:

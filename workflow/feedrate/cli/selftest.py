@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -34,8 +33,9 @@ from feedrate.config.study import Study
 from feedrate.config.values import load
 from feedrate.config.workflow import Generated, WorkflowConfig
 from feedrate.core import paths, variables
-from feedrate.core.errors import MASK, ExpectedError, Masker, tell
+from feedrate.core.errors import ExpectedError, tell
 from feedrate.core.files import write_json, write_text
+from feedrate.core.scrub import Scrubber
 from feedrate.data.manifest import STORE_INDEX, store_folder, store_spec
 from feedrate.devices import launch
 from feedrate.devices.doctor import Finding, examine
@@ -59,12 +59,6 @@ STOPWATCH_S, LOOK_S = 4.0, 0.005
 VERDICTS = {"slow-loader": "input-bound", "slow-model": "compute-bound"}
 KEPT = (".json", ".jsonl", ".log")
 """Files of the runs that go into the archive, by the ends of their names."""
-SECRETS = re.compile(
-    r"\b(?:hf|gh[opsur]|glpat|sk)[_-]\w{16,}"  # tokens of Hugging Face, GitHub, GitLab and others
-    r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password in an address
-    r"|(?i:(?<=bearer )\S+)"
-)
 
 
 def selftest(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -137,14 +131,9 @@ def page(head: str, lines: Sequence[Line], found: Sequence[Finding]) -> str:
     return "\n".join([f"Self-test of {head}", counts, "", *rows, "", "Doctor", *doctor, ""])
 
 
-def scrub(text: str) -> str:
-    """`text` without secrets: values of secret variables, and what looks like a token."""
-    return SECRETS.sub(MASK, Masker()(text))
-
-
 def write_archive(out: Path) -> None:
     """Pack the page, its figures and the logs of all runs, scrubbed; no pictures and no weights."""
-    folder = out.parent
+    folder, scrub = out.parent, Scrubber()
     with ZipFile(out.with_suffix(".zip"), "w", ZIP_DEFLATED) as archive:
         for file in sorted(folder.rglob("*")):
             if file.suffix in KEPT or file == out:

@@ -60,10 +60,8 @@ def timeline(options: argparse.Namespace) -> int:
 
 
 def trace_of(ranks: Mapping[int, RankEvents]) -> dict[str, Any]:
-    """The trace of a run: a process for each rank, which begins with its loop, in microseconds.
-
-    Ranks are aligned by their hosts' clocks, if their events are dated.
-    """
+    """The trace of a run, in microseconds: a process for each rank, which begins with its loop;
+    aligned by the hosts' clocks, if events are dated."""
     begins = {rank: _begin_s(events) for rank, events in ranks.items()}
     first_s = min((begin for begin in begins.values() if begin is not None), default=0.0)
     found: list[Slice] = []

@@ -34,7 +34,7 @@ from feedrate.core.files import write_json, write_text
 from feedrate.core.paths import LOG_NAME, OUTCOME_NAME, SPEC_NAME
 from feedrate.devices import launch
 from feedrate.devices.host import host_lock, lock_path
-from feedrate.jobs.drain import Loader, Refused, answer_file, with_loader
+from feedrate.jobs.drain import Drained, Loader, Refused, answer_file
 from feedrate.jobs.events import read_run_events
 
 STEPS = 30
@@ -49,19 +49,9 @@ class TuningError(ExpectedError):
     """A measurement failed."""
 
 
-class Drained(msgspec.Struct):
-    """The loader-only measurements of one rank, or of all ranks together."""
-
-    loaders: list[Loader]
-    refused: list[Refused]
-    cores: float
-
-
 def tune_device(spec: RunSpec, data: Path, out: Path) -> None:
-    """Measure every loader and the model of `spec` on this machine.
-
-    `data` is prepared/manifest.json. `out` is advice.txt; tuning.json is written next to it.
-    """
+    """Measure every loader and the model of `spec` on this machine. `data` is
+    prepared/manifest.json, `out` advice.txt, next to tuning.json."""
     lines, numbers = tune(short(spec), data, out.parent)
     write_json(out.with_name("tuning.json"), numbers)
     write_text(out, "\n".join(lines) + "\n")
@@ -78,17 +68,16 @@ def short(spec: RunSpec) -> RunSpec:
         evaluate=False,
         save_checkpoints=False,
     )
-    return with_loader(msgspec.structs.replace(spec, protocol=protocol), scaled_decode=False)
+    made = msgspec.structs.replace(spec, protocol=protocol)
+    return made.changed("loader", scaled_decode=False)
 
 
 def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str, object]]:
-    """Measure, choose and check in the folder `out`; return the advice and its numbers.
-
-    Raises DeviceError or TuningError if a measurement fails.
-    """
+    """Measure, choose and check in the folder `out`; return the advice and its numbers. Raises
+    DeviceError or TuningError."""
     sharded = spec.settings.train.strategy == "fsdp"
     workers = SHARDED_WORKERS if sharded else 0
-    first = with_loader(spec, decode="host", workers=workers, oversubscribe=sharded)
+    first = spec.changed("loader", decode="host", workers=workers, oversubscribe=sharded)
     plain = train(first, manifest, out / "model")
     if plain.model is None:
         raise TuningError(f"no model-only throughput was measured; see {out / 'model' / LOG_NAME}")
@@ -99,7 +88,7 @@ def tune(spec: RunSpec, manifest: Path, out: Path) -> tuple[list[str], dict[str,
     choice = choose(drained.loaders, model)
     predicted = expected(choice, model)
     used = {"decode": choice.decode, "workers": choice.workers}
-    check = train(with_loader(spec, **used), manifest, out / "check")
+    check = train(spec.changed("loader", **used), manifest, out / "check")
     lines = [
         model_line(spec.device, plain, model.samples_per_s, sharded=sharded),
         *advice(drained.loaders, drained.refused, model, choice, check),

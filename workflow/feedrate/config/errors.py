@@ -100,10 +100,8 @@ def not_one_of(value: Any, allowed: Iterable[Any], what: str = "allowed") -> str
 
 
 def _explain(value: Any, kind: Any, origin: Origin, key: str, fallback: str) -> list[str]:
-    """All errors that `value`, which is at `key`, has as a `kind`.
-
-    `fallback` is msgspec's message, for errors that the type's JSON schema does not show.
-    """
+    """All errors that `value`, at `key`, has as a `kind`; `fallback` is msgspec's message, for
+    those that the type's JSON schema does not show."""
     errors = _validator()(msgspec.json.schema(kind)).iter_errors(value)
     faults = [fault for error in errors for fault in _faults(error)]
     lines = {_line(origin, _dotted(key, path), text) for path, text in faults}

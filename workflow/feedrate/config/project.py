@@ -217,10 +217,8 @@ def _pages(study: Study) -> dict[str, Sequence[Table | Figure]]:
 
 
 def _check_factors(found: Findings, study: Study) -> dict[str, list[Level]]:
-    """Check the settings, levels and baselines of all factors.
-
-    Returns the levels of each factor; none if they are wrong, so that no error is repeated.
-    """
+    """Check the settings, levels and baselines of all factors. Returns the levels of each; none if
+    wrong, so that no error is repeated."""
     levels: dict[str, list[Level]] = {}
     for name, factor in study.factors.items():
         before = len(found)

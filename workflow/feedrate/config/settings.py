@@ -42,6 +42,11 @@ class ModelSettings(Strict, kw_only=True):
     ] = UNSET
     """Unset for the losses of pairs, and then no part of a spec: older specs stay the same."""
 
+    @property
+    def label(self) -> str:
+        """Name and size, such as `bridgetower-large`."""
+        return f"{self.name}-{self.size}"
+
 
 class LoaderSettings(Strict, kw_only=True):
     """How samples reach the device."""

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from feedrate.config.errors import not_one_of
 from feedrate.config.settings import BUILDERS, Decode, LoaderSettings, ModelSettings, Settings, Task
@@ -105,6 +106,11 @@ class RunSpec(Strict, kw_only=True):
         """Samples of an optimizer step, or of a pass, of all ranks: the global batch."""
         train = self.settings.train
         return train.batch_size * train.gradient_accumulation * self.count
+
+    def changed(self, part: str, **values: Any) -> "RunSpec":
+        """The same run with other settings of a part, such as `loader`."""
+        settings = replace(self.settings, **{part: replace(getattr(self.settings, part), **values)})
+        return replace(self, settings=settings)
 
     @property
     def full_epoch_steps(self) -> int:

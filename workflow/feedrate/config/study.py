@@ -216,11 +216,8 @@ BELOW_MEMORY = re.compile(r"below-([1-9]\d*)-gib")
 
 
 def adapt_keys(study: Study, name: str, device: Device) -> list[str]:
-    """The keys of a study's `adapt` that apply to a device; later keys override earlier ones.
-
-    They are its kind, the limits that its memory is below, the largest first, the entry that it
-    varies, and its name.
-    """
+    """The keys of a study's `adapt` that apply to a device, the strongest last: its kind, the
+    limits that its memory is below from the largest, the entry that it varies, its name."""
     limits = [int(found[1]) for key in study.adapt if (found := BELOW_MEMORY.fullmatch(key))]
     below = [n for n in sorted(limits, reverse=True) if (device.memory_gib or n) < n]
     keys = [device.kind, *(f"below-{n}-gib" for n in below), device.variant_of, name]
@@ -237,10 +234,8 @@ def adapted(value: Any, study: Study, part: str, keys: Iterable[str]) -> dict[st
 
 
 def level_settings(study: Study, name: str, level: Level, keys: Iterable[str] = ()) -> Bundle:
-    """The settings, with their values, of a level of the factor `name`; not checked.
-
-    A bundle that the study adapts for one of `keys` replaces the factor's own.
-    """
+    """The settings, with their values, of a level of the factor `name`, not checked; a bundle that
+    the study adapts for one of `keys` replaces the factor's own."""
     factor = study.factors[name]
     if factor.sets:
         return {factor.sets: level}

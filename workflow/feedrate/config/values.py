@@ -72,10 +72,8 @@ def parse_level(text: str) -> Level:
 
 
 def parse_levels(text: str, separator: str = ";") -> dict[str, Level]:
-    """Read `workers=2;decode=host` as {"workers": 2, "decode": "host"}.
-
-    Raises ValueError if a part is not factor=value or repeats a factor.
-    """
+    """Read `workers=2;decode=host` as {"workers": 2, "decode": "host"}. Raises ValueError if a part
+    is not factor=value or repeats a factor."""
     levels: dict[str, Level] = {}
     for part in text.split(separator):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -120,10 +118,8 @@ for _tag, (_pattern, _first) in _PLAIN_VALUES.items():
 
 
 def read_yaml(path: Path, origin: str = "") -> Any:
-    """Parse a YAML file; `origin` names it in messages.
-
-    Raises ConfigError if it cannot be read, is empty or is not YAML.
-    """
+    """Parse a YAML file; `origin` names it in messages. Raises ConfigError, also for an empty
+    file."""
     origin = origin or str(path)
     value = parse_yaml(read_text(path, origin), origin)
     if value is None:
@@ -220,10 +216,8 @@ def _readers(kind: type[msgspec.Struct]) -> dict[str, Callable[[str], Any]]:
 
 
 def read_rows(path: Path, kind: type[AnyRow], origin: str = "") -> list[AnyRow]:
-    """Read a CSV file as rows of `kind` with unique ids; `origin` names the file in messages.
-
-    An empty field takes its default. Raises ConfigError with file, line and column of each error.
-    """
+    """Read a CSV file, `origin` in messages, as rows of `kind` with unique ids; an empty field
+    takes its default. Raises ConfigError with line and column of each error."""
     origin = origin or str(path)
     (_, header), *lines = _lines(path, origin)
     raise_all(_header_errors(header, kind, f"{origin}, line 1"))

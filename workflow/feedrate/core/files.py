@@ -13,10 +13,8 @@ from typing import Any
 
 @contextmanager
 def atomic_path(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary path in the same folder; on success it is renamed to `path` in one step.
-
-    A crash inside the block leaves `path` as it was.
-    """
+    """Yield a temporary path in the same folder; on success it is renamed to `path` in one step. A
+    crash inside the block leaves `path` as it was."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

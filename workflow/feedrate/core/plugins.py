@@ -15,10 +15,8 @@ from typing import Any
 
 
 def names(package: str) -> tuple[str, ...]:
-    """The plug-ins of a package such as `feedrate.report.figures`, in alphabetical order.
-
-    A file whose name begins with an underscore is a helper, not a plug-in.
-    """
+    """The plug-ins of a package such as `feedrate.report.figures`, in alphabetical order. Files
+    whose names begin with an underscore are helpers."""
     return tuple(sorted({file.stem for file in _files(package)}))
 
 

@@ -28,10 +28,8 @@ def supervisor() -> str:
 
 
 def die_with_supervisor() -> None:
-    """Call `die_with_parent`, and exit at once if the supervisor is dead already.
-
-    On other hosts the parent is the launcher, which takes the supervisor's place.
-    """
+    """Call `die_with_parent`, and exit at once if the supervisor is dead already. On other hosts
+    the launcher, the parent, takes the supervisor's place."""
     die_with_parent()
     pid, _, host = os.environ.get(variables.SUPERVISOR_PID, "").partition("@")
     here = host in ("", socket.gethostname())

@@ -139,10 +139,8 @@ def _a(noun: str) -> str:
 
 
 def draw_files(scenes: Mapping[str, Scene], seed: int, raw: Path, workers: int) -> list[RawFile]:
-    """Draw the scenes into files with `workers` processes; `scenes` is by path under `raw`.
-
-    Raises DataError if a process crashes or takes too long.
-    """
+    """Draw the scenes, by path under `raw`, with `workers` processes. Raises DataError if one of
+    them crashes or takes too long."""
     files = []
     draw = partial(_draw_file, seed, raw)
     for drawn in run_isolated(draw, list(scenes.items()), workers, _TIMEOUT_S):

@@ -43,10 +43,8 @@ def fetch_dataset(name: str, settings: Dataset, out: Path) -> None:
 
 
 def fetch(name: str, settings: Dataset, out: Path) -> RawIndex:
-    """Fetch a dataset into the folder of `out`, which is raw/index.json.
-
-    Raises ConfigError or DataError, one sentence, if the dataset cannot be fetched.
-    """
+    """Fetch a dataset into the folder of `out`, which is raw/index.json. Raises ConfigError or
+    DataError."""
     source = str(settings.__struct_config__.tag)
     with replaced_folder(out.parent) as raw:
         fetched: Fetched = plugins.load(SOURCES, source).fetch(name, settings, raw)
@@ -87,10 +85,8 @@ def _with_captions(fetched: Fetched) -> tuple[list[dict[str, Any]], list[LeftOut
 
 
 def best_ranked(rows: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    """At most `limit` rows per image: those with the smallest rank or, without ranks, the first.
-
-    The order of the rows stays. A rank that is not a number comes last.
-    """
+    """At most `limit` rows per image, in their order: those with the smallest rank, where one that
+    is no number comes last, or, without ranks, the first."""
     by_image: dict[str, list[int]] = {}
     for position in sorted(range(len(rows)), key=lambda p: _rank(rows[p])):
         by_image.setdefault(rows[position]["image"], []).append(position)

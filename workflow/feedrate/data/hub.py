@@ -49,10 +49,8 @@ def fetch_checkpoint(name: str, revision: str, out: Path) -> None:
 
 
 def check_fetched(index: Path) -> None:
-    """Compare every file of a fetched checkpoint with the checksums in `index` (fetched.json).
-
-    Raises DataError, which names the first file that differs and says what to do.
-    """
+    """Compare a fetched checkpoint with the checksums in `index` (fetched.json). Raises
+    DataError."""
     try:
         sha256: dict[str, str] = dict(json.loads(index.read_text(encoding="utf-8"))["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:

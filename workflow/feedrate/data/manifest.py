@@ -192,10 +192,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_store(folder: Path) -> StoreIndex:
-    """Read a store's index.
-
-    Raises DataError if it is missing, or if the store was made from other prepared data.
-    """
+    """Read a store's index. Raises DataError, also if it was made from other prepared data."""
     missing = "decode: cache needs the store that the rule store_dataset makes"
     index = read_document(folder / STORE_INDEX, StoreIndex, missing)
     if digest_file(folder.parent.parent / "prepared" / MANIFEST) != index.manifest:
@@ -204,10 +201,8 @@ def read_store(folder: Path) -> StoreIndex:
 
 
 def read_document(path: Path, kind: type[Document], missing: str) -> Document:
-    """Read a JSON file of type `kind`; `missing` is the conclusion if there is no file.
-
-    Raises DataError if the file is missing or not of this version.
-    """
+    """Read a JSON file of type `kind`; `missing` is the conclusion if there is no file. Raises
+    DataError, also if it is not of this version."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -225,10 +220,8 @@ def images_digest(sha256: Mapping[str, str]) -> str:
 
 
 def check_prepared(folder: Path) -> Manifest:
-    """Compare every file of a prepared dataset with its manifest: number, size and SHA-256.
-
-    Raises DataError, which names the first file that differs and says what to do.
-    """
+    """Compare every file of a prepared dataset with its manifest: number, size and SHA-256. Raises
+    DataError."""
     manifest = read_manifest(folder / MANIFEST)
     for name, sha256 in manifest.files.items():
         check_file(folder, name, sha256)
@@ -246,19 +239,14 @@ def check_prepared(folder: Path) -> Manifest:
 
 
 def check_store(folder: Path) -> None:
-    """Compare every file of a store with its index.
-
-    Raises DataError, which names the first file that differs and says what to do.
-    """
+    """Compare every file of a store with its index. Raises DataError."""
     for name, sha256 in read_store(folder).files.items():
         check_file(folder, name, sha256)
 
 
 def check_file(folder: Path, name: str, sha256: str, size: int | None = None) -> None:
-    """Compare a file of a folder with its SHA-256 and, if given, its size in bytes.
-
-    Raises DataError, which names it and says what to do.
-    """
+    """Compare a file of a folder with its SHA-256 and, if given, its size in bytes. Raises
+    DataError."""
     path = folder / name
     try:
         if size is not None and path.stat().st_size != size:

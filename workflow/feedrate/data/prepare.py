@@ -208,10 +208,8 @@ def make_report(
     samples: Sequence[Mapping[str, Any]],
     verdicts: _Verdicts,
 ) -> dict[str, Any]:
-    """data_report.json: counts, distributions, conversions, and what was left out.
-
-    It holds no times, machine names or absolute paths.
-    """
+    """data_report.json: counts, distributions, conversions, and what was left out; no times,
+    machine names or absolute paths."""
     stored = [verdict for verdict in verdicts.values() if isinstance(verdict, Stored)]
     changed = [path for path, v in verdicts.items() if isinstance(v, Stored) and v.edited]
     return {
@@ -253,10 +251,8 @@ def _finish(
     verdicts: _Verdicts,
     manifest_name: str,
 ) -> Manifest:
-    """Write the checksums and, last, the manifest.
-
-    The manifest leaves out the report, because training does not read it.
-    """
+    """Write the checksums and, last, the manifest, which leaves out the report: training does not
+    read it."""
     images = {v.path: v for v in verdicts.values() if isinstance(v, Stored)}
     checksums = {p: {"sha256": v.sha256, "size": v.size} for p, v in images.items()}
     write_json(folder / CHECKSUMS, checksums)

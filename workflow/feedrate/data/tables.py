@@ -131,10 +131,8 @@ def first_line(error: BaseException) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """A value as text in a path or a caption: 508 for 508.0, nothing for null.
-
-    Lone surrogates, which JSON allows and UTF-8 does not, become question marks.
-    """
+    """A value as text in a path or a caption: 508 for 508.0, nothing for null, question marks for
+    lone surrogates, which JSON allows and UTF-8 does not."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -73,10 +73,8 @@ class Stored(NamedTuple):
 def verify_images(
     root: Path, files: Sequence[RawFile], prepared: Path, workers: int, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Stored | Lost]:
-    """Check every file under `root` and store the good ones under prepared/images/.
-
-    The verdicts are by path as fetched. Raises OSError if storing fails, as on a full disk.
-    """
+    """Check every file under `root` and store the good ones under prepared/images/; the verdicts,
+    by path as fetched. Raises OSError, as on a full disk."""
     verdicts = run_isolated(partial(_verify, root, prepared), files, workers, timeout_s)
     return dict(zip((file.path for file in files), verdicts, strict=True))
 

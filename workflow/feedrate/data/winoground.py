@@ -94,10 +94,7 @@ class Winoground(Strict, frozen=True, kw_only=True):
 
 
 def read_winoground(path: Path) -> Winoground:
-    """Read examples.json and compare the images with their checksums.
-
-    Raises DataError, which names what is missing or differs.
-    """
+    """Read examples.json and compare the images with their checksums. Raises DataError."""
     found = read_document(path, Winoground, "Winoground has not been fetched")
     for image, sha256 in found.sha256.items():
         check_file(path.parent, image, sha256)
@@ -150,10 +147,8 @@ class Pair(NamedTuple):
 
 
 def invent_pair(seed: int, number: int) -> Pair:
-    """Drawn example `number` (from 0): two scenes that differ only in positions.
-
-    In even examples the figure and the thing swap sides; in odd ones two figures do.
-    """
+    """Drawn example `number` (from 0): two scenes that differ only in positions. In even examples
+    the figure and the thing swap sides; in odd ones two figures do."""
     rng = Random(f"{seed}/{number}/pair")
     found = invent(seed, _FIRST_CONTEST + number, 0.5)
     # Half the size of a dataset's picture: enough for any model, and four times as fast to read.

@@ -115,10 +115,8 @@ def counter(
 
 
 class Adapter(ABC):
-    """One rank's device. Creating it takes the device, or raises DeviceError if it is absent.
-
-    The class methods need no device and no torch.
-    """
+    """One rank's device, which the instance takes; raises DeviceError if it is absent. The class
+    methods need no device and no torch."""
 
     device: "torch.device"
     """The device of this rank's tensors."""
@@ -331,10 +329,7 @@ def refusals(spec: RunSpec) -> Iterator[str]:
 
 
 def check_settings(spec: RunSpec) -> None:
-    """Raise UnsupportedError for the first of `refusals`.
-
-    Training and inference call it. Scoring and draining need not: they follow a training job with
-    the same settings.
-    """
+    """Raise UnsupportedError for the first of `refusals`. Scoring and draining need not call it:
+    they follow a training job with the same settings."""
     for sentence in refusals(spec):
         raise UnsupportedError(sentence)

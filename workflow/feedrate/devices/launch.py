@@ -82,10 +82,8 @@ class Parts(NamedTuple):
 def prepare(
     spec: RunSpec, module: Sequence[str], folders: Iterable[Path], environment: Mapping[str, str]
 ) -> Launch:
-    """How to run `module` (a module's name and its arguments) in each of the job's processes.
-
-    The module reads and writes `folders`. Raises DeviceError if something needed is missing.
-    """
+    """How to run `module` (its name and arguments), which reads and writes `folders`, in each of
+    the job's processes. Raises DeviceError if something needed is missing."""
     spec = vendor.with_interpreter(spec, environment)
     made = launch_environment(spec, environment)
     check_software(spec, made)
@@ -189,10 +187,8 @@ def wrap(spec: RunSpec, command: Sequence[str], folders: Iterable[Path] = ()) ->
 
 
 def check_software(spec: RunSpec, environment: Mapping[str, str]) -> None:
-    """Raise DeviceError if the processes of a job cannot be started here with `environment`.
-
-    Only software other than this process's own is tried.
-    """
+    """Raise DeviceError if the job's processes cannot be started here with `environment`. Only
+    software other than this process's own is tried."""
     software = spec.software
     needed = check_programs(spec, environment)
     if software.python or software.modules or software.container:
@@ -216,10 +212,8 @@ def check_programs(spec: RunSpec, environment: Mapping[str, str]) -> list[str]:
 
 
 def _probe(spec: RunSpec, needed: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Find the programs inside the modules and the container, and import the worker there.
-
-    Raises DeviceError if this fails.
-    """
+    """Find the programs inside the modules and the container, and import the worker there. Raises
+    DeviceError."""
     try:
         answer = subprocess.run(
             wrap(spec, ["sh", "-c", _PROBE, "sh", *needed]),

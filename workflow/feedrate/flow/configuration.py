@@ -63,10 +63,8 @@ def _depth(values: Any, path: Sequence[str]) -> int:
 
 
 def read_layers(files: Iterable[Path], assignments: Iterable[str] = ()) -> Layers:
-    """config.yaml, `files` in their order, and the KEY=VALUE `assignments` of --config.
-
-    Raises ConfigError for a file that is not strict YAML.
-    """
+    """config.yaml, `files` in their order, and the KEY=VALUE `assignments` of --config. Raises
+    ConfigError for a file that is not strict YAML."""
     layers = []
     for file in (CONFIG, *files):
         origin = _shown(file)
@@ -185,10 +183,8 @@ def profile_names(executor: str = "") -> list[str]:
 
 
 def check_files(project: Project, plan: Plan, layers: Layers, *, here: bool) -> None:
-    """Raise ConfigError for files that the configuration names and that do not exist.
-
-    `here`: jobs run on this host.
-    """
+    """Raise ConfigError for files that the configuration names and that do not exist. `here`: jobs
+    run on this host."""
     if variables.LOST in os.environ:
         return  # the jobs ran elsewhere; what remains reads no such file
     config = project.config

@@ -130,10 +130,8 @@ class DigestCache:
 
 
 def source_digest(cache: DigestCache, code: Code) -> str:
-    """Digest of the programs of `code` and of all modules of the package that they import.
-
-    Comments, docstrings and layout do not count: a cosmetic edit changes no digest.
-    """
+    """Digest of the programs of `code` and of all modules of the package that they import, without
+    comments, docstrings and layout."""
     digests: dict[str, str] = {}
     waiting = [file for program in code.programs for file in sorted(PACKAGE.glob(program))]
     seen = set(waiting)
@@ -262,10 +260,8 @@ def of_run(path: str, spec: RunSpec) -> str:
 
 
 class Attempts:
-    """The number of each run's attempt. It is a param, so a run with a new number runs again.
-
-    Each number is read once per plan: a job that ends does not change the plan it belongs to.
-    """
+    """The number of each run's attempt, a param: with a new number a run runs again. Each is read
+    once per plan: a job that ends does not change its plan."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -147,10 +147,8 @@ def is_locked() -> bool:
 
 
 def clear_dead_lock() -> bool:
-    """Remove a Snakemake lock whose driver is dead; True if there was one.
-
-    Call only after `other_driver` and `unseen_driver` have returned "".
-    """
+    """Remove a Snakemake lock whose driver is dead, as `other_driver` and `unseen_driver` said;
+    True if there was one."""
     if not is_locked():
         return False
     for lock in SNAKEMAKE_LOCKS.iterdir():

@@ -52,10 +52,8 @@ class Failures:
         self._first: dict[tuple[str, str], str] = {}
 
     def line(self, record: Mapping[str, Any], label: str) -> str:
-        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted.
-
-        The reason is left out for a job on this host, which has printed it.
-        """
+        """`train_h100 workers=0, repeat 1 failed: why (log)`; empty if it is only counted, and
+        without the reason for a job on this host, which has printed it."""
         rule = str(record.get("rule_name"))
         why = f": {cause(record)}" if record.get("rule_msg") else ""
         key = rule, re.sub(r"\d+", "", why)  # equal except for job numbers
@@ -153,10 +151,8 @@ def snakemake_log() -> logging.Logger:
 
 
 def finish(workflow: Any, config: Any, causes: Causes) -> None:
-    """Record failed runs and make the rest of the results, if only runs and scorings failed.
-
-    The driver calls this after jobs have failed in all their attempts.
-    """
+    """Record failed runs and make the rest of the results, if only runs and scorings failed. Called
+    after jobs have failed in all their attempts."""
     lost = find_lost(workflow.scheduler)
     if not lost or variables.LOST in os.environ:
         return

@@ -26,10 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def signed(function: Function) -> Function:
-    """The function with its signature stored on it.
-
-    Snakemake calls `inspect.signature` about ten times per job; for 10,000 jobs this takes seconds.
-    """
+    """The function with its signature stored on it: Snakemake asks `inspect` for it about ten times
+    per job, which takes seconds for 10,000."""
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
 
@@ -129,12 +127,8 @@ class Inputs:
     def of_tuning(self, device: str) -> list[str]:
         """What a recommendation reads: the run's checkpoint, and the store of `decode: cache`."""
         spec = self.first_run(device)
-        loader = msgspec.structs.replace(spec.settings.loader, decode="cache", scaled_decode=False)
-        cached = msgspec.structs.replace(spec.settings, loader=loader)
-        return [
-            *self._fetched(spec.settings.model),
-            *self._stored(msgspec.structs.replace(spec, settings=cached)),
-        ]
+        cached = spec.changed("loader", decode="cache", scaled_decode=False)
+        return [*self._fetched(spec.settings.model), *self._stored(cached)]
 
     def _run(self, device: str, wildcards: Any) -> RunSpec:
         return self._runs[wildcards.study, device, wildcards.cell, int(wildcards.repeat)]

@@ -13,8 +13,6 @@ from statistics import fmean
 from time import perf_counter, sleep
 from typing import Annotated, Any, NamedTuple
 
-from msgspec.structs import replace
-
 from feedrate.config.values import Strict, about
 from feedrate.core.errors import ExpectedError
 from feedrate.core.processes import die_with_parent
@@ -77,7 +75,7 @@ def feed(
             processes[-1].start()
             there.close()  # so that the pipe ends with the process
             pipes.append(here)
-        return replace(measure(pipes, path.round_size, step_s), workers=workers)
+        return measure(pipes, path.round_size, step_s, workers)
     finally:
         for process in processes:
             process.kill()
@@ -107,10 +105,8 @@ def take_batches(
     clock: Callable[[], float] = perf_counter,
     pause: Callable[[float], None] = sleep,
 ) -> list[Step]:
-    """Take batches until `until_s`: wait for one, be busy, ask for the next.
-
-    What a pause takes too long counts as idle: a process that gets no core late submits late.
-    """
+    """Take batches until `until_s`: wait for one, be busy, ask for the next. What a pause takes too
+    long counts as idle: a process without a core submits late."""
     steps: list[Step] = []
     paces, taken, asked_s = cycle(step_s), iter(batches), clock()
     while asked_s < until_s:
@@ -121,9 +117,11 @@ def take_batches(
     return steps
 
 
-def measure(pipes: Sequence[Connection], round_size: int, step_s: Sequence[float]) -> Feeding:
-    """The window of the accelerators at the other ends of these pipes; their loaders deliver
-    `round_size` batches at a time."""
+def measure(
+    pipes: Sequence[Connection], round_size: int, step_s: Sequence[float], workers: int
+) -> Feeding:
+    """The window of the accelerators at the other ends of these pipes; the `workers` of each loader
+    deliver `round_size` batches at a time."""
     for pipe in pipes:
         _hear(pipe)
     pace_s = fmean(step_s)
@@ -133,19 +131,16 @@ def measure(pipes: Sequence[Connection], round_size: int, step_s: Sequence[float
         pipe.send(end_s)
     before, after = (_load_at(time_s) for time_s in (begin_s, end_s))
     used = {name: after[name] - before[name] for name in before.keys() & after.keys()}
-    inside = [window(_hear(pipe), begin_s, end_s, round_size) for pipe in pipes]
-    seconds = [steps[-1].ended_s - steps[0].asked_s for steps in inside]
-    each = zip(inside, seconds, strict=True)
-    rates = [
-        (sum(s.samples for s in steps) / s_, sum(s.busy_s for s in steps) / s_)
-        for steps, s_ in each
-    ]
-    rate, wall_s = sum(rate for rate, _ in rates), end_s - begin_s
+    rate, busy, wall_s = 0.0, [], end_s - begin_s
+    for steps in [window(_hear(pipe), begin_s, end_s, round_size) for pipe in pipes]:
+        took_s = steps[-1].ended_s - steps[0].asked_s
+        rate += sum(step.samples for step in steps) / took_s
+        busy.append(sum(step.busy_s for step in steps) / took_s)
     return Feeding(
         accelerators=len(pipes),
-        workers=round_size,
+        workers=workers,
         samples_per_s=rate,
-        busy=[busy for _, busy in rates],
+        busy=busy,
         window_s=wall_s,
         cpu_s=used["job_cpu_s"] / wall_s / rate,
         cores_busy=used["cores_busy_s"] / used["cores_s"] if used["cores_s"] else None,
@@ -154,10 +149,8 @@ def measure(pipes: Sequence[Connection], round_size: int, step_s: Sequence[float
 
 
 def window(steps: Sequence[Step], begin_s: float, end_s: float, round_size: int) -> list[Step]:
-    """The steps inside, in whole rounds of the loader's workers if there is one.
-
-    Raises FeedError if there is no step: the loader is too slow to say how slow.
-    """
+    """The steps inside, in whole rounds of the loader's workers if there is one. Raises FeedError
+    without a step."""
     inside = [one for one in steps if begin_s <= one.asked_s and one.ended_s <= end_s]
     if not inside:
         raise FeedError(f"an accelerator got no whole batch in {end_s - begin_s:.0f} s")

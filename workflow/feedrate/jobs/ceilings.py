@@ -115,7 +115,7 @@ class Pipeline:
     def __init__(self, path: LoadingPath, dataset: PairDataset, order: Order) -> None:
         """Start the workers, take the first batch and stop them."""
         others = set(active_children())
-        self._order, self._stops = Counted(order), path.stops
+        self._order, self._stops = Counted(order), path.by_torch
         self._batches = path.batches(dataset, self._order)
         next(self._batches)
         self._taken = 1

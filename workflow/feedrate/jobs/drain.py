@@ -60,6 +60,14 @@ class Refused(msgspec.Struct, frozen=True):
     """The number of workers with which it was tried; higher ones were not tried."""
 
 
+class Drained(msgspec.Struct, frozen=True):
+    """The loader-only measurements of one rank, or of all ranks together."""
+
+    loaders: list[Loader]
+    refused: list[Refused]
+    cores: float
+
+
 class Candidate(NamedTuple):
     """A loader to try."""
 
@@ -85,17 +93,14 @@ def drain_loaders(run: Path, data: Path) -> None:
     cores = placement.cores_of_rank(local_ranks)
     meet = partial(meet_ranks, run, rank, spec.count)
     found = list(drains(spec, data, local_rank, local_ranks, cores, meet))
-    loaders = [msgspec.to_builtins(one) for one in found if isinstance(one, Loader)]
-    refused = [msgspec.to_builtins(one) for one in found if isinstance(one, Refused)]
-    answer = {"loaders": loaders, "refused": refused, "cores": cores}
-    write_json(answer_file(run, rank), answer)
+    loaders = [one for one in found if isinstance(one, Loader)]
+    refused = [one for one in found if isinstance(one, Refused)]
+    write_json(answer_file(run, rank), msgspec.to_builtins(Drained(loaders, refused, cores)))
 
 
 def meet_ranks(folder: Path, rank: int, ranks: int, point: str, word: str = "") -> list[str]:
-    """Wait until all ranks have reached `point`, so that they go on together; return their words.
-
-    The launcher ends the ranks if one never comes.
-    """
+    """Wait until all ranks have reached `point`; return their words. The launcher ends the ranks if
+    one never comes."""
     files = [folder / f"{point}.rank{one}" for one in range(ranks)]
     write_text(files[rank], word)
     while not all(file.exists() for file in files):
@@ -118,10 +123,8 @@ def candidates(cores: int, kind: Kind) -> Iterator[Candidate]:
 def drains(
     spec: RunSpec, prepared: Path, local_rank: int, local_ranks: int, cores: int, meet: Meet
 ) -> Iterator[Loader | Refused]:
-    """The rate of each loader, or, once per decode path, the reason why there is none.
-
-    All ranks try the same loaders at the same time: those for the rank with the fewest cores.
-    """
+    """The rate of each loader, or, once per decode path, why there is none. All ranks try the same
+    at the same time: the loaders for the rank with the fewest cores."""
     # Importing torch starts its threads, so the process must be bound before.
     from feedrate.devices.base import adapter
     from feedrate.models.build import build_bare
@@ -164,16 +167,10 @@ def _measure(
     from feedrate.jobs.job_setup import make_dataset
     from feedrate.loading.path import distance, open_path
 
-    changed = with_loader(spec, decode=one.decode, workers=one.workers, scaled_decode=one.scaled)
+    level = {"decode": one.decode, "scaled_decode": one.scaled}
+    changed = spec.changed("loader", workers=one.workers, **level)
     path = open_path(device, changed.settings.loader)
     dataset = make_dataset(changed, prepared, built, "train")
     size, seed = spec.settings.train.batch_size, spec.seed + device.local_rank
     pixels = {"psnr_db": distance(dataset, path).psnr_db} if with_pixels else {}
     return drain(path, dataset, size, seed, DRAIN_S, device) | pixels
-
-
-def with_loader(spec: RunSpec, **values: Any) -> RunSpec:
-    """The same run with other loader settings."""
-    loader = msgspec.structs.replace(spec.settings.loader, **values)
-    settings = msgspec.structs.replace(spec.settings, loader=loader)
-    return msgspec.structs.replace(spec, settings=settings)

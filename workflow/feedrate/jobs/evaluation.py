@@ -25,10 +25,8 @@ _ROWS = 1024
 
 
 def evaluate(trainer: Any, log: EventLog, split: str, dataset: PairDataset, built: Built) -> None:
-    """Run the model over a split; write `<split>_results.json` and an `evaluation` event.
-
-    Every rank takes part; rank 0 writes.
-    """
+    """Run the model over a split, on every rank; rank 0 writes `<split>_results.json` and an
+    `evaluation` event."""
     prefix, ignored = SPLITS[split], list(built.other_outputs)
     output = trainer.predict(dataset, ignore_keys=ignored, metric_key_prefix=prefix)
     score = {"retrieval": retrieval, "accuracy": accuracy}[built.scores]
@@ -79,10 +77,8 @@ def ranks(queries: Floats, targets: Floats, of_query: Numbers, of_target: Number
 
 
 def choice_hits(scores: Floats, labels: Numbers) -> Hits:
-    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else.
-
-    NaN at the label is not the largest.
-    """
+    """Whether each row of `scores` (n, choices) is largest at its label (n,), and nowhere else; NaN
+    never is."""
     rows = np.arange(len(scores))
     below = scores < scores[rows, labels][:, None]
     below[rows, labels] = True
@@ -91,9 +87,7 @@ def choice_hits(scores: Floats, labels: Numbers) -> Hits:
 
 
 def known_classes(logits: Floats, classes: Numbers) -> Hits:
-    """Whether a row's class (n,) has the largest of its logits (n, classes).
-
-    Rows whose class was not trained on (< 0) are left out.
-    """
+    """Whether the class (n,) of a row has the largest of its logits (n, classes), without rows
+    whose class was not trained on (< 0)."""
     known = classes >= 0
     return choice_hits(logits[known], classes[known])

@@ -7,10 +7,8 @@ from feedrate.jobs.events import Event, decode
 
 
 class EventTail:
-    """Reads the events that were added to a file since the last call.
-
-    Skips lines that are not events: a full disk or a kill cuts lines off.
-    """
+    """Reads the events added to a file since the last call, without cut-off lines (full disk,
+    kill)."""
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
         """Begin at the file's first byte, or `last_bytes` before its end."""

@@ -261,18 +261,14 @@ class EventLog:
 
 
 def encode(event: Event) -> str:
-    """The line of an event. A loss that is not a number is written as NaN, which Python reads.
-
-    msgspec would write null, and the check that rejects such a loss would not see it.
-    """
+    """The line of an event. A loss that is not a number is NaN, which Python reads, and not
+    msgspec's null: the check that rejects such a loss would not see it."""
     return _ENCODER.encode(msgspec.to_builtins(event))
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None if its name is unknown.
-
-    Raises ValueError (msgspec.ValidationError is one) if the line is not an event.
-    """
+    """The event of a line; None if its name is unknown. Raises ValueError (of msgspec, too) if the
+    line is not an event."""
     value = json.loads(line)
     if not isinstance(value, dict) or not isinstance(value.get("event"), str):
         raise ValueError("not an object with a string under `event`")

@@ -6,6 +6,7 @@ it finds the largest number of accelerators that it keeps busy for the share `BU
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -21,7 +22,6 @@ from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.data.manifest import store_folder
 from feedrate.jobs.accelerator import BUSY, Feeding, feed
-from feedrate.jobs.drain import with_loader
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
@@ -29,6 +29,7 @@ ANSWER = "fed.json"
 COMPARED = 64
 """Rows whose files are looked at for their sizes."""
 COPIED_BYTES = 2**29
+NOT_DECODED = "it does not decode: it reads pixels that were prepared before"
 
 
 class Level(Strict, frozen=True):
@@ -138,38 +139,34 @@ class Host:
     def certify(self, level: Level, request: Request) -> Fed:
         """Feed as many accelerators as this host can from a decode path that decodes here."""
         size = self._spec.settings.train.batch_size
-        loader = with_loader(self._spec, workers=1, **level.settings).settings.loader
         try:
-            for fault in library_faults(loader):
-                return Fed(level=level, refused=fault)
-            dataset = self.dataset(level)
-            if why := self.refusal(level, dataset):
+            for why in self.refusals(level):
                 return Fed(level=level, refused=why)
+            dataset = self.dataset(level)
+            if not decodes(dataset):
+                return Fed(level=level, refused=NOT_DECODED)
             limit = self.feed(level, dataset, 1, [0.0])
             first = int(count_fed(limit.samples_per_s, request.step_s, size))
-            runs = search(
-                lambda count: self.feed(level, dataset, count, request.step_s), first, request.most
-            )
-            return Fed(level=level, limit=limit, runs=list(runs))
+            run = partial(self.feed, level, dataset, step_s=request.step_s)
+            return Fed(level=level, limit=limit, runs=list(search(run, first, request.most)))
         except Exception as error:  # a decode path that fails must not end the others
             return Fed(level=level, refused=classify(error).message)
 
+    def refusals(self, level: Level) -> Iterator[str]:
+        """Why a decode path gets no certificate, before its dataset is opened."""
+        settings = self._spec.changed("loader", workers=1, **level.settings).settings
+        yield from library_faults(settings.loader)
+        if level.decode == "device":
+            yield "pictures are decoded on the accelerator, and the accelerators are emulated"
+        if store_folder(settings, self._prepared):
+            yield NOT_DECODED
+
     def dataset(self, level: Level) -> Any:
-        """The rows as the decode path reads them; None if it does not decode on this host."""
+        """The rows as the decode path reads them."""
         from feedrate.jobs.job_setup import make_dataset
 
-        spec = with_loader(self._spec, **level.settings)
-        if level.decode == "device" or store_folder(spec.settings, self._prepared):
-            return None
+        spec = self._spec.changed("loader", **level.settings)
         return make_dataset(spec, self._prepared, self._built, "train")
-
-    def refusal(self, level: Level, dataset: Any) -> str:
-        """Why a decode path gets no certificate; empty if each picture is decoded at each read."""
-        if level.decode == "device":
-            return "pictures are decoded on the accelerator, and the accelerators are emulated"
-        if dataset is None or not decodes(dataset):
-            return "it does not decode: it reads pixels that were prepared before"
-        return ""
 
     def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
         """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
@@ -177,7 +174,7 @@ class Host:
         from feedrate.loading.path import open_path
 
         workers = math.ceil(self.cores / count)
-        changed = with_loader(self._spec, workers=workers, **level.settings)
+        changed = self._spec.changed("loader", workers=workers, **level.settings)
         path = open_path(self._device, changed.settings.loader)
         size, seed = changed.settings.train.batch_size, changed.seed
         orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
@@ -232,11 +229,7 @@ def search(run: Callable[[int], Feeding], first: int, most: int) -> Iterator[Fee
     """Feed the expected number of accelerators, then more or fewer, until the largest number that
     is fed is known: one more is not, or it is `most`."""
     count = min(max(1, first), most)
-    feeding = run(count)
-    yield feeding
+    yield (feeding := run(count))
     step = 1 if feeding.fed else -1
-    while 1 <= (count := count + step) <= most:
-        feeding = run(count)
-        yield feeding
-        if feeding.fed == (step < 0):
-            return
+    while feeding.fed == (step > 0) and 1 <= (count := count + step) <= most:
+        yield (feeding := run(count))

@@ -81,10 +81,8 @@ def run_job(
 def make_requests(
     spec: RunSpec, device: Adapter, built: Built, dataset: PairDataset, *, seed: int
 ) -> Requests:
-    """The requests of one rank; `inference.preprocessing` says whether they are made in a pass.
-
-    The same seed gives the same requests.
-    """
+    """The requests of one rank, the same for the same seed; `inference.preprocessing` says whether
+    they are made in a pass."""
     texts = read_split(dataset.prepared, dataset.split, built.column)[1]
     order = iter(EndlessBatches(len(dataset), spec.settings.train.batch_size, seed))
     dtype = next(built.model.parameters()).dtype
@@ -118,10 +116,8 @@ def make_requests(
 
 
 def wait_for_ranks(rank: int, world_size: int) -> None:
-    """Return when all ranks are here, so that their passes are timed at the same time.
-
-    They meet at the address that their launcher gave them, and share nothing afterwards.
-    """
+    """Return when all ranks are here, so that their passes are timed together. They meet at the
+    address that their launcher gave them, and share nothing afterwards."""
     if world_size == 1:
         return
     torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
@@ -131,11 +127,8 @@ def wait_for_ranks(rank: int, world_size: int) -> None:
 
 @contextmanager
 def compiling_anew(run: Path) -> Iterator[None]:
-    """Hide from torch.compile what earlier runs compiled, so that each run's first pass compiles.
-
-    It compiles into a temporary folder in `run`, including the C++ headers, which all runs of a
-    machine otherwise share.
-    """
+    """Hide from torch.compile what earlier runs compiled, so that each first pass compiles: into a
+    folder in `run`, with the C++ headers, which a machine's runs otherwise share."""
     from torch._inductor import codecache
 
     with TemporaryDirectory(dir=run) as folder:
@@ -158,11 +151,8 @@ def time_passes(
     answers: Sequence[str],
     requests: Requests,
 ) -> None:
-    """Write a `step` event for each pass, and the `window` of those after the warm-up.
-
-    The window's time is the sum of its passes; the time between them (writing events, checking
-    answers) is reported as `paused_s`.
-    """
+    """Write a `step` event for each pass, and the `window` of those after the warm-up: the sum of
+    its passes. The time between them (events, checks) is its `paused_s`."""
     protocol, train, inside = spec.protocol, spec.settings.train, list[events.Step]()
     device.synchronize()  # earlier work of the device is not part of the first pass
     device.reset_peak()

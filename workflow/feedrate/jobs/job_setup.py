@@ -129,10 +129,8 @@ def make_dataset(spec: RunSpec, prepared: Path, built: Built, split: str) -> Pai
 
 
 def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset) -> None:
-    """Write the `model` event; only rank 0 counts FLOPs.
-
-    Without padding they are those of a text of the training split's mean length.
-    """
+    """Write the `model` event; only rank 0 counts FLOPs. Without padding they are those of a text
+    of the split's mean length."""
     mask = dataset.attention_mask
     padded, real = mask.shape[1], round(float(mask.sum()) / len(mask))
     # `attention` is known once a pass has run, and counting FLOPs runs one.
@@ -153,11 +151,8 @@ def write_model(log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset
 def write_data(
     log: EventLog, spec: RunSpec, built: Built, dataset: PairDataset, path: LoadingPath
 ) -> None:
-    """Write the `data` event.
-
-    `decode` is the decode path of `path`, which makes all loaders of the run. Rank 0 measures the
-    difference between its pixels and the reference's.
-    """
+    """Write the `data` event; `path` makes all loaders of the run. Rank 0 compares its pixels with
+    the reference's."""
     pixels = distance(dataset, path) if log.rank == 0 else None
     log.write(
         events.Data(

@@ -100,10 +100,8 @@ class Meter:
             self._fetch_start = self._adapter.mark()
 
     def waits(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """The batches of the host's loader. Only the time to make them is data wait.
-
-        The rest of a fetch is copies to the device. With another loader, all of it is data wait.
-        """
+        """The batches of the host's loader: the time to make them is data wait, the rest of a fetch
+        is copies to the device. With another loader, all of it is data wait."""
         start = self._fetch_start or self._adapter.mark()  # starting workers is part of the wait
         for batch in loader:
             self._waits.append((start, self._adapter.mark()))
@@ -146,10 +144,8 @@ class Meter:
         self._clear_step()
 
     def end_epoch(self) -> None:
-        """The rows are used up; the loop waits for its loader until batches come again.
-
-        This is where workers that do not outlive an epoch are stopped and started again.
-        """
+        """The rows are used up, and the loop waits for its loader: workers that do not outlive an
+        epoch are stopped and started again here."""
         self._fetch_start = self._adapter.mark()
 
     @contextmanager
@@ -196,10 +192,8 @@ class Meter:
         self._pending.append((event, told, self._fetches, self._waits))
 
     def write_steps(self, *, wait: bool) -> None:
-        """Write the steps whose numbers can be read, or all of them if `wait`.
-
-        Waiting costs nothing where the loop itself has just read its loss: when it logs.
-        """
+        """Write the steps whose numbers can be read, or all of them if `wait`, which costs nothing
+        where the loop itself has just read its loss: when it logs."""
         while self._pending:
             event, told, fetches, waits = self._pending[0]
             if not (wait or all(one.ready() for one in told.values())):

@@ -79,11 +79,8 @@ class ProcessExit:
 
 
 def classify_exit(spec: RunSpec, run: Path, end: ProcessExit) -> Result:
-    """The result of the job in `run`, from its events, its exit and the end of its output.
-
-    Complete results stay valid if a process crashes after writing them. Raises MachineFault if the
-    machine is to blame.
-    """
+    """The result of the job in `run`, from its events, exit and output; complete results stay valid
+    if a process crashes afterwards. Raises MachineFault."""
     ranks = [EventTail(run / events_name(rank)).read() for rank in range(spec.count)]
     errors = [event for events in ranks for event in events if isinstance(event, Error)]
     if fault := next((e for e in errors if e.infrastructure), None):
@@ -154,10 +151,8 @@ def _killed(end: ProcessExit) -> tuple[int, int] | None:
 
 
 def open_attempt(run: Path, token: str, spec: object, *, resume: bool) -> Path:
-    """Remove the files of earlier attempts from `run`; return this one's folder, with the spec.
-
-    Of the earlier attempts only checkpoints are kept, and only for `resume`.
-    """
+    """Remove the files of earlier attempts from `run`, but for checkpoints if `resume`; return the
+    folder of this one, with the spec."""
     attempt = run / f"{ATTEMPT}{token}"
     kept = _checkpoints(run) if resume else []
     for pattern in STALE:

@@ -159,10 +159,8 @@ def run_processes(
     requests: StopRequests,
     progress: ProgressLine,
 ) -> ProcessExit:
-    """Run `command`, which inherits the file descriptor `lock`, to its end or for `limit_min`.
-
-    None of its processes is alive afterwards. Raises Interrupted, and the errors of `requests`.
-    """
+    """Run `command`, which inherits the descriptor `lock`, to its end or for `limit_min`, and leave
+    no process alive. Raises Interrupted, and the errors of `requests`."""
     killed_before = oom_kills()
     process, output = _start(command, environment, lock)
     pump = LogPump(output, attempt / LOG_NAME, Masker())
@@ -178,7 +176,9 @@ def run_processes(
         stop_descendants()
         exit_code = process.wait()
         pump.finish()
-        _reap_orphans()
+        with suppress(ChildProcessError):  # of orphans that were adopted
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
     if exit_code:  # a cluster signals all processes of a job at once: they did not crash
         requests.check()
     return ProcessExit(
@@ -189,13 +189,6 @@ def run_processes(
         tail=list(pump.tail),
         peak_gib=memory.peak_gib,
     )
-
-
-def _reap_orphans() -> None:
-    """Collect the exit codes of the orphans that were adopted."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _start(
@@ -254,10 +247,8 @@ def stop_descendants(grace_s: float = GRACE_S) -> None:
 
 
 class MemorySampler:
-    """Peak of the memory of all processes below this one, together.
-
-    Shared pages count once (PSS): forked data-loader workers share most of theirs with their rank.
-    """
+    """Peak of the memory of all processes below this one. Pages that they share, as forked workers
+    do, count once (PSS)."""
 
     def __init__(self) -> None:
         self.peak_gib: float | None = None

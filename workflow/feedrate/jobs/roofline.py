@@ -96,10 +96,8 @@ class Step(NamedTuple):
 
 
 def predict_rates(settings: PredictSettings, data: Path, out: Path) -> None:
-    """Predict the rate of each cell, print it, and write all to `out` (predicted.json).
-
-    `data` is the manifest of the prepared data, which include the tokenizer.
-    """
+    """Predict the rate of each cell, print it, and write all to `out` (predicted.json); `data` is
+    the manifest of the prepared data, which include the tokenizer."""
     steps: dict[str, Step] = {}
     works: dict[str, dict[str, Any]] = {}
     found = []
@@ -122,7 +120,7 @@ def work_of(
     model that declares no parts. `works` keeps them, because many cells share a model."""
     model, tokens = settings.model, settings.loader.max_tokens
     parts = plugins.declared(BUILDERS, "PARTS").get(model.name)
-    name = f"{model.name}-{model.size}, {tokens} tokens"
+    name = f"{model.label}, {tokens} tokens"
     if parts and name not in works:
         built = build_bare(model, settings.loader, prepared)
         forward = forward_by_part(built.model, one_pair(built.image_px, tokens), parts)

@@ -48,10 +48,8 @@ class CutOffError(Exception):
 def measure_ceilings(
     spec: RunSpec, adapter: Adapter, log: EventLog, trainer: Any, dataset: PairDataset
 ) -> None:
-    """Write `ceiling`, `virtual` and `stages` events, or a `note` for a kind that fails.
-
-    All ranks take part at the same time.
-    """
+    """Write `ceiling`, `virtual` and `stages` events, on all ranks at the same time, or a `note`
+    for a kind that fails."""
     trainer.meter = None
     session = Session(spec, adapter, log, trainer, dataset)
     try:
@@ -114,9 +112,7 @@ class Session:
 
     def _attempt(self, kind: str, action: Callable[[], float]) -> float:
         """The result of `action`, begun by all ranks together; 0 if this kind fails or has failed.
-
-        Raises CutOffError if the other ranks cannot go on without this one.
-        """
+        Raises CutOffError if the others cannot go on without this rank."""
         self._trainer.accelerator.wait_for_everyone()
         try:
             return 0.0 if kind in self._failed else action()
@@ -147,7 +143,7 @@ class Session:
     def _lead(self, kind: str) -> int:
         """Steps before a block's clock starts: equally many on ranks that exchange gradients."""
         steps = self._parts[kind].lead()
-        together = kind not in APART and not self._trainer.path.stops
+        together = kind not in APART and not self._trainer.path.by_torch
         return int(self._largest(steps)) if together else steps
 
     def _largest(self, value: float) -> float:

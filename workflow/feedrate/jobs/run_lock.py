@@ -190,10 +190,7 @@ class RunLock:
         self._check()
 
     def renew(self) -> None:
-        """Take the lock again, in one step, before results are published.
-
-        Raises LostLock if another job was faster.
-        """
+        """Take the lock again, in one step, before results are published. Raises LostLock."""
         self.number += 1
         if not self.create():
             raise LostLock(self.run)

@@ -223,10 +223,8 @@ def contrastive_scores(model: Any, pixels: torch.Tensor, texts: Batch) -> torch.
 def matching_scores(
     trunk: Any, head: torch.nn.Module, pixels: torch.Tensor, texts: Batch
 ) -> torch.Tensor:
-    """The head's logit for "they match"; the library's own example ranks by this logit only.
-
-    `trunk` is a BridgeTowerModel; each pair passes through it.
-    """
+    """The head's logit for "they match", by which the library's own example ranks; each pair passes
+    through `trunk`, a BridgeTowerModel."""
     n, images = pixels.shape[:2]
     captions = texts["input_ids"].shape[1]
     outputs = trunk(

@@ -97,10 +97,8 @@ def entry(
     chance: float | None = None,
     note: str = "",
 ) -> Entry:
-    """A metric's mean over `values` (see `mean_interval`), and the value that chance gives.
-
-    The examples stay in it until `paired` has compared them.
-    """
+    """A metric's mean over `values` (see `mean_interval`), the value that chance gives, and, until
+    `paired` has compared them, the examples."""
     examples, n = None, 0
     if values is not None:
         numbers = None if groups is None else np.asarray(groups).tolist()

@@ -35,8 +35,8 @@ from feedrate.data.manifest import (
     read_manifest,
 )
 from feedrate.loading.dataset import Tokenizer, read_split, tokenise
-from feedrate.loading.decoders.host import read_levels
-from feedrate.loading.pixels import Box, centre, resize_part, resized_size
+from feedrate.loading.decoders.host import decode_levels
+from feedrate.loading.pixels import Box, centre, decoding, resize_part, resized_size
 from feedrate.models.build import build_bare
 
 MARGIN = 8 / 7
@@ -116,11 +116,8 @@ def _write_pixels(
 
 def _measure(path: Path, side_px: int, *, whole: bool) -> list[int]:
     """A picture's row of the table, from the header of its file; the offset is filled in later."""
-    try:
-        with Image.open(path) as image:
-            (width, height), mode = image.size, image.mode
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
+    with decoding(path), Image.open(path) as image:
+        (width, height), mode = image.size, image.mode
     stored = resized_size(height, width, side_px) if whole else [side_px, side_px]
     return [0, 1 if mode == "L" else 3, *stored, height, width]
 
@@ -132,7 +129,8 @@ def _write_some(
     torch.set_num_threads(1)
     pixels = open_memmap(pixels_path, mode="r+")
     for path, (start, channels, height, width, *size) in zip(*chunk, strict=True):
-        levels, _ = read_levels(path, side_px if scaled else None)
+        with decoding(path):
+            levels, _ = decode_levels(path, path.read_bytes(), side_px if scaled else None)
         resized = resized_size(size[0], size[1], side_px)
         whole = [height, width] == resized
         part = Box(0, 0, height, width) if whole else centre(resized, side_px)

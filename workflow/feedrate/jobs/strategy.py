@@ -76,10 +76,8 @@ def sharding(
 
 
 def shares_weights(spec: RunSpec) -> bool:
-    """Whether rank 0 gives the other ranks their shards, so that a host holds the weights once.
-
-    PyTorch's first FSDP can do it only on an accelerator, and torchao's fp8 weights cannot be sent.
-    """
+    """Whether rank 0 gives the others their shards, so that a host holds the weights once.
+    PyTorch's first FSDP needs an accelerator for it, and fp8 weights cannot be sent."""
     train = spec.settings.train
     able = train.limit_all_gathers is None and train.precision != "fp8"
     return able and train.strategy == "fsdp" and spec.count > 1

@@ -140,10 +140,8 @@ class Supervisor:
         return result is not None
 
     def _record(self, lock: RunLock, result: Result) -> None:
-        """DECIDED: write the outcome of a job whose processes did not start or did not end.
-
-        If it failed, the machine is to blame: nothing else fails without processes.
-        """
+        """DECIDED: write the outcome of a job whose processes did not start or did not end; if it
+        failed, the machine is to blame."""
         ended = self._outcome(result, self._origin(), datetime.now(UTC), 1) | {
             "infrastructure": result.status == "failed"
         }
@@ -178,10 +176,8 @@ class Supervisor:
             self.progress.report(f"{ended['status']}: {ended['cause']}")
 
     def _run_processes(self, attempt: Path, descriptor: int) -> dict[str, Any]:
-        """Run the job's processes in the folder `attempt`, and return the outcome.
-
-        They inherit `descriptor`, which holds the lock of the host.
-        """
+        """Run the job's processes, which inherit `descriptor`, the host's lock, in the folder
+        `attempt`; return the outcome."""
         module = ["feedrate", "worker", "--run", str(attempt), "--data", str(self.data.parent)]
         if self.resume:
             module.append("--resume")
@@ -251,10 +247,8 @@ def read_commit() -> str:
 
 
 def data_fault(spec: RunSpec, prepared: Path) -> DataError | None:
-    """The fault of the data or the fetched weights that the run reads; None if they are in order.
-
-    The check may take minutes, so it comes before the lock.
-    """
+    """The fault of the data or the fetched weights that the run reads, if any. The check may take
+    minutes, so it comes before the lock."""
     store, fetched = store_folder(spec.settings, prepared), fetched_index(spec.settings.model)
     try:
         check_prepared(prepared)

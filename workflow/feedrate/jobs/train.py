@@ -97,10 +97,8 @@ def write_strategy(
 
 
 def check_memory(spec: RunSpec, device: Adapter, prepared: Path) -> None:
-    """Raise DoesNotFitError if the model does not fit with any batch size.
-
-    A checkpoint is not checked: its size is known only once it is loaded.
-    """
+    """Raise DoesNotFitError if the model fits with no batch size. The size of a checkpoint is known
+    only once it is loaded, so that is not checked."""
     settings = spec.settings
     on_host = settings.train.cpu_offload
     has_gib = memory_gib() / device.local_ranks if on_host else device.capacity_gib()
@@ -152,10 +150,8 @@ def train(trainer: Any, log: EventLog, *, resume: bool) -> None:
 
 
 def newest_checkpoint(folder: Path) -> str | None:
-    """The complete checkpoint of the highest step; None if there is none.
-
-    The Trainer writes `trainer_state.json` last.
-    """
+    """The checkpoint of the highest step that is complete (`trainer_state.json` comes last), or
+    None."""
     complete = [path.parent for path in folder.glob("checkpoint-*/trainer_state.json")]
     return str(max(complete, key=lambda path: int(path.name.split("-")[1]))) if complete else None
 

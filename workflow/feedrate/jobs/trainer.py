@@ -175,7 +175,7 @@ class MeteredTrainer(_TRAINER):
 
     def get_train_dataloader(self) -> Any:
         """The Trainer's loader, on the run's loading path."""
-        if self.path.skips:
+        if not self.path.by_torch:
             self.args.ignore_data_skip = True
         loader = self.path.adopt(super().get_train_dataloader(), self._done)
         if self.meter is not None and hasattr(loader, "base_dataloader"):

@@ -204,10 +204,8 @@ def classify(error: BaseException) -> Failure:
 
 
 def first_sentence(text: str) -> str:
-    """The line of a message that says what happened, cut to a readable length.
-
-    The exception of a data-loader worker carries a traceback, whose last line counts.
-    """
+    """The line of a message that says what happened, cut to a readable length; the last one of a
+    data-loader worker's traceback."""
     for pattern, sentence in _LOADER_MESSAGES:
         if found := pattern.match(text):
             return sentence.format(found[1])

@@ -82,9 +82,7 @@ class PairDataset(Dataset[Sample]):
         attention_mask (max_tokens,); colour (3,) if the device changes colours."""
         stages.begin_batch()
         sample = {"pixel_values": self._pixels(number).expand(self.shape)}
-        with stages.span("tokenise"):
-            rest = self.rest_of([number])
-            return sample | {name: values[0] for name, values in rest.items()}
+        return sample | {name: values[0] for name, values in self.rest_of([number]).items()}
 
     def rows(self, numbers: Sequence[int]) -> list[int]:
         """The rows of these numbers."""
@@ -196,10 +194,8 @@ class PairDataset(Dataset[Sample]):
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:
-    """Images (paths in the prepared folder) and texts (of `column`) of a split's rows.
-
-    Raises DataError if there are none.
-    """
+    """Images (paths in the prepared folder) and texts (of `column`) of a split's rows. Raises
+    DataError if there are none."""
     table = pyarrow.parquet.read_table(
         prepared / SAMPLES,
         columns=["image", column],

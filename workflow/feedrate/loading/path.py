@@ -33,11 +33,8 @@ HELD_BATCHES = 3
 early, and one on its way."""
 Done = Callable[[int], int]
 """How many of an epoch's batches a resumed run has trained on; the argument is their number."""
-
-
-def none_done(batches: int) -> int:  # noqa: ARG001
-    """For a run that is not resumed: every epoch starts with its first batch."""
-    return 0
+Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
+"""The batches of an epoch, from the numbers of each."""
 
 
 class Order(Protocol):
@@ -55,19 +52,18 @@ class LoadingPath(ABC):
     """The decode path that really runs, for the `data` event."""
     library, form = "torch", "same"
     """The package that makes the batches, with its version, and the form of `loader.form`."""
-    skips: ClassVar[bool]
-    """Whether its loaders skip batches that a resumed run has done; otherwise the Trainer must."""
+    by_torch: ClassVar[bool] = True
+    """Whether torch's loader makes them. Then its worker processes can be stopped, and the Trainer
+    skips the batches that a resumed run has done; otherwise the path does."""
     round_size: int
     """Batches that may be ready before they are requested."""
-    stops: ClassVar[bool]
-    """Whether it makes no batches while its worker processes are stopped."""
 
     @abstractmethod
-    def adopt(self, loader: Any, done: Done = none_done) -> Any:
+    def adopt(self, loader: Any, done: Done | None = None) -> Any:
         """Make a loader that the Trainer prepared take this path.
 
         Order, shards, seeds and dropped samples stay the Trainer's: all paths give the same samples
-        in the same order.
+        in the same order. Raises UnsupportedError.
         """
 
     @abstractmethod
@@ -83,8 +79,6 @@ class LoadingPath(ABC):
 class HostPath(LoadingPath):
     """Batches from worker processes, or from the rank's own; the dataset reads the pixels."""
 
-    skips, stops = False, True
-
     def __init__(
         self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
     ) -> None:
@@ -95,7 +89,7 @@ class HostPath(LoadingPath):
         self._pin_memory = pin_memory
         self._held_batches = held_batches
 
-    def adopt(self, loader: Any, done: Done = none_done) -> Any:  # noqa: ARG002
+    def adopt(self, loader: Any, done: Done | None = None) -> Any:  # noqa: ARG002
         """The same loader, with our worker start-up and reused memory for its batches."""
         return equip(loader, self._settings, held=self._held_batches)
 
@@ -119,31 +113,56 @@ class HostPath(LoadingPath):
         return rows, pixels if pixels.dtype == torch.uint8 else pixels * LEVELS
 
 
-class ThreadPath(HostPath):
-    """Batches from threads of the rank's own process, in the loader's order."""
+class FedPath(LoadingPath):
+    """Something else than torch's loader makes the batches, in the order of the Trainer's."""
 
-    skips, stops = True, False
+    by_torch = False
+    setting: str
+    """What chose it, for messages."""
+    maker: str
+    """What hangs if it makes no batch for `timeout_s`; the process then ends."""
+    timeout_s: float
 
-    def __init__(
-        self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
-    ) -> None:
-        """As of HostPath."""
-        super().__init__(settings, pin_memory=pin_memory, held_batches=held_batches)
-        self.round_size = settings.workers * settings.prefetch_factor
+    @abstractmethod
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
+        """Makes the batches of `dataset`, none of which is larger than `batch_size`."""
 
-    def adopt(self, loader: Any, done: Done = none_done) -> Any:
-        """The Trainer's loader with its inner one replaced. Raises UnsupportedError if memory is
-        too small, or if the loader is not built as expected."""
-        feed = partial(self._load, loader.dataset)
-        return replace_inner(loader, "loader.start_method: thread", feed, done)
+    def adopt(self, loader: Any, done: Done | None = None) -> Any:
+        """The Trainer's loader with its inner one replaced. It still seeds each epoch, and still
+        announces the last batch to evaluation."""
+        if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
+            raise UnsupportedError(
+                f"{self.setting}: the Trainer's loader is not one of accelerate's (it has no "
+                "base_dataloader), so nothing can replace it; use host"
+            )
+        feed = self._watched(loader.dataset, loader.batch_sampler.batch_size)
+        loader.base_dataloader = FedLoader(loader, self.setting, feed, done)
+        return loader
 
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
-        """Batches on the host, from the number of threads in the settings."""
-        yield from self._load(dataset, order)
+        """Batches from a maker of their own."""
+        yield from self._watched(dataset, order.batch_size)(order)
 
-    def _load(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
-        name = "loader.start_method: thread: a worker"
-        return watched(self._ordered(dataset, order), self._settings.timeout_s, name)
+    def _watched(self, dataset: PairDataset, batch_size: int) -> Feed:
+        feed = self.feed(dataset, batch_size)
+        return lambda order: watched(feed(order), self.timeout_s, self.maker)
+
+
+class ThreadPath(FedPath, HostPath):
+    """Batches from threads of the rank's own process."""
+
+    setting = "loader.start_method: thread"
+    maker = f"{setting}: a worker"
+
+    def __init__(self, settings: LoaderSettings, **options: Any) -> None:
+        """As of HostPath."""
+        super().__init__(settings, **options)
+        self.round_size = settings.workers * settings.prefetch_factor
+        self.timeout_s = settings.timeout_s
+
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
+        """From the number of threads in the settings."""
+        return partial(self._ordered, dataset)
 
     def _ordered(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
         """The batches in the order given, `round_size` of them ahead."""
@@ -199,68 +218,37 @@ DecoderFactory = Callable[[PairDataset, int], Decoder]
 """Makes a decoder for a dataset and the size of its largest batch."""
 
 
-class DevicePath(LoadingPath):
+class DevicePath(FedPath):
     """Batches from a decoder on the device; the host never decodes instead."""
 
     decode = "device"
-    skips, stops = True, False
+    setting = "loader.decode: device"
+    maker = f"{setting}: the decoder on the device"
 
     def __init__(self, make: DecoderFactory, *, ready_batches: int, timeout_s: float) -> None:
-        """A decoder prepares `ready_batches` ahead. The process ends if it makes no batch for
-        `timeout_s`."""
-        self.round_size = ready_batches
+        """A decoder prepares `ready_batches` ahead."""
+        self.round_size, self.timeout_s = ready_batches, timeout_s
         self._make = make
-        self._timeout_s = timeout_s
 
-    def adopt(self, loader: Any, done: Done = none_done) -> Any:
-        """The Trainer's loader with its inner one replaced.
-
-        Raises UnsupportedError if it is not built as expected: it would then decode on the host.
-        """
-        decoder = self._make(loader.dataset, loader.batch_sampler.batch_size)
-        feed = partial(self._decode, decoder)
-        return replace_inner(loader, "loader.decode: device", feed, done)
-
-    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
-        """Batches on the device, from a decoder of their own."""
-        yield from self._decode(self._make(dataset, order.batch_size), order)
-
-    def _decode(self, decoder: Decoder, order: Iterable[list[int]]) -> Iterator[Batch]:
-        name = "loader.decode: device: the decoder on the device"
-        return watched(decoder.batches(order), self._timeout_s, name)
-
-
-Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]  # an epoch, from each batch's numbers
-
-
-def replace_inner(loader: Any, setting: str, feed: Feed, done: Done) -> Any:
-    """The Trainer's loader, whose batches `feed` makes because of `setting`.
-
-    It still seeds each epoch, and still announces the last batch to evaluation. Raises
-    UnsupportedError if it is not built as expected.
-    """
-    if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
-        raise UnsupportedError(
-            f"{setting}: the Trainer's loader is not one of accelerate's (it has no "
-            "base_dataloader), so nothing can replace it; use host"
-        )
-    loader.base_dataloader = FedLoader(loader, setting, feed, done)
-    return loader
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
+        """From a decoder of their own."""
+        return self._make(dataset, batch_size).batches
 
 
 class FedLoader(DataLoader[Any]):
     """Batches that something else makes, in the order of the loader that it replaces."""
 
-    def __init__(self, replaced: DataLoader[Any], setting: str, feed: Feed, done: Done) -> None:
+    def __init__(
+        self, replaced: DataLoader[Any], setting: str, feed: Feed, done: Done | None
+    ) -> None:
         undecoded = Undecoded(replaced.dataset, setting)
         super().__init__(undecoded, batch_sampler=replaced.batch_sampler)
-        self._feed = feed
-        self._done = done
+        self._feed, self._done = feed, done
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         """One epoch, without the batches that a resumed run has done."""
         order: list[list[int]] = list(self.batch_sampler)  # type: ignore[arg-type]  # one was given
-        done = self._done(len(order))
+        done = self._done(len(order)) if self._done else 0
         if not done:
             # torch's own loaders draw a number here. With it, dropout is the same on all paths.
             torch.empty((), dtype=torch.int64).random_()
@@ -274,11 +262,9 @@ class Undecoded(Dataset[Any]):
         self._rows, self._setting = len(dataset), setting
 
     def __len__(self) -> int:
-        """Rows of the dataset."""
         return self._rows
 
     def __getitem__(self, index: int) -> Any:
-        """Raise UnsupportedError."""
         raise UnsupportedError(
             f"{self._setting}: row {index} was requested on the host by the Trainer's own loader, "
             "which must not decode; use host"
@@ -327,10 +313,7 @@ class Distance(NamedTuple):
 
 
 def distance(dataset: PairDataset, path: LoadingPath) -> Distance:
-    """Distance of the path's pixels, without augmentation, from those of `decode: reference`.
-
-    It is reported with every result of a decode path.
-    """
+    """Distance of the path's pixels, without augmentation, from those of `decode: reference`."""
     rows = list(range(0, len(dataset), max(1, len(dataset) // PICTURES)))[:PICTURES]
     unchanged = copy.copy(dataset)
     unchanged.augmentation = Augmentation(seed=0)

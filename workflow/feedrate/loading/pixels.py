@@ -126,14 +126,16 @@ def decoding(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: cannot be decoded ({error}); prepare the data again") from error
+        raise undecodable(path, error) from error
+
+
+def undecodable(path: str | Path, error: Exception) -> DataError:
+    """The error for a file that cannot be read or decoded."""
+    return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
 
 
 def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
-    """Read an image as RGB: float32 in 0 to 1, shape (3, height, width).
-
-    Raises DataError, which names the file, if it is missing or damaged.
-    """
+    """Read an image as RGB: float32 in 0 to 1, (3, height, width). Raises DataError."""
     with decoding(path):
         data = fetch(Path(path), storage)
         with span("decode"), Image.open(io.BytesIO(data)) as image:
@@ -142,10 +144,8 @@ def decode(path: str | Path, storage: Storage = UNSET) -> torch.Tensor:
 
 
 def resize(pixels: torch.Tensor, shorter_px: int) -> torch.Tensor:
-    """Resize (3, h, w) so that the shorter side is `shorter_px`; overshoot is kept, not clipped.
-
-    Equal to torchvision's Resize(shorter_px, BICUBIC, antialias=True) on float tensors.
-    """
+    """Resize (3, h, w) so that the shorter side is `shorter_px`; overshoot is kept, not clipped. As
+    torchvision's Resize(shorter_px, BICUBIC, antialias=True) on floats."""
     return resize_to(pixels, resized_size(pixels.shape[-2], pixels.shape[-1], shorter_px))
 
 

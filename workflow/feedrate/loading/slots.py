@@ -116,10 +116,8 @@ class FirstBatch:
             self._table.share_memory_()
 
     def fill(self, room: torch.Tensor, numbers: Sequence[int], write: Write) -> bool:
-        """Fill the batch in the slot `room` if it is the first one, and say whether it is.
-
-        Raises what the first row that fails raises, whichever worker wrote it.
-        """
+        """Fill the batch in the slot `room` if it is the first one, and say whether it is. Raises
+        what its first row that fails raises."""
         info = get_worker_info()
         slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
         with self._lock:

@@ -118,10 +118,8 @@ class Recorder:
 
 
 def _percentiles(rows: list[NDArray[np.float64]]) -> dict[str, float]:
-    """Number of spans, percentiles and maximum; each process's spans are apart and in order.
-
-    A span without samples goes on with what the one before it began.
-    """
+    """Number of spans, percentiles and maximum, of each process's spans in order. One without
+    samples goes on with what the one before it began."""
     spans_s = []
     for one in rows:
         first = np.flatnonzero(one[:, SAMPLES])
@@ -168,15 +166,9 @@ class Process:
         """All delays caused so far."""
         return float(self._caused_s.sum())
 
-    def span(self, stage: Stage, samples: int) -> AbstractContextManager[None]:
-        """Record the time in this context."""
-        return _Span(self, stage, samples)
-
     def add(self, stage: Stage, seconds: float, samples: int = 1, cpu_s: float = 0.0) -> None:
-        """Record a stage that has ended, and have the delays that are owed.
-
-        Without `samples` it goes on with what the last span of the stage began.
-        """
+        """Record a stage that has ended, and have the delays that are owed. Without `samples` it
+        goes on with what its last span began."""
         number, place = _NUMBER[stage], next(self._places)
         _write(self._log, place % SPANS * _SPAN_BYTES, number, seconds, cpu_s, samples)
         self._counts[0] = place + 1
@@ -201,7 +193,7 @@ class Process:
         self.had_s = max(self.had_s, self.delays_s())
 
 
-class _Span:
+class Span:
     """The time and CPU time of a process in this context. (It is written for speed.)
 
     The CPU time is that of the process with the threads that compute for it; in another of its
@@ -245,7 +237,7 @@ def span(stage: Stage, samples: int = 1) -> AbstractContextManager[None]:
     part = _part()
     if part is None or not part.switch[0] or getattr(_own, "left_out", False):
         return _NOTHING
-    return _Span(part, stage, samples)
+    return Span(part, stage, samples)
 
 
 def sample() -> AbstractContextManager[None]:

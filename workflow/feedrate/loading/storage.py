@@ -25,10 +25,8 @@ TOLERATED = 0.01
 
 
 def fetch(path: Path, storage: Storage = UNSET) -> bytes:
-    """The bytes of a file, in two stages: `open`, with the latency that is planted, and `read`.
-
-    Raises OSError.
-    """
+    """The bytes of a file, in two stages: `open`, with the planted latency, and `read`. Raises
+    OSError."""
     with span("open"):
         if isinstance(storage, float):
             sleep(storage / 1000)
@@ -41,10 +39,8 @@ def fetch(path: Path, storage: Storage = UNSET) -> bytes:
 
 
 def settle(paths: Iterable[Path], storage: Storage) -> None:
-    """Bring all files into memory (`warm`) or out of it (`cold`), and check that they are there.
-
-    Raises UnsupportedError if the file system or the size of the memory does not allow it.
-    """
+    """Bring all files into memory (`warm`) or out of it (`cold`). Raises UnsupportedError if they
+    are not there then: for the file system, or the size of the memory."""
     if storage not in ("warm", "cold"):
         return
     files = sorted(set(paths))
@@ -71,10 +67,8 @@ def settle(paths: Iterable[Path], storage: Storage) -> None:
 
 
 def resident_bytes(path: Path) -> int:
-    """Bytes of a file that are in the page cache, by mincore(2), at most its size.
-
-    For a file that the process may not write to, the kernel says that all of them are.
-    """
+    """Bytes of a file that are in the page cache, by mincore(2). For one that the process may not
+    write to, the kernel says that all are."""
     size = path.stat().st_size
     if not size:
         return 0

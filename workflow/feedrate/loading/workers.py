@@ -71,10 +71,8 @@ class WorkerStart:
 
 
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
-    """Give a loader, the Trainer's or another, our worker start-up and reused memory for batches.
-
-    The rank holds `held` batches at a time. Raises UnsupportedError if memory is too small.
-    """
+    """Give a loader our worker start-up and reused memory for batches, of which the rank holds
+    `held` at a time. Raises UnsupportedError if memory is too small."""
     inner = getattr(loader, "base_dataloader", loader)  # accelerate wraps the one that iterates
     slots = None
     dataset, size = inner.dataset, getattr(inner.batch_sampler, "batch_size", None)
@@ -94,10 +92,8 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
 def make_slots(
     dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int
 ) -> dict[str, Slots]:
-    """Slots for the tensors of all batches that can be on their way or in use at a time.
-
-    Raises UnsupportedError if the host lacks the shared memory.
-    """
+    """Slots for the tensors of all batches that can be on their way or in use at a time. Raises
+    UnsupportedError if the host lacks the shared memory."""
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))

@@ -54,10 +54,8 @@ def trainer_figures(metrics: Mapping[str, Any], library: str = "") -> TrainerFig
 
 
 def evaluation_figures(split: str, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Finite figures of one evaluation as `eval_*` (validation) or `predict_*` (test).
-
-    optimum-habana's `*_end_time` is a moment, not a figure.
-    """
+    """Finite figures of one evaluation as `eval_*` (validation) or `predict_*` (test), without
+    optimum-habana's `*_end_time`, which is a moment."""
     ours = "eval_" if split == "validation" else "predict_"
     values: dict[str, float] = {}
     for key, value in metrics.items():
@@ -105,9 +103,7 @@ def read_log(path: Path) -> str:
 
 
 def fallback_reason(text: str) -> str | None:
-    """Why optimum-habana's on-device loader fell back to the host's; None if it did not.
-
-    It prints one warning and continues, so a run that asked for on-device decoding is invalid.
-    """
+    """Why optimum-habana's on-device loader fell back to the host's, with one warning; None if it
+    did not. Such a run is invalid."""
     found = _FALLBACK.search(text)
     return (found[1].strip().rstrip(".") or "no reason given") if found else None

@@ -165,10 +165,8 @@ def fetched_index(settings: ModelSettings) -> Path | None:
 
 
 def find_checkpoint(settings: ModelSettings) -> str:
-    """The folder of `model.checkpoint`, or its hub name if the workflow has not fetched it.
-
-    Raises ModelError for a folder without weights.
-    """
+    """The folder of `model.checkpoint`, or its hub name if the workflow has not fetched it. Raises
+    ModelError for a folder without weights."""
     name, fetched = settings.checkpoint or "", fetched_index(settings)
     if is_on_hub(name) and fetched is None:
         return name
@@ -188,10 +186,8 @@ def find_checkpoint(settings: ModelSettings) -> str:
 
 
 def load_part(kind: Any, settings: ModelSettings, **options: Any) -> Any:
-    """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model).
-
-    Raises ModelError if a part is missing or broken, or if the hub cannot be reached.
-    """
+    """`kind.from_pretrained` of the checkpoint (a configuration, a tokenizer or a model). Raises
+    ModelError if a part is missing or broken, or without the hub."""
     from safetensors import SafetensorError
 
     name = find_checkpoint(settings)
@@ -234,10 +230,8 @@ def load_config(kind: Any, settings: ModelSettings) -> Any:
 
 
 def load_tokenizer(settings: ModelSettings) -> Any:
-    """The checkpoint's tokenizer, of its own class if this version of transformers has it.
-
-    Raises ModelError if there is none.
-    """
+    """The checkpoint's tokenizer, of its own class if this transformers has it. Raises
+    ModelError."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
@@ -251,10 +245,8 @@ def load_tokenizer(settings: ModelSettings) -> Any:
 
 
 def prepared_tokenizer(prepared: Path, vocabulary: int, size: str) -> Any:
-    """The tokenizer of the prepared data, for a model with room for `vocabulary` tokens.
-
-    Raises ModelError if it is missing, too large, or cannot pad.
-    """
+    """The tokenizer of the prepared data, for room for `vocabulary` tokens. Raises ModelError if it
+    is missing, too large, or cannot pad."""
     from transformers import PreTrainedTokenizerFast
 
     folder = prepared / TOKENIZER

@@ -68,37 +68,31 @@ class Counter(TorchDispatchMode):
         return result
 
 
-def flops_per_sample(
-    make_model: Callable[[], torch.nn.Module], make_sample: Callable[[], Mapping[str, Any]]
-) -> float:
-    """FLOPs of a batch of one, forward and backward, 2 per multiply-add.
+def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
+    """FLOPs of a batch of one image and its text, forward and backward, 2 per multiply-add.
 
     Both are made on the meta device, which takes no memory and computes nothing. The part that
     depends on the batch size (the contrastive logits) is below 1e-8 of the whole.
     """
     with torch.device("meta"), NoValues():
         model = make_model().train()
-        sample = make_sample()
+        pair = one_pair(side_px, max_tokens)
         with Chosen(model), stop_exchanges(model), Counter() as counter:
-            model(**sample)["loss"].backward()
+            model(**pair, return_loss=True)["loss"].backward()
     return float(counter.flops)
 
 
 def forward_flops(model: torch.nn.Module, sample: Mapping[str, Any]) -> float:
-    """FLOPs of a forward pass of a batch of one, 2 per multiply-add.
-
-    The model stays as it is: tensors without values replace its weights and those in `sample`.
-    """
+    """FLOPs of a forward pass of a batch of one, 2 per multiply-add, with tensors without values in
+    place of the weights and those in `sample`."""
     return float(_counted(model, sample).get_total_flops())
 
 
 def forward_by_part(
     model: torch.nn.Module, sample: Mapping[str, Any], parts: Mapping[str, Collection[str]]
 ) -> dict[str, float]:
-    """`forward_flops` by part of the model: the modules whose names begin with one of `parts`.
-
-    A backward pass takes twice as many in every part, but for the first layer's own input.
-    """
+    """`forward_flops` by part of the model: modules whose names begin with one of `parts`. A
+    backward pass takes twice as many, but for the first layer's own input."""
     counts = {
         name.partition(".")[2]: sum(operations.values())
         for name, operations in _counted(model, sample).get_flop_counts().items()
@@ -121,13 +115,6 @@ def _counted(model: torch.nn.Module, sample: Mapping[str, Any]) -> FlopCounterMo
     with torch.device("meta"), torch.no_grad(), NoValues(), counter:
         torch.func.functional_call(model, empty, kwargs=inputs)
     return counter
-
-
-def pair_flops(make_model: Callable[[], torch.nn.Module], side_px: int, max_tokens: int) -> float:
-    """`flops_per_sample` of a model of images and texts."""
-    return flops_per_sample(
-        make_model, lambda: one_pair(side_px, max_tokens) | {"return_loss": True}
-    )
 
 
 def one_pair(side_px: int, max_tokens: int) -> dict[str, Any]:

@@ -51,10 +51,8 @@ def _sdpa(
     encoder_hidden_states: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's.
-
-    `attention_mask` is added to the scores, as in the library's eager attention.
-    """
+    """Attention of `hidden_states` (batch, tokens, hidden) to themselves or to the encoder's;
+    `attention_mask` is added to the scores."""
     source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
     query, key, value = (
         linear(states).unflatten(-1, (-1, module.attention_head_size)).transpose(1, 2)
@@ -87,10 +85,8 @@ def count_checkpointed(model: Module) -> int:
 
 
 def give_shapes(model: Module) -> list[str]:
-    """Give parameters without a dimension the shape (1,), which can be sharded; return their names.
-
-    One of them is the scale of a contrastive loss; with this shape it multiplies logits as before.
-    """
+    """Give parameters without a dimension, such as a contrastive loss's scale, the shape (1,),
+    which can be sharded; return their names."""
     named = [name for name, value in model.named_parameters() if value.ndim == 0]
     for name in named:
         owner, _, attribute = name.rpartition(".")

@@ -288,9 +288,8 @@ def _training_gain(
     cells = rows.cells_of(scores, device)
     levels = {cell: parse_levels(cell[1], BETWEEN_LEVELS) for cell in cells}
     for cell in sorted(cells, key=lambda one: levels[one] != study.baseline):
-        before, after = (
-            rows.pick(scores, cell, "test", rows.MATCHING, moment) for moment in rows.MOMENTS
-        )
+        both = (rows.pick(scores, cell, "test", rows.MATCHING, one) for one in rows.MOMENTS)
+        before, after = both
         if before and after and before.value is not None and after.value is not None:
             where = f" with {text.levels_text(levels[cell])}" if len(cells) > 1 else ""
             change, to_do = _change(before, after)

@@ -1,5 +1,6 @@
 """The findings below a study's answer: sentences made from its result rows."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
 from statistics import mean, median
@@ -18,17 +19,21 @@ from feedrate.report.answers import (
 )
 from feedrate.report.lines import against, first_runs, level_key, notable, published_rates
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellRow, ClaimRow, FitRow, QualityRow, RunRow
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, FitRow, QualityRow, RunRow
 from feedrate.results.claims import VERDICTS
 from feedrate.results.comparability import because
 from feedrate.results.settings import DECODE, WORKERS
 
+Said = tuple[str, Sequence[CellOf]]
+"""A sentence, and the cells or runs that it rests on."""
+
 
 class Finding(NamedTuple):
-    """A subject and a sentence; without a sentence there is no finding."""
+    """A subject, a sentence, and what it rests on; without a sentence there is no finding."""
 
     lead: str
     text: str
+    cells: Sequence[CellOf] = ()
 
 
 def findings(
@@ -44,26 +49,27 @@ def findings(
     for device in study.measured:
         where = f" ({study.label(device)})" if len(study.measured) > 1 else ""
         sentences = _of_device(study, cells, device, runs)
-        found += [Finding(lead + where, sentence) for lead, sentence in sentences.items()]
+        found += [Finding(lead + where, *said) for lead, said in sentences.items()]
     found += [*_fits(study, fits), *_claims(claims)]
     return [finding for finding in found if finding.text]
 
 
-def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[str]:
+def failures(study: StudySettings, cells: Sequence[CellRow]) -> list[Finding]:
     """Cells that were tried and have no number, or lost some of their runs.
 
     Running out of memory is no failure in a study with a memory ladder.
     """
-    found = []
+    found: list[Finding] = []
     for cell in cells:
         if cell.measured_as or (study.ladder and cell.status == "out_of_memory"):
             continue
         name = f"{study.label(cell.device)}, {name_of(study, cell)}"
         if cell.status not in ("ok", "unsupported"):
-            found.append(f"{name}: {text.STATUS_WORDS[cell.status]}. {cell.cause}".strip())
+            why = f"{text.STATUS_WORDS[cell.status]}. {cell.cause}".strip()
+            found.append(Finding(name, why, [cell]))
         elif cell.status == "ok" and cell.ok_runs < cell.runs:
             lost = f"{cell.runs - cell.ok_runs} of {text.count(cell.runs, 'run')}"
-            found.append(f"{name}: {lost} did not count. {cell.cause}".strip())
+            found.append(Finding(name, f"{lost} did not count. {cell.cause}".strip(), [cell]))
     return found
 
 
@@ -74,18 +80,17 @@ def failed(cells: int) -> str:
 
 def _of_device(
     study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
-) -> dict[str, str]:
+) -> dict[str, Said]:
     good = [cell for cell in cells if cell.device == device and cell.status == "ok"]
     best = None if ladder_factor(study) else recommendation(study, cells, device)
-    asks_for_speed = not is_about_quality(study)
+    undecided = left_open(good, device) if best else {}
+    speed = () if is_about_quality(study) else good
     return {
-        "Why this setting": best.recommendation if best else "",
-        "Undecided": " ".join(left_open(good, device)) if best else "",
+        "Why this setting": (best.recommendation, [best]) if best else ("", ()),
+        "Undecided": (" ".join(undecided), [*itertools.chain(*undecided.values())]),
         "Out of memory": _out_of_memory(study, cells, device),
-        "Loader-only throughput": _loader_rates(study, good) if asks_for_speed else "",
-        "Other recommendations": (
-            _other_recommendations(study, cells, device) if asks_for_speed else ""
-        ),
+        "Loader-only throughput": _loader_rates(study, speed),
+        "Other recommendations": _other_recommendations(study, speed, device),
         "What limits each setting": _limits(study, good),
         "Ceilings below the rate": _below_rate(study, good),
         "Noise": _noise(study, good),
@@ -99,12 +104,13 @@ def _of_device(
 
 def _equal_losses(cells: Iterable[CellRow]) -> Finding:
     """Settings whose losses are the baseline's by construction, which shows no equal quality."""
-    same = sum(cell.loss_identical for cell in cells)
+    same = [cell for cell in cells if cell.loss_identical]
     return Finding(
         "Equal losses",
-        f"The losses of {text.count(same, 'setting')} equal the baseline's bit by bit, because the "
-        "batches are the same: this shows that training is deterministic, and nothing about "
+        f"The losses of {text.count(len(same), 'setting')} equal the baseline's bit by bit, because"
+        " the batches are the same: this shows that training is deterministic, and nothing about "
         "quality." * bool(same),
+        same,
     )
 
 
@@ -113,58 +119,60 @@ def _quality(cells: Iterable[CellRow]) -> Finding:
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        return Finding("Different quality", f"The loss of {other} differs {departs}.")
+        return Finding("Different quality", f"The loss of {other} differs {departs}.", compared)
     count = text.count(len(compared), "setting")
     none = f"No loss differs {departs} ({count} compared)." if compared else ""
-    return Finding("Equal quality", none)
+    return Finding("Equal quality", none, compared)
 
 
 def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
-    took_s = {(*row.key, row.repeat): row.job_s for row in scores if row.status == "ok"}
-    known_s = [one for one in took_s.values() if one]
-    if not known_s:
+    scored = {(*row.key, row.repeat): row for row in scores if row.status == "ok" and row.job_s}
+    if not scored:
         return Finding("Cost of scoring", "")
+    takes = text.seconds(mean(row.job_s for row in scored.values()))
     return Finding(
         "Cost of scoring",
-        f"Scoring a model before and after training takes {text.seconds(mean(known_s))} on average "
-        f"({text.count(len(known_s), 'model')}).",
+        f"Scoring a model before and after training takes {takes} on average "
+        f"({text.count(len(scored), 'model')}).",
+        [*scored.values()],
     )
 
 
 # Cells of a device
 
 
-def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+def _out_of_memory(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
     """The number of cells of a ladder that ran out of memory, and of those skipped for that."""
     mine = [c for c in cells if c.device == device and c.status == "out_of_memory"]
     if not (mine and study.ladder):
-        return ""
+        return "", ()
     skipped = sum(cell.cause.startswith(NOT_TRIED) for cell in mine)
     needs, were = ("needs", "was") if skipped == 1 else ("need", "were")
     more = f"; {text.count(skipped, 'cell')} that {needs} at least as much {were} skipped"
     ran_out = f"{text.count(len(mine) - skipped, 'cell')} ran out of memory, which is a result"
-    return f"{ran_out}{more * bool(skipped)}."
+    return f"{ran_out}{more * bool(skipped)}.", mine
 
 
-def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
+def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The loader-only throughput of each decode path, where a study compares several; else empty.
 
     Only cells with as many workers as the baseline are compared.
     """
     factors = {factor.sets: name for name, factor in study.factors.items()}
     if DECODE not in factors:
-        return ""
+        return "", ()
     workers = factors.get(WORKERS, "")
-    rates: dict[str, float] = {}
+    alone: dict[str, CellRow] = {}
     base: float | None = None
     for cell in cells:
         rate, count = cell.loader_samples_per_s, cell.levels.get(workers)
         if rate and count == study.baseline.get(workers):
             others = {name: v for name, v in cell.levels.items() if name != workers}
-            rates[text.levels_text(notable(study, others)) or "the baseline"] = rate
+            alone[text.levels_text(notable(study, others)) or "the baseline"] = cell
             base = rate if cell.levels == study.baseline else base
-    if len(rates) < 2 or base is None:
-        return ""
+    if len(alone) < 2 or base is None:
+        return "", ()
+    rates = {name: cell.loader_samples_per_s for name, cell in alone.items()}
     listed = text.listed(
         f"{name} {text.number(rate, 3)} samples/s ({text.TIMES}{text.number(rate / base, 3)})"
         for name, rate in rates.items()
@@ -173,21 +181,22 @@ def _loader_rates(study: StudySettings, cells: Sequence[CellRow]) -> str:
     sentences = [f"{alike}{listed}."]
     if models := [cell.model_samples_per_s for cell in cells if cell.model_samples_per_s]:
         sentences.append(f"Model-only throughput is {text.number(median(models), 3)} samples/s.")
-    return " ".join(sentences)
+    return " ".join(sentences), [*alone.values()]
 
 
-def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> str:
+def _other_recommendations(study: StudySettings, cells: Sequence[CellRow], device: str) -> Said:
     """The recommended cells at the other levels of factors that no comparison crosses."""
     best = recommended_cell(study, cells, device)
     others = [c for c in cells if c.device == device and c.recommended and c is not best]
     if best is None or not others or not study.within:
-        return ""
-    return "; ".join(f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others) + "."
+        return "", ()
+    told = (f"{name_of(study, c)}, {text.rate(c.samples_per_s)}" for c in others)
+    return f"{'; '.join(told)}.", others
 
 
-def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
+def _limits(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     parts = []
-    judged = (cell for cell in cells if cell.verdict)
+    judged = [cell for cell in cells if cell.verdict]
     for verdict, group in text.grouped(judged, lambda cell: cell.verdict).items():
         waits = [c.data_wait_share for c in group if c.data_wait_share is not None]
         bound = "up to " if len(waits) > 1 else ""
@@ -195,17 +204,18 @@ def _limits(study: StudySettings, cells: Sequence[CellRow]) -> str:
         verb = "is" if len(group) == 1 else "are"
         words = {"mixed": "limited by no single cause", "memory-pressed": "memory-limited"}
         parts.append(f"{_group_name(study, group)} {verb} {words.get(verdict, verdict)}{wait}")
-    return "; ".join(parts) + "." if parts else ""
+    return f"{'; '.join(parts)}." if parts else "", judged
 
 
-def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> str:
+def _below_rate(study: StudySettings, cells: Sequence[CellRow]) -> Said:
     """The ceilings that do not bound the rate: something slows the part when it runs alone."""
-    below = text.grouped((cell for cell in cells if cell.below_rate), lambda cell: cell.below_rate)
+    below = [cell for cell in cells if cell.below_rate]
     parts = [
         f"the {text.listed(names.split(';'))} alone at {_group_name(study, group)}"
-        for names, group in below.items()
+        for names, group in text.grouped(below, lambda cell: cell.below_rate).items()
     ]
-    return f"Slower than training, so no ceiling of it: {'; '.join(parts)}." if parts else ""
+    why = "Slower than training, so no ceiling of it"
+    return f"{why}: {'; '.join(parts)}." if parts else "", below
 
 
 def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
@@ -226,21 +236,21 @@ def _group_name(study: StudySettings, cells: Sequence[CellRow]) -> str:
     )
 
 
-def _noise(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in cells if cell.disturbed]
+def _noise(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    disturbed = [cell for cell in cells if cell.disturbed]
+    found = [f"{name_of(study, cell)}: {cell.disturbed}" for cell in disturbed]
     wide = [c for c in cells if c.noisy and not c.disturbed]
     if wide:
         names = text.listed(f"{name_of(study, cell)} ({text.share(cell.spread)})" for cell in wide)
         found.append(f"Two runs of one setting may differ by more than the study allows: {names}.")
-    return " ".join(found)
+    return " ".join(found), [*disturbed, *wide]
 
 
-def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
-    short = [
-        f"{name_of(study, cell)} ({cell.steps_per_epoch})" for cell in cells if cell.short_epochs
-    ]
+def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> Said:
+    short = [cell for cell in cells if cell.short_epochs]
+    names = text.listed(f"{name_of(study, cell)} ({cell.steps_per_epoch})" for cell in short)
     why = "Too few steps per epoch to be compared with published rates"
-    return f"{why}: {text.listed(short)}." if short else ""
+    return f"{why}: {names}." if short else "", short
 
 
 # Published numbers, the loader model, and claims
@@ -248,37 +258,37 @@ def _short_epochs(study: StudySettings, cells: Sequence[CellRow]) -> str:
 
 def _published(
     study: StudySettings, cells: Sequence[CellRow], device: str, runs: Sequence[RunRow]
-) -> str:
+) -> Said:
     """Measured and published numbers: rates for the same device, otherwise the ratios that the
     same change of settings brings; and why they are not comparable."""
     ours = {level_key(cell.levels): cell for cell in cells if cell.samples_per_s}
     first = {key: run for (where, key), run in first_runs(runs).items() if where == device}
     ours = {key: cell for key, cell in ours.items() if key in first}
     found = [part(study, ours, first, device) for part in (_same_device, _same_change)]
-    return " ".join(filter(None, found))
+    return " ".join(said for said, _ in found if said), [cell for _, of in found for cell in of]
 
 
 def _same_device(
     study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
-) -> str:
+) -> Said:
     """The setting with the highest published rate."""
     known = published_rates(study)
     keys = [key for key in ours if (device, key) in known]
     if not keys:
-        return ""
+        return "", ()
     key = max(keys, key=lambda key: known[device, key].value)
     rate, theirs = ours[key].samples_per_s or 0.0, known[device, key]
     wrong = against(study, theirs, runs[key], "rate")
+    beside = f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)})."
     return (
         f"Published for {study.label(device)} with {name_of(study, ours[key])}: "
-        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}"
-        + (f". {because(wrong)}" if wrong else f" ({text.ratio(rate / theirs.value)}).")
-    )
+        f"{text.exact(theirs.value)} samples/s. Measured here: {text.rate(rate)}{beside}"
+    ), [ours[key]]
 
 
 def _same_change(
     study: StudySettings, ours: dict[str, CellRow], runs: dict[str, RunRow], device: str
-) -> str:
+) -> Said:
     """The change that the source puts forward: published for most devices, then with the largest
     published speed-ups. What was measured here does not matter for the choice."""
     known, base = published_rates(study), level_key(study.baseline)
@@ -287,7 +297,7 @@ def _same_change(
         if key != base and key in ours and ours[key].speedup and (where, base) in known:
             gains.setdefault(key, {})[where] = row.value / known[where, base].value
     if not gains:
-        return ""
+        return "", ()
     key = max(gains, key=lambda key: (len(gains[key]), sum(gains[key].values())))
     theirs = text.listed(f"{text.ratio(g)} on {study.label(d)}" for d, g in gains[key].items())
     start = text.levels_text(notable(study, study.baseline))
@@ -297,7 +307,7 @@ def _same_change(
         f"From {start} to {name_of(study, ours[key])}, throughput changes by "
         f"{text.ratio(ours[key].speedup)} on {study.label(device)} here. Published: {theirs}."
         + (f" {because(wrong)}" if wrong else "")
-    )
+    ), [ours[k] for k in (base, key) if k in ours]
 
 
 def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
@@ -313,13 +323,13 @@ def _fits(study: StudySettings, fits: Sequence[FitRow]) -> list[Finding]:
         f"{text.count(workers, 'worker')} on."
         for workers, group in text.grouped(fewest, fewest.__getitem__).items()
     ]
-    ours: dict[str, FitRow] = {}  # the first fit of each device: its cells are like the baseline
-    for fit in fits:
-        if fit.origin == "here" and fit.reading:
-            ours.setdefault(fit.device, fit)
+    here = (fit for fit in fits if fit.origin == "here" and fit.reading)
+    ours: dict[str, list[FitRow]] = {}  # by device its first fit: of cells like the baseline
+    for group in text.grouped(here, lambda fit: fit.fit).values():
+        ours.setdefault(group[0].device, group)
     return [
         Finding("Published numbers", " ".join(parts)),
-        *(Finding("Measured numbers", fit.reading) for fit in ours.values()),
+        *(Finding("Measured numbers", group[0].reading, group) for group in ours.values()),
     ]
 
 
@@ -331,6 +341,7 @@ def _claims(claims: Sequence[ClaimRow]) -> list[Finding]:
     for whose, group in text.grouped(claims, lambda claim: claim.whose).items():
         verdicts = [claim.verdict for claim in group]
         counted = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in VERDICTS)
-        found.append(Finding(whose, f"{len(group)} in all: {counted}."))
+        rests = [*itertools.chain(*(claim.compared for claim in group))]
+        found.append(Finding(whose, f"{len(group)} in all: {counted}.", rests))
     ratios = f"{agree} of {len(printed)} agree with the source's own table."
     return [*found, Finding("Printed ratios", ratios * bool(printed))]

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 from feedrate.config.study import Published
 from feedrate.config.values import Level, level_text
 from feedrate.report.params import StudyContext
-from feedrate.report.rows import CellOf, CellRow, RunRow
-from feedrate.report.text import DASH, STATUS_WORDS, levels_text
+from feedrate.report.rows import CellOf, CellRow, RunRow, as_run
+from feedrate.report.text import DASH, STATUS_WORDS, grouped, levels_text
 from feedrate.results.comparability import Kind, compare, obstacles, short_epochs
 from feedrate.results.record import Record
 
@@ -148,17 +148,19 @@ def published_lines(study: StudyContext, factor: str) -> list[Line]:
 
 def imported_lines(study: StudyContext, records: Iterable[Record], factor: str) -> list[Line]:
     """Lines of the runs of others along `factor`: medians of those whose levels are all known."""
-    rates: dict[tuple[str, str], list[float]] = {}
-    for one in records:
-        rate = one.trainer.samples_per_s
-        if one.status == "ok" and rate and len(one.levels) == len(study.factors):
-            rates.setdefault((one.device, level_key(one.levels)), []).append(rate)
+    whole = [one for one in records if one.status == "ok" and len(one.levels) == len(study.factors)]
+    known = grouped(whole, lambda one: (one.device, level_key(one.levels)))
 
     def point(device: str, levels: dict[str, Level]) -> Point:
-        found = rates.get((device, level_key(levels)))
-        return Point(levels, "ok", median(found)) if found else Point(levels, "absent")
+        found = known.get((device, level_key(levels)), [])
+        rates = [rate for one in found if (rate := one.trainer.samples_per_s)]
+        if not rates:
+            return Point(levels, "absent")
+        row = as_run(found[0])
+        cell = CellRow(study=row.study, device=row.device, cell=row.cell, status="ok")
+        return Point(levels, "ok", median(rates), row=cell)
 
-    lines = _lines(study, factor, dict.fromkeys(device for device, _ in rates), True, point)
+    lines = _lines(study, factor, dict.fromkeys(one.device for one in whole), True, point)
     return [line for line in lines if line.valid]
 
 
@@ -289,8 +291,8 @@ class Speedup(NamedTuple):
     low: float | None = None
     high: float | None = None
     reason: str = DASH
-    cell: CellRow | None = None
-    """The measured cell that is the numerator."""
+    cells: tuple[CellRow | None, ...] = ()
+    """The measured cells: the numerator's and the denominator's."""
 
 
 Speedups = dict[str, list[Speedup]]
@@ -299,22 +301,20 @@ Speedups = dict[str, list[Speedup]]
 
 def baseline_speedups(study: StudyContext, cells: Sequence[CellRow], factor: str) -> Speedups:
     """Every device's cells over its own baseline: first measured, then published."""
+    known = {(cell.device, level_key(cell.levels)): cell for cell in cells}
 
     def measured(line: Line, point: Point) -> Speedup:
         row = point.row
         if row is None or point.value is None:
             return Speedup(reason=point_status(line, point))
         if point.levels == study.baseline:
-            return Speedup(1.0, cell=row)
-        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cell=row)
+            return Speedup(1.0, cells=(row,))
+        base = known.get((line.device, level_key(study.baseline_of(point.levels))))
+        return Speedup(row.speedup, row.speedup_ci_low, row.speedup_ci_high, cells=(row, base))
 
     published = published_lines(study, factor)
-    bases = {
-        line.device: point
-        for line in published
-        for point in line.points
-        if point.levels == study.baseline
-    }
+    every = ((line.device, point) for line in published for point in line.points)
+    bases = {device: point for device, point in every if point.levels == study.baseline}
     return {
         line_name(study, line, "here"): [measured(line, point) for point in line.points]
         for line in tried_lines(study, cells, factor)
@@ -347,4 +347,4 @@ def _ratio(line: Line, point: Point, base: Point | None) -> Speedup:
     if point.value is None:
         return Speedup(reason=point_status(line, point))
     value = point.value / base.value if base and base.value else None
-    return Speedup(value, cell=point.row)
+    return Speedup(value, cells=(point.row, base.row if base else None))

@@ -70,22 +70,15 @@ def anchor_of(cell: CellOf) -> str:
     return anchor(cell.study, cell.device, runs, getattr(cell, "repeat", None))
 
 
-def record_link(label: str, *cells: CellOf | None) -> Markup:
+def record_link(label: str, *cells: CellOf | None, at: str = OVERVIEW) -> Markup:
     """A number or name as a link to the records behind it: of all runs of its cells, or of single
-    runs. Only the number or name without a cell."""
+    runs. Only the number or name without a cell. `at`: the page with the records; empty: its own.
+    """
     known = (quote(anchor_of(cell), safe=SAFE) for cell in cells if cell)
     first, *more = dict.fromkeys(known) or [""]
     if not first:
         return join(label)
-    target = f"{OVERVIEW}#{first}"
-    return el("a", label, href=target, data_more=" ".join(more), class_="record")
-
-
-def in_page(content: str) -> Markup:
-    """Content of a table's page as a part of the overview: links to the overview stay in it, and
-    links to other files start from its folder."""
-    content = content.replace(f'href="{OVERVIEW}#', 'href="#')
-    return Markup(content.replace('href="../../../', 'href="../'))
+    return el("a", label, href=f"{at}#{first}", data_more=" ".join(more), class_="record")
 
 
 def row(
@@ -213,9 +206,8 @@ def _measured(value: Value) -> Field:
 
 
 EXTRA = {value.extra: _measured(value) for value in VALUES.values() if value.extra}
-MFU: dict[str, Field] = {
-    VALUES[name].extra: EXTRA.pop(VALUES[name].extra) for name in ("mfu", "mfu_real_tokens")
-}
+_MFU = (VALUES[name].extra for name in ("mfu", "mfu_real_tokens"))
+MFU: dict[str, Field] = {head: EXTRA.pop(head) for head in _MFU}
 COSTS: dict[str, Field] = {
     **EXTRA,
     "USD per million samples": lambda cell: text.number(cell.usd_per_million_samples, 3),

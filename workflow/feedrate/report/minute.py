@@ -23,9 +23,9 @@ from feedrate.report.answers import (
 )
 from feedrate.report.findings import failed, failures
 from feedrate.report.lines import by_device_count
-from feedrate.report.markup import Markup, el, in_page, record_link, small
+from feedrate.report.markup import Markup, el, record_link, small
 from feedrate.report.params import StudySettings
-from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs
+from feedrate.report.rows import CellOf, CellRow, ClaimRow, Inputs, as_run
 from feedrate.report.tables.loader_claims import outcome
 from feedrate.results.claims import VERDICTS
 
@@ -50,16 +50,20 @@ def minute(studies: Sequence[StudySettings], inputs: Inputs) -> Markup:
     items = []
     for study in studies:
         cells = inputs.cells(study.study)
-        verdicts = [c.verdict for c in inputs.rows("claims.csv", ClaimRow, study.study)]
+        claims = inputs.rows("claims.csv", ClaimRow, study.study)
+        verdicts = [claim.verdict for claim in claims]
         counts = [f"{one} {verdicts.count(one)}" for one in VERDICTS if one in verdicts]
-        bad = len(failures(study, cells))
-        remarks = [failed(bad)] * bool(bad) + [f"Claims: {', '.join(counts)}"] * bool(counts)
+        told = f"Claims: {', '.join(counts)}" * bool(counts)
+        counted = record_link(told, *(c for one in claims for c in one.compared), at="")
+        bad = failures(study, cells)
+        told = failed(len(bad)) * bool(bad)
+        lost = record_link(told, *(cell for one in bad for cell in one.cells), at="")
         lines = (
-            el("li", f"{one.about}: ", in_page(record_link(one.value, *one.cells)), one.rest)
+            el("li", f"{one.about}: ", record_link(one.value, *one.cells, at=""), one.rest)
             for one in _lines(study, inputs, cells)
         )
         heading = el("b", el("a", study.title, href=f"#{study.study}"))
-        items.append(el("li", heading, el("ul", *lines), small(". ".join(remarks))))
+        items.append(el("li", heading, el("ul", *lines), small(lost), small(counted)))
     return el("section", el("h2", "In one minute"), el("ul", *items), class_="minute")
 
 
@@ -82,7 +86,7 @@ def _lines(study: StudySettings, inputs: Inputs, cells: Sequence[CellRow]) -> It
         to_do = "Nothing to do." if known else "Measure a cell here to compare them with."
         value = f"{text.count(len(imported), 'run')}, {len(good)} of them valid"
         value += f", {' to '.join(span)} samples/s" * bool(span)
-        yield Line("Runs of others", value, (), f". {to_do}")
+        yield Line("Runs of others", value, [*map(as_run, imported)], f". {to_do}")
 
 
 def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found: Answer) -> Line:

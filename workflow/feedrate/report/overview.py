@@ -18,8 +18,8 @@ from feedrate.core import paths
 from feedrate.core.files import write_text
 from feedrate.report import text
 from feedrate.report.answers import Answer, answer
-from feedrate.report.findings import failed, failures, findings
-from feedrate.report.markup import SAFE, Markup, el, in_page, join, link, record_link
+from feedrate.report.findings import Finding, failed, failures, findings
+from feedrate.report.markup import OVERVIEW, SAFE, Markup, el, join, link, record_link
 from feedrate.report.minute import minute
 from feedrate.report.page import CLOSE, OPEN, page
 from feedrate.report.params import OverviewSettings, StudySettings, from_param
@@ -36,16 +36,12 @@ _TAG = re.compile(r"<[^<>']*>")
 _CODES = str.maketrans({"%": "%25", "#": "%23", "&": "%26", '"': "%22", "\n": " "})
 """The signs of a picture that an address or an attribute cannot hold."""
 HALF = 0.5
-"""The place in a figure, as a share of its width, from which words open to the left."""
+"""The place in a figure, as a share of its size: words open towards the middle."""
 LISTED_FAILURES = 5
 """Failures that the first page lists one by one."""
 
-_SAFE = {
-    "raw_enabled": False,
-    "file_insertion_enabled": False,
-    "_disable_config": True,
-    "report_level": 5,
-}
+_SAFE: dict[str, Any] = dict.fromkeys(("raw_enabled", "file_insertion_enabled"), False)
+_SAFE |= {"_disable_config": True, "report_level": 5}
 """Settings of docutils: no directive reads a file or passes HTML through."""
 
 Captions = Mapping[str, Markup]
@@ -111,7 +107,7 @@ def _summary(study: StudySettings, inputs: Inputs, captions: Captions, single: b
         *(_answer(one) for one in answers),
         _picture(study, figure, inputs, words) if figure else None,
         _caption(figure, captions) if figure else None,
-        el("ul", *(el("li", el("b", f"{one.lead}: "), one.text) for one in found)),
+        _listed(found),
         _further(study, inputs, claims),
         el("p", "Source: ", link(study.origin.title, study.origin.address), ".", class_="kicker"),
     )
@@ -123,29 +119,33 @@ def _further(study: StudySettings, inputs: Inputs, claims: Sequence[ClaimRow]) -
     made = [run for run in made if run.repeat and not run.measured_as]
     more = [run for run in made if run.repeat > study.setups[run.device].repeats]
     hours = text.number(sum(run.duration_s or 0.0 for run in more) / 3600, 2)
-    left = [
-        f"{study.label(c.device)}, {text.values_text(c.levels)}"
-        for c in inputs.cells(study.study)
-        if c.open
-    ]
+    made_of = record_link(text.count(len(more), "run"), *more, at="")
+    undecided = (cell for cell in inputs.cells(study.study) if cell.open)
+    left = [f"{study.label(c.device)}, {text.values_text(c.levels)}" for c in undecided]
     left += [one.statement for one in claims if one.verdict == "cannot tell"]
-    told = (
-        f"Further repeats where a decision was open: {text.count(len(more), 'run')}, {hours} hours."
-        f" Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
-    )
-    return el("p", told) if more else None
+    told = f", {hours} hours. Still open: {'; '.join(dict.fromkeys(left)) or 'nothing'}."
+    about = "Further repeats where a decision was open: "
+    return el("p", about, made_of, told, class_="rests") if more else None
 
 
-def _failures(lines: Sequence[str]) -> Markup | None:
-    if not lines:
+def _listed(found: Sequence[Finding]) -> Markup:
+    """Findings, each with its subject as a link to the records that it rests on."""
+    leads = (el("b", record_link(f"{one.lead}:", *one.cells, at="")) for one in found)
+    items = (el("li", lead, f" {one.text}") for lead, one in zip(leads, found, strict=True))
+    return el("ul", *items, class_="rests")
+
+
+def _failures(found: Sequence[Finding]) -> Markup | None:
+    if not found:
         return None
-    more = len(lines) - LISTED_FAILURES
-    shown = [*lines[:LISTED_FAILURES], *([f"and {more} more, under all cells"] if more > 0 else [])]
-    return _box(failed(len(lines)), el("ul", *(el("li", line) for line in shown)), good=False)
+    more = len(found) - LISTED_FAILURES
+    rest = [Finding(f"and {more} more", "see all cells.")] * (more > 0)
+    shown = _listed([*found[:LISTED_FAILURES], *rest])
+    return _box(failed(len(found)), shown, good=False)
 
 
 def _answer(one: Answer) -> Markup:
-    headline = in_page(record_link(one.headline, *one.cells))
+    headline = record_link(one.headline, *one.cells, at="")
     return _box(headline, el("p", one.detail), good=one.found)
 
 
@@ -176,13 +176,14 @@ def _details(study: StudySettings, inputs: Inputs, captions: Captions) -> Markup
 
 
 def content_of(path: Path) -> Markup:
-    """The content of a page that `page` made, as a part of the overview. Raises ConfigError for any
-    other file."""
+    """The content of a page that `page` made, as a part of the overview: links to the overview stay
+    in it, and links to other files start from its folder. Raises ConfigError for any other file."""
     _, opened, rest = path.read_text(encoding="utf-8").partition(OPEN)
     content, closed, _ = rest.rpartition(CLOSE)
     if not (opened and closed):
         raise ConfigError(f"{path}: not a table page of this report")
-    return in_page(content)
+    content = content.replace(f'href="{OVERVIEW}#', 'href="#')
+    return Markup(content.replace('href="../../../', 'href="../'))
 
 
 def _items(study: StudySettings) -> list[tuple[str, Table | Figure]]:
@@ -214,7 +215,9 @@ def _picture(study: StudySettings, figure: Figure, inputs: Inputs, words: str) -
     content = _file(inputs, paths.FIGURE, study, figure).read_text(encoding="utf-8")
     address = f"data:image/svg+xml,{_in_address(content)}"
     image = Markup(f'<img src="{address}" alt="{html.escape(words)}">')
-    return el("figure", image, *_marks(content))
+    marks = [*_marks(content)]
+    # The box scrolls sideways on a phone, so a key must reach it or something in it.
+    return el("figure", el("div", image, *marks), tabindex="" if marks else "0")
 
 
 def _in_address(picture: str) -> str:
@@ -232,14 +235,15 @@ def _marks(picture: str) -> Iterator[Markup]:
         if group.get("class") == "mark":
             title, circle = group
             x, y = float(circle.get("cx", 0)) / width, float(circle.get("cy", 0)) / height
-            record = group.get("data-record")
+            record, _, more = quote(group.get("data-record", ""), safe=f"{SAFE} ").partition(" ")
             yield el(
                 "a",
                 aria_label=title.text or "",
                 role="" if record else "img",
-                href=f"#{quote(record, safe=SAFE)}" if record else "",
+                href=f"#{record}" if record else "",
+                data_more=more,
                 tabindex="" if record else "0",
-                class_="mark east" if x > HALF else "mark",
+                class_=f"mark{' east' * (x > HALF)}{' north' * (y < HALF)}",
                 style=f"left:{x:.2%};top:{y:.2%}",
             )
 

@@ -39,7 +39,7 @@ STYLE = """
 .feedrate .answer{max-width:47rem;margin:1rem 0;padding:.9rem 1.1rem;background:var(--panel);
  border-left:6px solid var(--blue)}
 .feedrate .answer strong{display:block;font-size:1.3rem;line-height:1.3;font-weight:700}
-.feedrate :is(.answer,.minute) .record{color:inherit;text-decoration-style:dotted}
+.feedrate :is(.answer,.minute,.rests) .record{color:inherit;text-decoration-style:dotted}
 .feedrate .answer p:last-child{margin:.3rem 0 0}
 .feedrate .bad{border-left-color:var(--red);background:var(--warn)}
 .feedrate .bad strong{font-size:1.1rem}
@@ -49,7 +49,8 @@ STYLE = """
 .feedrate .minute li{margin:.45rem 0;max-width:none}
 .feedrate .caption{color:var(--soft);font-size:.88rem;margin:.3rem 0 .6rem}
 .feedrate .caption p{margin:0 0 .3rem}
-.feedrate figure{position:relative;max-width:44rem;margin:.6rem 0 1.6rem}
+.feedrate figure{max-width:44rem;margin:.6rem 0 1.6rem}
+.feedrate figure>div{position:relative}
 .feedrate img{display:block;width:100%;max-width:44rem;height:auto;margin:0}
 .feedrate .mark{position:absolute;width:14px;height:14px;margin:-7px;border-radius:50%}
 .feedrate .mark:hover,.feedrate .mark:focus{outline:2px solid var(--ink);z-index:2}
@@ -58,7 +59,10 @@ STYLE = """
  line-height:1.35;color:var(--ink);background:var(--paper);border:1px solid var(--ink);
  pointer-events:none}
 .feedrate .mark.east::after{left:auto!important;right:0}
-.feedrate .scroll{position:relative;overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%}
+.feedrate .mark.north::after{bottom:auto;top:1.2rem}
+.feedrate .scroll{position:relative;overflow-x:auto;margin:.6rem 0 1.2rem;max-width:100%;
+ background:linear-gradient(90deg,transparent,var(--paper) 60%) 100% 0/3rem 100% no-repeat local,
+ linear-gradient(90deg,transparent,#8888) 100% 0/.8rem 100% no-repeat}
 .feedrate table{border-collapse:collapse;font-size:.88rem;line-height:1.4;width:auto;margin:0;
  font-variant-numeric:tabular-nums}
 .feedrate th,.feedrate td{padding:.38rem .55rem;text-align:right;vertical-align:top;
@@ -67,6 +71,7 @@ STYLE = """
 .feedrate th[scope=row],.feedrate thead th:first-child{text-align:left;font-weight:600;
  position:sticky;left:0;background:var(--paper);min-width:7.5rem}
 .feedrate td{white-space:nowrap}
+.feedrate th small{overflow-wrap:anywhere}
 .feedrate td.text,.feedrate .texts td,.feedrate .texts thead th,.feedrate .last-text td:last-child,
 .feedrate .last-text thead th:last-child{text-align:left;white-space:normal}
 .feedrate .texts td{min-width:5.5rem}
@@ -81,7 +86,7 @@ STYLE = """
 .feedrate thead button::after{content:"\\a0\\2195";color:var(--soft);font-weight:400}
 .feedrate [aria-sort=ascending] button::after{content:"\\a0\\2191";color:inherit}
 .feedrate [aria-sort=descending] button::after{content:"\\a0\\2193";color:inherit}
-.feedrate :is(a,button,input,pre,.scroll,summary):focus-visible{outline:3px solid var(--blue)}
+.feedrate :is(a,button,input,pre,div,figure,summary):focus-visible{outline:3px solid var(--blue)}
 .feedrate .filter{display:flex;flex-wrap:wrap;gap:.2rem .8rem;font-size:.88rem;margin-top:.6rem}
 .feedrate .filter input{max-width:100%;font:inherit;color:inherit;background:var(--paper);
  border:1px solid var(--soft);border-radius:3px;padding:.1rem .4rem}
@@ -103,6 +108,12 @@ STYLE = """
  .feedrate .answer strong{font-size:1.15rem}
  .feedrate th,.feedrate td{padding:.32rem .5rem}
  .feedrate th[scope=row],.feedrate thead th:first-child{min-width:5.8rem;max-width:9rem}
+}
+@media screen and (max-width:35.7rem){
+ .feedrate figure{overflow-x:auto}
+ .feedrate figure>div{width:34rem}
+ .feedrate figure::before{content:"Scroll the figure sideways \\2192";position:sticky;left:0;
+  display:inline-block;color:var(--soft);font-size:.82rem}
 }
 @media screen and (prefers-color-scheme:dark){
  .feedrate{--ink:#e8e8e8;--soft:#b3b3b3;--line:#444;--blue:#7cc4f2;--red:#f2a66b;--paper:#161616;
@@ -254,7 +265,8 @@ const block = async (root, row, open) => {
 const follow = async (root, anchors) => {
   const rows = [...root.querySelectorAll("tr[data-in]")]
     .filter(row => anchors.some(one => row.id === one || row.id.startsWith(`${one}/`)));
-  const name = anchors.join(" and ").replaceAll("/", ", ");
+  const few = anchors.length < 3;
+  const name = few ? anchors.join(" and ").replaceAll("/", ", ") : `${rows.length} records`;
   const box = make("dialog", "", {"aria-label": `Record of ${name}`});
   const form = make("form", "", {method: "dialog"});
   form.append(make("button", "Close"));

@@ -107,15 +107,9 @@ def _every_run(study: StudySettings, runs: Sequence[RunRow]) -> Iterator[Markup]
         for at in range(0, len(runs), PACKED)
     }
     first = {run.key: run for run in reversed(runs)}
-    yield table(
-        HEADS,
-        (
-            _run(study, run, first[run.key] is run, name)
-            for name, group in groups.items()
-            for run in group
-        ),
-        "texts",
-    )
+    packed = ((name, run) for name, group in groups.items() for run in group)
+    rows = (_run(study, run, first[run.key] is run, name) for name, run in packed)
+    yield table(HEADS, rows, "texts")
     for name, group in groups.items():
         found = {_anchor(run): documents(run) for run in group}
         yield el("div", id=name, data_packed=pack(found), hidden="hidden")

@@ -15,6 +15,7 @@ from feedrate.report import text
 from feedrate.results import columns
 from feedrate.results.claims import NO_DATA
 from feedrate.results.imported import Imported, read_imported
+from feedrate.results.record import Record
 from feedrate.results.tables import read_csv
 
 # Rows of result files
@@ -89,6 +90,13 @@ class RunRow(CellOf, frozen=True, kw_only=True):
     """A row of results.csv: one run."""
 
     status: str
+
+
+def as_run(one: Record) -> RunRow:
+    """An imported run as a row, for links to its record. No device here can have the name of its
+    device, so links to runs here lead elsewhere."""
+    told = {name: getattr(one, name) for name in ("study", "cell", "repeat", "status")}
+    return msgspec.convert({**told, "device": f"imported/{one.device}"}, RunRow)
 
 
 @with_columns(columns.CLAIMS)

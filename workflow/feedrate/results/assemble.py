@@ -230,10 +230,8 @@ def _without_outcome(ranks: Ranks) -> tuple[Status, str]:
 
 
 def _trainer(first: RankEvents, run: Path) -> TrainerFigures:
-    """The Trainer's figures from its event if there is one, else from its files and the log.
-
-    Only the files have optimum-habana's `total_flos`.
-    """
+    """The Trainer's figures from its event, else from its files, which alone have optimum-habana's
+    `total_flos`, and the log."""
     library = first.trainer.library if first.trainer else ""
     known = first.trainer.metrics if first.trainer else {}
     found = read_trainer(run / paths.TRAINER_NAME, library, known)

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from feedrate.config.settings import Settings
 from feedrate.config.spec import RunSpec
 from feedrate.config.values import Count, Name, Strict, about, convert_text
 from feedrate.core import paths
@@ -97,9 +96,8 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
         if fed.limit is None:
             yield Certified(measured=fed)
             continue
-        most = max((run.accelerators for run in fed.runs if run.fed), default=0)
         drained = count_fed(fed.limit.samples_per_s, pace.step_s, pace.batch_size)
-        feeds = count_limit(fed, drained)
+        most, feeds = count_limit(fed, drained)
         yield Certified(
             measured=fed,
             drained=drained,
@@ -110,14 +108,14 @@ def judge(answer: Answer, pace: Pace) -> Iterator[Certified]:
         )
 
 
-def count_limit(fed: Fed, drained: float) -> float:
-    """How many accelerators are fed, from the first number that is not; else as `drained` says."""
+def count_limit(fed: Fed, drained: float) -> tuple[int, float]:
+    """The largest number that is fed, and how many are, from the first number that is not; without
+    one as `drained` says."""
     most = max((run.accelerators for run in fed.runs if run.fed), default=0)
-    unfed = [run for run in fed.runs if not run.fed]
+    unfed = {run.accelerators: run for run in fed.runs if not run.fed}
     if not unfed:
-        return drained
-    first = min(unfed, key=lambda run: run.accelerators)
-    return max(most, first.accelerators * min(first.busy) / BUSY)
+        return most, drained
+    return most, max(most, min(unfed) * min(unfed[min(unfed)].busy) / BUSY)
 
 
 def limit_of(limit: Feeding, copied_s: float) -> Limit:
@@ -204,11 +202,6 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
         yield f"  Disturbed: other work took up to {others:.0%} of the cores; measure again."
 
 
-def model_name(settings: Settings) -> str:
-    """The model of a certificate: name and size."""
-    return f"{settings.model.name}-{settings.model.size}"
-
-
 def read_certificates(root: Path) -> list[Certificate]:
     """All certificates under `root`. Raises ConfigError for a file that is none."""
     files = sorted(root.glob(paths.CERTIFICATE.format(device="*", model="*")))
@@ -218,12 +211,10 @@ def read_certificates(root: Path) -> list[Certificate]:
 def shortfalls(
     specs: Iterable[RunSpec], cores: Mapping[str, int], certificates: Sequence[Certificate]
 ) -> Iterator[str]:
-    """A warning for each study, device and decode path whose planned cells cannot be fed.
-
-    `cores` are those of a job by device. Workers do not count: fewer get even less.
-    """
+    """A warning for each study, device and decode path whose planned cells cannot be fed by a job's
+    `cores`, by device. Workers do not count: fewer get even less."""
     cells = Counter(
-        (spec.study, spec.device, spec.count, model_name(spec.settings), Level.of(loader).name)
+        (spec.study, spec.device, spec.count, spec.settings.model.label, Level.of(loader).name)
         for spec in specs
         if spec.repeat == 1 and spec.task == "training" and spec.device in cores
         for loader in [spec.settings.loader]

@@ -121,20 +121,9 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
         *(conformity.all_ranks_reported, conformity.world_size),
         *(window_after_warmup, samples_identity, step_times_sum),
         *(loss_finite, updates_made, answers_finite, mfu_at_most_100_percent, power_within_rating),
-        *(
-            conformity.device_model,
-            conformity.decode_path,
-            conformity.library,
-            conformity.pixels,
-            conformity.attention,
-        ),
-        *(
-            conformity.strategy,
-            conformity.fp32,
-            conformity.data_digest,
-            conformity.computation,
-            conformity.equal_weights,
-        ),
+        *(conformity.device_model, conformity.decode_path, conformity.library),
+        *(conformity.pixels, conformity.attention, conformity.strategy, conformity.fp32),
+        *(conformity.data_digest, conformity.computation, conformity.equal_weights),
         *(conformity.alone_on_host, conformity.undisturbed),
     )
 }

@@ -148,7 +148,7 @@ def _settings(spec: RunSpec, cores: int | None) -> Row:
         "decodes_on_device": on_device,
         "oversubscribed": loading > (cores or loading),
         "keeps_last_batch": loader.last_batch != "drop",
-        "model": f"{model.name}-{model.size}",
+        "model": model.label,
         "checkpoint": model.checkpoint or "none",
         "dataset": spec.dataset,
     }

@@ -62,9 +62,7 @@ _CELL = (
     _text("cell", "The cell's name: its levels, as `workers=2~decode=host`."),
     _text(FACTORS, "One column per factor of the studies, with the cell's level."),
 )
-_MEASURED_AS = _text(
-    "measured_as", "The cell whose runs are shown, if this one's levels change nothing there."
-)
+_MEASURED_AS = _text("measured_as", "The cell whose runs are shown, if the levels change nothing.")
 
 RUNS = (
     *_CELL,
@@ -82,10 +80,7 @@ RUNS = (
     _integer("world_size", "Devices in the job, and so ranks."),
     _integer("nodes", "Hosts that share the ranks evenly."),
     _integer("loader_workers", "Loader processes per rank, whatever sets them."),
-    _flag(
-        "decodes_on_device",
-        "Whether the device decodes; then at least one thread loads in parallel.",
-    ),
+    _flag("decodes_on_device", "Whether the device decodes; then threads load in parallel."),
     _flag("oversubscribed", "Whether a host's ranks have more loader processes than cores."),
     _flag("keeps_last_batch", "Whether an epoch's incomplete step is trained on."),
     _flag("short_epochs", "Fewer than 20 steps per epoch; not compared with published rates."),
@@ -109,12 +104,8 @@ RUNS = (
 CELLS = (
     *_CELL,
     _MEASURED_AS,
-    _text(
-        "status", "ok if at least one run is; else the first of the other statuses that a run has."
-    ),
-    _text(
-        "cause", "Of the first run with that status; of an ok cell, of a run that does not count."
-    ),
+    _text("status", "ok if one run is; else the first of the other statuses that a run has."),
+    _text("cause", "Of the first run with that status; of an ok cell, of one that does not count."),
     _text("task", "training, or inference: then a step is a forward pass."),
     _integer("runs", "Runs that ended in a record."),
     _integer("ok_runs", "Runs that count; all medians are over these."),
@@ -148,9 +139,7 @@ CELLS = (
     _number("speedup_ci_high", "Upper end of it."),
     _text("verdict", "What limits the cell: one of the names under Verdicts below."),
     _text("why", "The figures behind the verdict, in a sentence."),
-    _flag(
-        "recommended", "The smallest change, then fewest workers, that no setting clearly beats."
-    ),
+    _flag("recommended", "Smallest change, then fewest workers, that no setting clearly beats."),
     _text("recommendation", "The recommendation in a sentence, on the recommended cells."),
     _text("open", "What the runs do not decide yet about this cell; empty: nothing."),
     _integer("repeats_to_decide", "Further repeats of this cell that would decide it, about."),
@@ -190,10 +179,7 @@ FIT = (
     _number("td_s", "s", "Td, fitted: one worker's time to load one sample."),
     _number("r2", "Share of the variance between the fit's cells that it explains."),
     _number("max_error", "share", "Largest residual of the fit, without its sign."),
-    _text(
-        "bound",
-        "The term that limits this cell: serial, compute or loader; empty: no fit that stands.",
-    ),
+    _text("bound", "What limits this cell: serial, compute or loader; empty: no fit that stands."),
     _number("tc_measured_s", "s", "The model alone, per sample and device (median of its cells)."),
     _number("td_measured_s", "s", "The loader alone with no worker, per sample and rank."),
     _number("predicted_from_ceilings", "samples/s", "The model with the measured ceilings."),
@@ -253,9 +239,7 @@ LEADERBOARD = (
     _number("value", "The number."),
     _text("unit", "Its unit; share: from 0 to 1; empty: a count or a ratio."),
     _text("device_model", "Device model as the driver reports it."),
-    _text(
-        "settings_digest", "Digest of spec.json: equal for runs with the same settings and seed."
-    ),
+    _text("settings_digest", "Digest of spec.json: equal for runs of the same settings and seed."),
     _text("started_at", "Start of the job, UTC, ISO 8601."),
     _text("record", "Path of the run's record.json."),
 )
@@ -265,10 +249,8 @@ SHARED = {"batch_size", "gradient_accumulation", "precision", "model", "dataset"
 
 
 def for_studies(columns: Sequence[Column], studies: Mapping[str, Any]) -> list[Column]:
-    """`columns` with those of the studies' factors.
-
-    Raises ConfigError for a factor that has the name of a result's column.
-    """
+    """`columns` with those of the studies' factors. Raises ConfigError for a factor named like one
+    of them."""
     taken = {column.name for column in columns} - SHARED
     levels: dict[str, list[Level]] = {}
     for name, study in studies.items():

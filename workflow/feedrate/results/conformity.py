@@ -113,10 +113,8 @@ def pixels(e: Evidence) -> Judgement:
     worst = (data.pixel_worst_abs_diff or data.pixel_mean_abs_diff) if data else None
     if worst is None:
         return True, "The pixels were not compared."
-    return (
-        worst <= PIXEL_BOUND,
-        f"Pictures differ from the reference by at most {worst:.3g} of 255.",
-    )
+    told = f"Pictures differ from the reference by at most {worst:.3g} of 255."
+    return worst <= PIXEL_BOUND, told
 
 
 def attention(e: Evidence) -> Judgement:

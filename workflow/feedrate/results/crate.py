@@ -32,6 +32,7 @@ MOST_RATIO, RATIO_FROM_BYTES = 500, 2**20
 """A file this large that shrinks to less than 1/500 was made to fill a disk; our logs shrink to
 1/5 to 1/50."""
 _CHUNK = 2**20
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _TYPES = {
     ".json": "application/json",
@@ -113,7 +114,7 @@ def defects(archive: Path) -> Iterator[str]:
                 with found.open(name) as stream:
                     while chunk := stream.read(_CHUNK):
                         digest.update(chunk)
-            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            except _DAMAGED as error:
                 yield f"{name} is damaged: {error}."
                 continue
             if digest.hexdigest() != listed[name]:
@@ -126,13 +127,7 @@ def unpack(archive: Path, folder: Path) -> None:
     with _opened(archive) as found:
         try:
             found.extractall(folder)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            FileExistsError,
-            IsADirectoryError,
-        ) as error:
+        except (*_DAMAGED, FileExistsError, IsADirectoryError) as error:
             raise ArchiveError(f"{archive}: damaged: {error}") from None
 
 
@@ -193,9 +188,8 @@ def _danger(entries: list[zipfile.ZipInfo]) -> str:
 def _checksums(found: zipfile.ZipFile, archive: Path) -> dict[str, str]:
     try:
         text = found.read(CHECKSUMS).decode()
-        return {
-            name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())
-        }
+        pairs = (line.split("  ", 1) for line in text.splitlines())
+        return {name: digest for digest, name in pairs}
     except KeyError:
         raise ArchiveError(f"{archive}: no archive of a campaign: it has no {CHECKSUMS}") from None
     except (ValueError, zipfile.BadZipFile, zlib.error) as error:

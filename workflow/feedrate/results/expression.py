@@ -54,9 +54,7 @@ class Ratio(NamedTuple):
 
     def on(self, device: str) -> "Ratio":
         """The ratio with `device` for each `*`."""
-        return Ratio(
-            *(cell._replace(device=device) if cell.device == ANY else cell for cell in self)
-        )
+        return Ratio(*(one._replace(device=device) if one.device == ANY else one for one in self))
 
     def at(self, factor: str, level: str) -> "Ratio":
         """The ratio with both cells at a level of a factor that they do not name."""
@@ -101,10 +99,8 @@ def cell_levels(ref: CellRef, factors: Iterable[str], baseline: dict[str, Level]
 
 
 def check_expressions(name: str, study: Study, devices: Collection[str]) -> None:
-    """Check every claim of a study against its factors, levels and the device registry.
-
-    Raises ConfigError with file, claim and what is allowed for each wrong one.
-    """
+    """Check every claim of a study against its factors, levels and the device registry. Raises
+    ConfigError for all wrong ones."""
     found = Findings(f"config/studies/{name}.yaml")
     for claim in study.claims:
         key = f"claims.{claim.id}.expression"

@@ -2,6 +2,7 @@
 as they allow it."""
 
 import math
+import re
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,7 +15,7 @@ from feedrate.config.values import Strict, cell_name
 from feedrate.core.errors import ExpectedError
 from feedrate.core.files import digest_file, write_json
 from feedrate.logs.found import Found, ReadFile, find_runs
-from feedrate.logs.trainer import TrainerFigures, one_line, trainer_figures
+from feedrate.logs.trainer import MAX_CHARS, TrainerFigures, number, one_line, trainer_figures
 from feedrate.results.audit import Rate, excess
 from feedrate.results.conformity import Judgement
 from feedrate.results.crate import results_of
@@ -27,6 +28,8 @@ FULLEST, EMPTIEST = 1.02, 0.5
 short epoch is small, and rates are rounded."""
 
 
+_RATE = re.compile(r"(?:per_second|per_s|rate|value)\W{1,40}?(\d[\d.]*(?:e[+-]?\d+)?)")
+"""A rate after its name: in JSON, in a printed dict or table, in a milabench event."""
 LEFT_OUT = "none of its runs is of this study, on this device, and fits `only`"
 
 
@@ -85,12 +88,11 @@ def imported(settings: ImportSettings) -> Imported:
 
 def _is_wanted(run: Found, entry: Import, device: ImportDevice) -> bool:
     """Whether a run is of the import's study and device, if it names them, and fits its pattern."""
-    if run.device not in ("", entry.device, device.variant_of) or run.study not in (
-        "",
-        entry.study,
-    ):
+    if run.device not in ("", entry.device, device.variant_of):
         return False
-    return any(fnmatch(name, entry.only) for name in (run.label, *run.files))
+    return run.study in ("", entry.study) and any(
+        fnmatch(name, entry.only) for name in (run.label, *run.files)
+    )
 
 
 def record_of(
@@ -126,8 +128,28 @@ def record_of(
             provenance="imported",
             imported_from=f"{entry.source or entry.folder}: {place}",
         ),
-        made_from=MadeFrom(files={name: digest_file(base / name) for name in run.files}),
+        made_from=MadeFrom(
+            files={name: digest_file(base / name) for name in run.files},
+            line=next(filter(None, (_line(run, base, name) for name in run.files)), ""),
+        ),
     )
+
+
+def _line(run: Found, base: Path, name: str) -> str:
+    """`file:number: text` of the last line of a file in `base` with the run's rate after the name
+    of one, or with the cause of its end. Empty where no line has it: a median of rates, a progress
+    bar, a binary file."""
+    told = (number(run.metrics.get(f"train_{what}_per_second")) for what in ("samples", "steps"))
+    rate, last = next(filter(None, told), None), ""
+    with (base / name).open(encoding="utf-8", errors="replace", newline="\n") as stream:
+        for count, line in enumerate(stream, start=1):
+            found = _RATE.search(line) if rate else None
+            while found and number(found[1]) != rate:
+                found = _RATE.search(line, found.end())
+            if found or (not rate and run.cause.line and run.cause.line in line):
+                near = line[max(0, found.start() - MAX_CHARS // 2) :] if found else line
+                last = f"{name}:{count}: {one_line(near)}"
+    return last
 
 
 def _figures(run: Found, entry: Import, device: ImportDevice) -> TrainerFigures:

@@ -18,7 +18,7 @@ from feedrate.core.errors import LogError
 from feedrate.core.files import canonical_json, digest_value, write_json
 from feedrate.core.paths import EVENTS_NAME, RECORD_NAME
 from feedrate.jobs.events import read_run_events
-from feedrate.results.predictions import Cell, Rule, changed, predictions
+from feedrate.results.predictions import Cell, Rule, predictions
 from feedrate.results.record import Record, read_record
 from feedrate.results.settings import DECODE, WORKERS
 from feedrate.results.statistics import Estimate
@@ -83,10 +83,8 @@ Place = tuple[str, str]
 
 
 def predict_changes(records_list: Path, ledger: Path, out: Path) -> None:
-    """Add predictions of changes that have not run to `ledger`, and compare all with results.
-
-    `records_list` has the path of a study's record per line; `out` is would_help.json.
-    """
+    """Add predictions of changes that have not run to `ledger`, and compare all with the runs of
+    `records_list` (a record's path per line); `out` is would_help.json."""
     folders = [Path(line).parent for line in records_list.read_text("utf-8").splitlines()]
     cells = measured_cells(folders)
     ledger.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +131,8 @@ def new_predictions(
         here = [other for (where, _), other in cells.items() if where == machine]
         of = cell.spec.study, cell.spec.device, cell.spec.cell, machine
         for setting, level in changes(cell.spec):
-            after = changed(cell.spec, setting, level)
+            part, _, name = setting.partition(".")
+            after = cell.spec.changed(part, **{name: level})
             target = place(cell.records[0], after)
             for rule, found in predictions(cell, after, here) if target not in cells else ():
                 if (rule, *of, target[1]) not in known:

@@ -181,9 +181,7 @@ def _ours(name: str, study: PublishedStudy, cells: Iterable[Row]) -> Origins:
     for cell in cells:
         if cell["study"] == name and cell["status"] == "ok":
             key = (HERE, cell["device"], cell["world_size"] or 1)
-            kept = {
-                column: cell.get(column) for column in ("cell", "verdict", *rates, *study.factors)
-            }
+            kept = {one: cell.get(one) for one in ("cell", "verdict", *rates, *study.factors)}
             found.setdefault(key, []).append(kept)
     return found
 

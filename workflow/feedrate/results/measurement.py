@@ -4,12 +4,13 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from feedrate.config.devices import Peak
 from feedrate.config.spec import RunSpec
 from feedrate.jobs.events import Step, Window
-from feedrate.results.parts import Ranks, busy_shares, slow_rank
+from feedrate.results.parts import Ranks, busy_shares, of_known, slow_rank
 from feedrate.results.schema import VALUES, Measurement
 from feedrate.results.statistics import block_noise
 
@@ -144,7 +145,7 @@ def _step_times(times: Sequence[float]) -> dict[str, Any]:
 def _waits(windows: Sequence[Window], waits: Sequence[float]) -> dict[str, Any]:
     copies = [None if w.copy_wait_s is None else w.copy_wait_s / w.wall_s for w in windows]
     return {
-        "data_wait_share": _mean([w.data_wait_s / w.wall_s for w in windows]),
+        "data_wait_share": fmean([w.data_wait_s / w.wall_s for w in windows]),
         "copy_wait_share": OVER_RANKS["mean"](copies),
         "data_wait_p95_s": quantile(waits, 0.95) if waits else None,
     }
@@ -160,17 +161,15 @@ def _losses(losses: Sequence[float]) -> dict[str, Any]:
         return {}
     end = losses[-max(5, len(losses) // 10) :]
     digest = hashlib.sha256(repr(losses).encode()).hexdigest()[:16]
-    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": _mean(end)}
+    ends = {"loss_first": losses[0], "loss_last": losses[-1], "loss_end": fmean(end)}
     return {**ends, "loss_digest": digest}
 
 
 def _utilisation(
     ranks: Ranks, samples: int, wall_s: float, spec: RunSpec, peaks: Sequence[Peak]
 ) -> dict[str, Any]:
-    """FLOP/s of one device, and their share of its peaks at the precision, where known.
-
-    Full half precision multiplies as half precision by autocast does.
-    """
+    """FLOP/s of one device, and their share of its known peaks at the precision; full half
+    precision multiplies as autocast's does."""
     flops = flops_per_sample(ranks)
     if flops is None:
         return {}
@@ -185,21 +184,7 @@ def _utilisation(
     return {"tflops_per_device": per_s / 1e12, **shares}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _of_known(combine: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Combines the values that are known; None where there is none."""
-
-    def combined(values: Sequence[Any]) -> Any:
-        known = [value for value in values if value is not None]
-        return combine(known) if known else None
-
-    return combined
-
-
-_largest, _sum = _of_known(max), _of_known(sum)
+_largest, _sum = of_known(max), of_known(sum)
 
 
 def _complete_sum(values: Sequence[float | None]) -> float | None:
@@ -210,7 +195,7 @@ def _complete_sum(values: Sequence[float | None]) -> float | None:
 OVER_RANKS: dict[str, Callable[[Sequence[Any]], Any]] = {
     "sum": _sum,
     "complete sum": _complete_sum,
-    "mean": _of_known(_mean),
+    "mean": of_known(fmean),
     "largest": _largest,
 }
 """How the values of the ranks combine, by the words of the schema."""

@@ -30,10 +30,8 @@ SCHEMA_VERSION = "1.0.0"
 the second when one is added. A digest of all columns follows it, so that no change goes unseen."""
 TYPES = {"text": "string", "integer": "integer", "number": "number", "flag": "boolean"}
 """Kinds of columns in the words of Table Schema."""
-KEYS = {
-    "results.csv": ["study", "device", "cell", "repeat"],
-    "cells.csv": ["study", "device", "cell"],
-}
+_CELL = ["study", "device", "cell"]
+KEYS = {"results.csv": [*_CELL, "repeat"], "cells.csv": _CELL}
 """Primary keys, where a file has one."""
 
 

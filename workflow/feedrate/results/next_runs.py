@@ -36,10 +36,8 @@ def _read(pattern: str, study: str, columns: Sequence[Column]) -> list[Row]:
 
 
 def extend(project: Project) -> int:
-    """Plan one more repeat of the cells of open decisions, in results/repeats.json; their number.
-
-    It is 0 without `repeats: auto`. Raises TableError for a damaged result file.
-    """
+    """Plan one more repeat of the cells of open decisions, in results/repeats.json; their number, 0
+    without `repeats: auto`. Raises TableError."""
     if project.config.repeats != "auto":
         return 0
     tables = {paths.CELLS_CSV: CELLS, paths.CLAIMS_CSV: CLAIMS, paths.RESULTS_CSV: RUNS}
@@ -100,9 +98,7 @@ def _open_cells(cells: Sequence[Row], claims: Sequence[Row]) -> list[Row]:
 
 def search(project: Project) -> int:
     """Plan the next level of each line, in results/searched.json; the number of lines that got one.
-
-    Raises TableError for a damaged result file.
-    """
+    Raises TableError."""
     searched, count = read_added(Path(), paths.SEARCHED, Searched, {}), 0
     for name, study in project.studies.items():
         rows = _read(paths.CELLS_CSV, name, CELLS) if study.search else []

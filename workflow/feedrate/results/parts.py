@@ -1,7 +1,7 @@
 """The parts of a run: each part's rate alone and time by stage, the slow rank, the CPU's use."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, median, stdev
 from typing import Any, get_args
 
@@ -26,10 +26,8 @@ PREPARING = tuple(stage for stage in get_args(LoadingStage) if stage not in FETC
 
 
 def ceilings(ranks: Ranks) -> Ceilings:
-    """The rate of each part alone, and its ratio to training in the same rounds.
-
-    The interval of a ratio is that of the median over the rounds, on the log scale.
-    """
+    """The rate of each part alone, and its ratio to training in the same rounds: the median, with
+    its interval on the log scale."""
     live = blocks_of(ranks, "live")
     found: dict[str, float | None] = {"live_samples_per_s": _rate(*live.values())}
     for part in PARTS:
@@ -109,10 +107,17 @@ def stages(ranks: Ranks) -> Stages:
     return Stages(**fields, not_split=not_split, spans=slowest)
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of those that are known."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+def of_known(combine: Callable[[list[Any]], Any]) -> Callable[[Iterable[Any]], Any]:
+    """Combines the values that are known; None where there is none."""
+
+    def combined(values: Iterable[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        return combine(known) if known else None
+
+    return combined
+
+
+_mean = of_known(fmean)
 
 
 def slow_rank(ranks: Ranks) -> dict[str, Any]:

@@ -90,10 +90,8 @@ def judge_allocation(found: Allocation, card: str) -> Line:
 
 
 def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
-    """Every energy counter increases, and the mean power stays below the rating.
-
-    Where the first rank counts for all (CPUs), the counters of the others stay at 0.
-    """
+    """Every energy counter increases (where the first rank counts for all, on CPUs, only its own),
+    and the mean power stays below the rating."""
     ranks = [answer.energy for answer in answers]
     if any(joules is None for readings in ranks for _, joules in readings):
         return Line("unknown", "energy", "it cannot be read here")
@@ -117,10 +115,8 @@ def judge_energy(answers: Sequence[Probe], power_w: float | None) -> Line:
 
 
 def judge_run(record: Record, subject: str) -> Line:
-    """The job of a claimed capability ends well, on the path that was asked for.
-
-    Other jobs, and a hypervisor's other guests, disturb its speed, which is not judged here.
-    """
+    """The job of a claimed capability ends well, on the path asked for; its speed, which other jobs
+    and guests disturb, is not judged."""
     wrong = [c for c in record.checks if not c.passed and c.name not in DISTURBED]
     if record.measurement is None or record.status not in ("ok", "invalid") or wrong:
         cause = wrong[0].detail if wrong else record.cause

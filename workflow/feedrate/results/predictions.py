@@ -10,12 +10,11 @@ that the change affects is taken from another cell that has it.
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
 from feedrate.config.spec import LoadingStage, RunSpec
-from feedrate.config.values import Level
 from feedrate.jobs.events import RankEvents
 from feedrate.results.fitting import predict
 from feedrate.results.record import Record
@@ -120,14 +119,6 @@ def gain_text(ratio: Estimate) -> str:
     if ratio.low <= 1 <= ratio.high:
         return f"gains nothing measurable ({ratio.low - 1:.0%} to {ratio.high - 1:.0%})"
     return f"gains {ratio.value - 1:.0%} ± {(ratio.high - ratio.low) / 2:.0%}"
-
-
-def changed(spec: RunSpec, setting: str, level: Level) -> RunSpec:
-    """The run with one setting, such as `loader.workers`, at another level."""
-    part, _, name = setting.partition(".")
-    values: Any = msgspec.structs.replace(getattr(spec.settings, part), **{name: level})
-    settings = msgspec.structs.replace(spec.settings, **{part: values})
-    return msgspec.structs.replace(spec, settings=settings)
 
 
 def predictions(

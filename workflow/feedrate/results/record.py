@@ -67,9 +67,8 @@ class MadeFrom(Strict, kw_only=True):
 
     parser: Annotated[str, Meta(description="Digest of the code that read the logs.")] = ""
     device: Annotated[str, Meta(description="Digest of the registry's facts on the device.")] = ""
-    files: Annotated[
-        dict[str, str], Meta(description="SHA-256 of each log, by its path in the run's folder.")
-    ] = {}
+    files: Annotated[dict[str, str], Meta(description="SHA-256 of each log by its path.")] = {}
+    line: Annotated[str, Meta(description="`file:number: text` of an imported rate or cause.")] = ""
 
 
 class Record(Strict, kw_only=True):
@@ -87,10 +86,7 @@ class Record(Strict, kw_only=True):
     model_parameters: int | None = None
     flops_per_sample: Annotated[
         float | None,
-        Meta(
-            description="Forward + backward (inference: forward), 2 per multiply-add, no "
-            "recomputation."
-        ),
+        Meta(description="Forward + backward (inference: forward), 2 per MAC, no recomputation."),
     ] = None
     measurement: Measurement | None = None
     ceilings: Ceilings = Ceilings()
@@ -111,12 +107,8 @@ class Score(Strict, kw_only=True):
 
     moment: Literal["before", "after"]
     on: Annotated[str, Meta(description="validation, test, or winoground.")]
-    metric: Annotated[
-        str, Meta(description="contrastive_loss, image_to_text_recall_at_1, text_score, …")
-    ]
-    head: Annotated[
-        str, Meta(description="The head that scored a pair: contrastive, matching.")
-    ] = ""
+    metric: Annotated[str, Meta(description="contrastive_loss, matching_accuracy, text_score, …")]
+    head: Annotated[str, Meta(description="The head that scored: contrastive, matching.")] = ""
     value: Annotated[float | None, Meta(description="Null: not scored; `note` says why.")]
     low: Annotated[float | None, Meta(description="Bootstrap interval, 95%.")] = None
     high: float | None = None
@@ -158,10 +150,8 @@ def read_outcome(path: Path) -> Outcome | None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record atomically; the same record always gives the same bytes.
-
-    JSON has no NaN: one in the state of the machine, which has any form, becomes null.
-    """
+    """Write a record atomically, the same bytes for the same record; NaN in the machine's state,
+    which JSON lacks, becomes null."""
     write_json(path, _finite(msgspec.to_builtins(record)))
 
 

@@ -48,17 +48,11 @@ class Measurement(Strict, kw_only=True):
     In inference a step is a forward pass, and its time is the latency of the answer.
     """
 
-    samples_per_s: Annotated[
-        float, value("samples/s", "Samples of all ranks over the window's wall time.")
-    ]
-    step_time_median_s: Annotated[
-        float, value("s", "Median time of a step (slowest rank) or of a pass.")
-    ]
+    samples_per_s: Annotated[float, value("samples/s", "Samples of all ranks over wall_s.")]
+    step_time_median_s: Annotated[float, value("s", "Median step (of the slowest rank) or pass.")]
     step_time_p95_s: Annotated[float, value("s", "95th percentile of the step times.")]
     step_time_p99_s: Annotated[Number, value("s", "99th percentile of the step times.")] = None
-    first_step_s: Annotated[
-        Number, value("s", "The very first step (compilation), outside the window.")
-    ] = None
+    first_step_s: Annotated[Number, value("s", "The very first step, with compilation.")] = None
     block_noise: Annotated[
         Number, value("share", "Standard error of the rate, from blocks of steps within the run.")
     ] = None
@@ -102,17 +96,11 @@ class Measurement(Strict, kw_only=True):
     mfu_real_tokens: Annotated[
         Number, value("share", "The same without the texts' padding.", extra="MFU, real tokens")
     ] = None
-    mfu_achievable: Annotated[Number, value("share", "Model FLOPs over the achievable peak.")] = (
-        None
-    )
-    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOPs per second and device.")] = (
-        None
-    )
+    mfu_achievable: Annotated[Number, value("share", "Model FLOPs over achievable peak.")] = None
+    tflops_per_device: Annotated[Number, value("TFLOP/s", "Model FLOP/s of a device.")] = None
     loss_first: Annotated[Number, value("", "Loss of the first step that reported one.", "")] = None
     loss_last: Annotated[Number, value("", "Loss of the last step that reported one.")] = None
-    loss_end: Annotated[
-        Number, value("", "Mean of the last tenth of the reported losses, at least five.")
-    ] = None
+    loss_end: Annotated[Number, value("", "Mean of the last tenth of losses, at least 5.")] = None
     loss_digest: Annotated[str, value("", "Digest of all reported losses, bit by bit.", "")] = ""
     skipped_updates: Annotated[
         int | None,
@@ -138,25 +126,19 @@ class Measurement(Strict, kw_only=True):
     cores_waited_share: Annotated[
         Number, value("share", "Of the time in which the job's threads could run: wait for a core.")
     ] = None
-    slow_rank: Annotated[
-        int | None, value("", "The rank that waits and computes longest by itself.", "same")
-    ] = None
+    slow_rank: Annotated[int | None, value("", "Rank that takes longest by itself.", "same")] = None
     slow_rank_ratio_low: Annotated[
         Number, value("", "Its time over the other ranks', lower end of the interval.")
     ] = None
     # The following values are in the record only; no result file has a column for them.
     step_time_min_s: Annotated[float, value("s", "The fastest step.")]
     step_time_max_s: Annotated[float, value("s", "The slowest step.")]
-    data_wait_s: Annotated[
-        float, value("s", "Wait for the host's batches, mean of ranks.", ranks="mean")
-    ]
+    data_wait_s: Annotated[float, value("s", "Wait for host batches, mean of ranks.", ranks="mean")]
     data_wait_p95_s: Annotated[Number, value("s", "95th percentile of the waits.")] = None
     copy_wait_s: Annotated[
         Number, value("s", "Copies of batches to the device, mean of the ranks.", ranks="mean")
     ] = None
-    memory_gib: Annotated[
-        Number, value("GiB", "Memory of a device at the window's end.", ranks="largest")
-    ] = None
+    memory_gib: Annotated[Number, value("GiB", "Device memory at the end.", ranks="largest")] = None
     rank_wall_s: Annotated[list[float], value("s", "Wall time of each rank's window.")] = []
 
 
@@ -244,9 +226,7 @@ class PixelDistance(Strict, kw_only=True):
     mean_abs_diff: Annotated[
         Number, value("levels", "Pixels against decode: reference, of 0 to 255.", "largest")
     ] = None
-    psnr_db: Annotated[
-        Number, value("dB", "The same as a ratio to noise; empty: nothing differs.", "")
-    ] = None
+    psnr_db: Annotated[Number, value("dB", "As a ratio to noise; empty: equal.", "")] = None
     worst_abs_diff: Annotated[
         Number, value("levels", "The picture that differs most; only in the record.", "")
     ] = None
@@ -270,15 +250,11 @@ class Provenance(Strict, kw_only=True):
     ] = []
     host: Annotated[str, value("", "Host that the job ran on.", "")] = ""
     commit: Annotated[str, value("", "Commit of the project at the run.", "")] = ""
-    source_digest: Annotated[
-        str, value("", "Digest of the code that defines the measured work.", "")
-    ] = ""
+    source_digest: Annotated[str, value("", "Digest of the code of the measured work.", "")] = ""
     data_digest: Annotated[str, value("", "Digest of the prepared data's manifest.", "")] = ""
     spec_digest: Annotated[str, value("", "Digest of spec.json.", "")] = ""
     started_at: Annotated[str, value("", "Start of the job, UTC, ISO 8601.", "")] = ""
-    duration_s: Annotated[Number, value("s", "The job from start to end, set-up included.", "")] = (
-        None
-    )
+    duration_s: Annotated[Number, value("s", "The job from start to end, with set-up.", "")] = None
     attempt: Annotated[int, value("", "Which attempt of the run this was, from 1.", "")] = 1
     provenance: Annotated[  # this and the following are in the record only
         Literal["measured", "imported"], Meta(description="imported: others made the run.")

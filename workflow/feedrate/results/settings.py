@@ -55,10 +55,7 @@ class CollectStudy(StudyFacts, kw_only=True):
 
     def baseline_of(self, cell: Mapping[str, Any]) -> dict[str, Level]:
         """The baseline that a cell is compared with, in the order of the factors."""
-        return {
-            name: cell[name] if name in self.within else self.baseline[name]
-            for name in self.factors
-        }
+        return {n: (cell if n in self.within else self.baseline)[n] for n in self.factors}
 
 
 class CollectSettings(Strict, kw_only=True):

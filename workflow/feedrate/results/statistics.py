@@ -107,10 +107,8 @@ def ratio_interval(
 
 
 def noise_of(values: Sequence[float], noise: Noise | None) -> Noise | None:
-    """The noise of one cell: `noise`, or its own if no majority of its runs agrees within that.
-
-    A minority of runs that is far off does not count, because it does not move the median.
-    """
+    """The noise of one cell: `noise`, or its own if no majority of its runs agrees within that. A
+    minority that is far off does not move the median."""
     own = pooled_noise([values])
     if noise is None or own is None:
         return own or noise
@@ -169,10 +167,8 @@ def selection_bias(noise: Noise, runs: int, among: int) -> float:
 
 
 def noise_by_device(runs: Iterable[Mapping[str, Any]]) -> Noises:
-    """The noise of the rate by study and device, from the ok runs among rows of results.csv.
-
-    The standard error that blocks of steps show within the runs, their median, is a lower bound.
-    """
+    """The noise of the rate by study and device, from the ok runs among rows of results.csv; at
+    least the median standard error that blocks of steps show within them."""
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
     blocks: dict[tuple[str, str], list[float]] = {}
     for run in runs:

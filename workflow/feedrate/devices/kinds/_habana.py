@@ -72,11 +72,8 @@ def make_arguments(common: dict[str, Any], settings: Settings, warmup_steps: int
 
 
 def gaudi_arguments(settings: Settings, folder: str, warmup_steps: int) -> dict[str, Any]:
-    """The arguments that only optimum-habana has.
-
-    Writes gaudi_config.json to `folder`. The published file would be fetched from the hub, and
-    would set bf16 itself.
-    """
+    """The arguments that only optimum-habana has. Writes gaudi_config.json to `folder`; the
+    published file would be fetched from the hub, and would set bf16 itself."""
     hpu, train = settings.hpu, settings.train
     config = {
         "use_fused_adam": hpu.fused_adam,

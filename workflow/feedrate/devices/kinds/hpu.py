@@ -269,12 +269,8 @@ class DeviceAdapter(Adapter):
     def training_arguments(
         self, common: dict[str, Any], settings: Settings, warmup_steps: int
     ) -> Any:
-        """The arguments of `hpu.trainer`; the throughput of optimum-habana leaves out the same
-        steps as ours.
-
-        Raises UnsupportedError if the library refuses the settings, DeviceError if it would train
-        on another device.
-        """
+        """The arguments of `hpu.trainer`; its throughput leaves out the same steps as ours. Raises
+        UnsupportedError for refused settings, DeviceError for another device."""
         try:
             arguments = _habana.make_arguments(common, settings, warmup_steps)
         except ValueError as error:

@@ -50,10 +50,8 @@ def command(spec: RunSpec, python: str, module: list[str]) -> Parts:
 
 
 def meeting(nodes: int, environment: Mapping[str, str] = os.environ) -> Meeting:
-    """The meeting point on the first node of this Slurm job.
-
-    Raises DeviceError if there is no such job, or if it does not have `nodes` nodes.
-    """
+    """The meeting point on the first node of this Slurm job. Raises DeviceError without a job of so
+    many nodes."""
     # Of Slurm's variables, Snakemake's job step keeps only this one; scontrol gives the rest.
     job = environment.get(slurm.JOB_ID, "")
     if not job.isdigit():

@@ -62,10 +62,8 @@ def decoders(level: Decode, kind: Kind | None = None) -> list[str]:
 
 
 def first(names: list[str], open_one: Callable[[ModuleType], Opened]) -> Opened:
-    """The result of `open_one` for the first decoder that has all it needs.
-
-    Prints which decoders were skipped, and why. Raises UnsupportedError if all of them were.
-    """
+    """The result of `open_one` for the first decoder that has all it needs; prints which were
+    skipped, and why. Raises UnsupportedError if all were."""
     reasons = []
     for name in names:
         try:

@@ -132,7 +132,5 @@ def _constant(values: np.ndarray) -> Any:
 
 def start_pipeline(*args: Any, **kwargs: Any) -> Any:
     """A running ImageTextPipe: each `iter` of it is an epoch of the tensors of `definegraph`.
-
-    Raises the errors of the vendor's library.
-    """
+    Raises what the vendor's library raises."""
     return HPUGenericPytorchIterator(mediapipe=ImageTextPipe(*args, **kwargs))

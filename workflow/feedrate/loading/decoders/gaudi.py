@@ -50,10 +50,8 @@ class MediaError(Exception):
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through the media pipeline.
-
-    Raises UnsupportedError on first-generation Gaudi, and if the pipeline's package is missing.
-    """
+    """The path through the media pipeline. Raises UnsupportedError on first-generation Gaudi, and
+    without the pipeline's package."""
     model = device.device_model()
     if FIRST_GENERATION.fullmatch(model):
         raise UnsupportedError(
@@ -88,11 +86,8 @@ class MediaDecoder:
         self._count = 0
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch of batches on the device.
-
-        Raises UnsupportedError if the pipeline does not start, and MediaError if it ends before it
-        has given all that it read.
-        """
+        """One epoch of batches on the device. Raises UnsupportedError if the pipeline does not
+        start, and MediaError if it ends too early or too late."""
         true_sizes = self._feed.begin(order)
         # A pipeline may ask for the length only once, so another length needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
@@ -167,11 +162,8 @@ class Feed:
         self.begin([])
 
     def begin(self, order: Iterable[list[int]]) -> deque[int]:
-        """Read `order` from now on.
-
-        Returns the true sizes of the batches. Each is added when its batch is read, ahead of its
-        use.
-        """
+        """Read `order` from now on. Returns the true sizes of the batches, each added when its
+        batch is read, ahead of its use."""
         self._order, self._true_sizes = order, deque[int]()
         return self._true_sizes
 

@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 import torch
-from msgspec import UNSET
 from PIL import Image
 
-from feedrate.config.settings import Storage
 from feedrate.loading.decoders import Source
 from feedrate.loading.pixels import NOTHING, Draw, crop_levels, decoding
 from feedrate.loading.stages import span
@@ -30,70 +28,44 @@ _COLOURS = {"Gray": "GRAY", "YCbCr": "RGB", "RGB": "RGB"}
 
 
 def read(source: Source, row: int, draw: Draw) -> torch.Tensor:
-    """A row's crop: uint8 (1 or 3, side, side)."""
-    path, scaled, storage = source.paths[row], source.scaled, source.storage
-    return read_pixels(path, source.side_px, draw, scaled=scaled, storage=storage)
+    """A row's crop: uint8 (1 or 3, side, side). Raises DataError, which names the file."""
+    path = source.paths[row]
+    with decoding(path):
+        data = fetch(path, source.storage)
+    return crop_of(path, data, source.side_px, draw, scaled=source.scaled)
 
 
-def read_pixels(
-    path: Path,
-    side_px: int,
-    draw: Draw = NOTHING,
-    *,
-    scaled: bool,
-    storage: Storage = UNSET,
-    data: bytes | None = None,
+def crop_of(
+    path: Path, data: bytes, side_px: int, draw: Draw = NOTHING, *, scaled: bool = False
 ) -> torch.Tensor:
-    """The picture's crop: uint8, shape (1 or 3, side_px, side_px).
-
-    `scaled`: the decoder may shrink by a power of two first. `data`: the file's bytes, if they have
-    been read. Raises DataError, which names the file, if it cannot be decoded.
-    """
-    levels, size = read_levels(path, side_px if scaled else None, draw, storage, data)
+    """`read` of a file's bytes; `scaled`: the decoder may shrink by a power of two first."""
+    with span("decode"):
+        levels, size = decode_levels(path, data, side_px if scaled else None, draw)
     with span("resize"):
         return crop_levels(levels, size, side_px, draw)
 
 
-def read_levels(
-    path: Path,
-    shrink_to_px: int | None = None,
-    draw: Draw = NOTHING,
-    storage: Storage = UNSET,
-    data: bytes | None = None,
+def decode_levels(
+    path: Path, data: bytes, shrink_to_px: int | None = None, draw: Draw = NOTHING
 ) -> tuple[torch.Tensor, Size]:
-    """A whole picture: uint8 of shape (1 or 3, h, w), and its size in the file.
-
-    With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
-    """
-    if data is None:
-        with decoding(path):
-            data = fetch(path, storage)
-    with span("decode"):
-        return _decode(path, data, shrink_to_px, draw)
-
-
-def _decode(
-    path: Path, data: bytes, shrink_to_px: int | None, draw: Draw
-) -> tuple[torch.Tensor, Size]:
-    """`read_levels` of a file's bytes."""
+    """A whole picture from its file's bytes: uint8 of shape (1 or 3, h, w), and its size in the
+    file. With `shrink_to_px` the decoder halves it while the needed part stays at least that large.
+    Raises DataError."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
         options = {}
         if shrink_to_px is not None:
             part = draw.box(height, width)
             shorter = min(part.height, part.width) if part else min(height, width)
-            factor = _halvings(shorter, shrink_to_px)
+            # libjpeg-turbo's other scales are slower than a full decode.
+            enough = (n for n in (1, 2, 4, 8) if shorter // n >= shrink_to_px)
+            factor = max(enough, default=1)
             options = {"min_height": -(-height // factor), "min_width": -(-width // factor)}
         levels = simplejpeg.decode_jpeg(data, _COLOURS[colours], **options)
     except (ValueError, KeyError):
         levels = _with_pillow(path)
         height, width = levels.shape[:2]
     return torch.from_numpy(levels).permute(2, 0, 1), (height, width)
-
-
-def _halvings(shorter_px: int, wanted_px: int) -> int:
-    """The scale: 1, 2, 4 or 8. libjpeg-turbo's other scales are slower than a full decode."""
-    return max((n for n in (1, 2, 4, 8) if shorter_px // n >= wanted_px), default=1)
 
 
 def _with_pillow(path: Path) -> np.ndarray:

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 
 from feedrate.config.settings import LoaderSettings
-from feedrate.data.manifest import DataError
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
 from feedrate.loading.path import DevicePath
-from feedrate.loading.pixels import LEVELS, Batch, Finish, crop
+from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undecodable
 
 LEVEL = "device"
 KINDS = ("cuda",)
@@ -34,10 +33,8 @@ DecodeAll = Callable[[list[torch.Tensor]], list[torch.Tensor]]
 
 
 def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
-    """The path through nvJPEG; `loader.workers` threads, at least one, read the files.
-
-    Raises UnsupportedError if torchvision is missing or cannot use the GPU.
-    """
+    """The path through nvJPEG; `loader.workers` threads, at least one, read the files. Raises
+    UnsupportedError if torchvision is missing or cannot use the GPU."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg
     except (ImportError, OSError, RuntimeError) as error:
@@ -123,10 +120,8 @@ class GpuDecoder:
     def _read(self, row: int) -> torch.Tensor:
         """A file's bytes."""
         path = self._dataset.paths[row]
-        try:
+        with decoding(path):
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
-        except OSError as error:
-            raise self._unreadable(row, error) from error
 
     def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> Batch:
         """A batch that is complete on the device.
@@ -156,10 +151,8 @@ class GpuDecoder:
             return batch
 
     def _decode(self, rows: list[int], encoded: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Decode all files at once; if that fails, one by one, to name the file at fault.
-
-        An error of the device itself is raised as it is: no file is at fault.
-        """
+        """Decode all files at once; if that fails, one by one, to name the file at fault, unless
+        the error is the device's own."""
         try:
             return self._decode_all(encoded)
         except RuntimeError as error:
@@ -171,12 +164,8 @@ class GpuDecoder:
                 except RuntimeError as alone:
                     if of_device(alone):
                         raise
-                    raise self._unreadable(row, alone) from alone
+                    raise undecodable(self._dataset.paths[row], alone) from alone
             raise
-
-    def _unreadable(self, row: int, error: Exception) -> DataError:
-        path = self._dataset.paths[row]
-        return DataError(f"{path}: cannot be decoded ({error}); prepare the data again")
 
 
 def of_device(error: RuntimeError) -> bool:

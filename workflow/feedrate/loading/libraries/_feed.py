@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
+from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -18,11 +19,10 @@ from feedrate.core.files import digest_file, replaced_folder
 from feedrate.data.manifest import MANIFEST
 from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
-from feedrate.loading.decoders.host import read_pixels
-from feedrate.loading.path import Done, LoadingPath, Order, levels, none_done, replace_inner
+from feedrate.loading.decoders.host import crop_of
+from feedrate.loading.path import Done, FedPath, Feed, levels
 from feedrate.loading.pixels import Batch
 from feedrate.loading.stages import span
-from feedrate.loading.watchdog import watched
 from feedrate.loading.workers import WorkerStart
 
 Made = tuple[list[int], torch.Tensor]
@@ -78,11 +78,8 @@ def one_thread() -> None:
 
 
 def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
-    """The folder with a split in a library's own format, which `write` fills once.
-
-    It lies beside the stores of `decode: cache`, belongs to the prepared data by their digest, and
-    is written completely or not at all.
-    """
+    """The folder with a split in a library's own format, which `write` fills once, completely or
+    not at all. It lies beside the stores of `decode: cache`."""
     digest = digest_file(dataset.prepared / MANIFEST)[:16]
     folder = dataset.prepared.parent / "store" / f"{name}-{dataset.split}-{digest}"
     if not folder.exists():
@@ -94,8 +91,7 @@ def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -
 def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
     """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
     one_thread()
-    pixels = read_pixels(dataset.paths[row], dataset.image_px, scaled=False, data=data)
-    return pixels.expand(dataset.shape)
+    return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
@@ -119,10 +115,8 @@ def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:
             rows, parts = rows[size:], [whole[size:]]
 
 
-class LibraryPath(LoadingPath):
+class LibraryPath(FedPath):
     """Batches from a library, each compared with what was asked for."""
-
-    skips, stops = True, False
 
     def __init__(self, settings: LoaderSettings, *, pin_memory: bool) -> None:
         """Raise UnsupportedError if the library is not installed, or cannot be imported."""
@@ -137,44 +131,36 @@ class LibraryPath(LoadingPath):
             raise UnsupportedError(f"loader.library: {library}: {error}") from error
         torch.set_num_threads(threads)  # the model's; FFCV's import sets one
         packages = plugins.declared(LIBRARIES, "PACKAGES")[library]
-        self.library = f"{packages[0]} {metadata.version(packages[0])}"
+        self.library = self.maker = f"{packages[0]} {metadata.version(packages[0])}"
+        self.setting, self.timeout_s = f"loader.library: {self.library}", settings.timeout_s
         own_order = plugins.declared(LIBRARIES, "OWN_ORDER").get(library, ())
         self._own_order = self.form in own_order
         self.round_size = max(1, settings.workers) * settings.prefetch_factor
         self._batches: Callable[[Work], Iterator[Made]] = getattr(plugin, self.form)
         self._settings, self._pin_memory = settings, pin_memory
 
-    def adopt(self, loader: Any, done: Done = none_done) -> Any:
-        """The Trainer's loader with its inner one replaced.
-
-        Raises UnsupportedError if it is not built as expected, or if a library with an order of its
-        own should share an epoch among ranks.
-        """
+    def adopt(self, loader: Any, done: Done | None = None) -> Any:
+        """As of FedPath, but ranks cannot share an epoch of a library's own order."""
         if self._own_order and torch.distributed.is_initialized():
             raise UnsupportedError(
-                f"loader.library: {self.library} has its own order, which several ranks do not "
-                "share; use one device"
+                f"{self.setting} has its own order, which several ranks do not share; use one "
+                "device"
             )
-        feed = partial(self._feed, loader.dataset)
-        return replace_inner(loader, f"loader.library: {self.library}", feed, done)
+        return super().adopt(loader, done)
 
-    def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
-        """Batches on the host, from a pipeline of their own."""
-        yield from self._feed(dataset, order)
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
+        """From a pipeline of their own."""
+        return partial(self._complete, dataset)
 
     def compared(self, dataset: PairDataset, rows: list[int]) -> Made:
         """Pixels of these rows, or of as many in the library's own order, without augmentation."""
-        made = self._made(dataset, [rows])
-        try:
+        with closing(self._made(dataset, [rows])) as made:
             numbers, pixels = next(made)
             return numbers, levels(dataset, pixels)
-        finally:
-            made.close()
 
-    def _feed(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """Complete batches; a library that hangs ends the process."""
-        made = self._made(dataset, order)
-        for numbers, pixels in watched(made, self._settings.timeout_s, self.library):
+    def _complete(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
+        """The library's batches with all that the model takes."""
+        for numbers, pixels in self._made(dataset, order):
             batch = collate({"pixel_values": pixels} | dataset.rest_of(numbers))
             if self._pin_memory:
                 batch["pixel_values"] = batch["pixel_values"].pin_memory()

@@ -9,17 +9,19 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numba
 import numpy as np
 import torch
+from ffcv import writer
 from ffcv.fields import BytesField, IntField, NDArrayField, RGBImageField
 from ffcv.fields.rgb_image import CenterCropRGBImageDecoder
 from ffcv.loader import Loader
 from ffcv.loader.epoch_iterator import EpochIterator
 from ffcv.pipeline.operation import Operation
-from ffcv.writer import DatasetWriter
 from PIL import Image
 
 from feedrate.config.spec import LoadingStage
@@ -85,10 +87,8 @@ class Epoch(EpochIterator):
 
 
 class Step(Operation):
-    """A function in the library's pipeline: of a batch, its rows and the rows' metadata.
-
-    Its exception is returned as the batch, because the library's thread would hide it.
-    """
+    """A function in the library's pipeline: of a batch, its rows and their metadata. Its exception
+    is returned as the batch: the library's thread would hide it."""
 
     def __init__(self, function: Callable[[Any, Any, Any], torch.Tensor]) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Rows:
         self._pairs, self._form = pairs, form
 
     def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """A row; called in the library's process, which must not use torch's threads."""
+        """A row."""
         path = self._pairs.paths[row]
         if self._form == "pixels":
             return row, self._pairs.read(row, NOTHING).expand(self._pairs.shape).numpy()
@@ -143,10 +143,7 @@ def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead:
         first = Step(lambda batch, *_: torch.from_numpy(batch).permute(0, 3, 1, 2).contiguous())
         steps = [CenterCropRGBImageDecoder((side, side), ratio=1), first]
 
-    def write(folder: Path) -> None:
-        writer = DatasetWriter(str(folder / FILE), {"row": IntField(), "x": field}, num_workers=1)
-        writer.from_indexed_dataset(Rows(pairs, form), np.arange(len(pairs)))
-
+    write = partial(_write, {"row": IntField(), "x": field}, Rows(pairs, form), len(pairs))
     folder = own_format(pairs, f"ffcv-{form}-{side}" if form == "pixels" else f"ffcv-{form}", write)
     sizes = {"batch_size": batch_size, "num_workers": workers, "batches_ahead": ahead}
     # Without a seed it would draw a number from ours.
@@ -154,6 +151,18 @@ def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead:
     ((compiled, made), *others), outputs = loader.code
     loader.code = [(partial(_timed, compiled, stage), made), *others], outputs
     return loader
+
+
+def _write(fields: dict[str, Any], rows: Rows, count: int, folder: Path) -> None:
+    """Write the library's file. Raises what reading a row raises."""
+
+    def here(target: Callable[..., None], args: tuple[Any, ...]) -> Any:
+        return SimpleNamespace(start=partial(target, *args))
+
+    # It would wait without end for a process that has died, so its process is this one.
+    with patch.object(writer, "Process", here):
+        made = writer.DatasetWriter(str(folder / FILE), fields, num_workers=1)
+        made.from_indexed_dataset(rows, np.arange(count))
 
 
 def _timed(compiled: Callable[..., Any], stage: LoadingStage, **given: Any) -> Any:

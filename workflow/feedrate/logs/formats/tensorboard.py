@@ -14,10 +14,7 @@ IMPORTS = ("events.out.tfevents.*",)
 
 
 def read(path: Path) -> Iterator[Found]:
-    """The run of an events file.
-
-    A file whose losses begin later than one interval of logging belongs to a resumed job.
-    """
+    """The run of an events file, resumed if its losses begin later than one interval of logging."""
     with path.open("rb") as stream:
         refuse_pointer(path, stream.read(64))
     scalars = read_scalars(path)
@@ -46,10 +43,8 @@ def _last(scalars: dict[str, list[tuple[int, float]]]) -> dict[str, float]:
 
 
 def read_scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Pairs of step and value for each tag in one file, in file order; finite values only.
-
-    A truncated or damaged file gives what precedes the damage.
-    """
+    """Pairs of step and finite value for each tag in one file, in order, up to where it is
+    damaged."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util.tensor_util import make_ndarray

@@ -184,10 +184,8 @@ class Flava(FlavaForPreTraining):
         return {"loss": loss} if self.training else {"loss": loss, **self.embeddings(output)}
 
     def unimodal_loss(self, output: Any, patch_labels: Tensor, word_labels: Tensor) -> Tensor:
-        """MIM and MLM of the pairs' images and texts: mean cross entropies over the hidden places.
-
-        The library computes them for images alone and texts alone; here no encoder runs again.
-        """
+        """MIM and MLM of the pairs' images and texts, by the outputs at hand: mean cross entropies
+        over the hidden places."""
 
         def loss(head: torch.nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
             hidden = labels != IGNORED
@@ -305,10 +303,8 @@ def make_config(size: str) -> FlavaConfig:
 
 
 def count_flops(config: FlavaConfig, max_tokens: int) -> float:
-    """FLOPs of one pair of `max_tokens` tokens, forward and backward, with the codebook.
-
-    The text is full. A padded one has fewer hidden words, which is below 0.3% of the whole.
-    """
+    """FLOPs of one pair of `max_tokens` tokens, forward and backward, with the codebook. The text
+    is full; a padded one differs by less than 0.3%."""
 
     def make() -> Flava:
         model = Flava(config)

@@ -21,7 +21,7 @@ from feedrate.config.settings import LoaderSettings, ModelSettings
 from feedrate.core.files import write_json
 from feedrate.data.manifest import SAMPLES
 from feedrate.models.build import Built, ModelError, load_config, load_model
-from feedrate.models.flops import flops_per_sample
+from feedrate.models.flops import pair_flops
 from feedrate.models.layers import IMAGENET
 
 OFFERS = {
@@ -57,11 +57,8 @@ class ClassTokenizer:
 
     @classmethod
     def of_column(cls, prepared: Path, column: str, outputs: int) -> "ClassTokenizer":
-        """The distinct values of a column in the training split, sorted.
-
-        Raises ModelError if the column is missing or empty, or has more values than the model has
-        `outputs`.
-        """
+        """The distinct values of a column in the training split, sorted. Raises ModelError if there
+        are none, or more than the model has `outputs`."""
         path = prepared / SAMPLES
         known = pq.read_schema(path).names
         if column not in known:
@@ -197,17 +194,10 @@ def make_config(size: str, image_px: int = IMAGE_PX) -> ViTConfig:
 
 def count_flops(config: ViTConfig, head: str = "token") -> float:
     """FLOPs of one image, forward and backward."""
-    side = config.image_size
     # A copy: the model that runs reads its attention from the configuration at every call.
     plain = deepcopy(config)
     plain._attn_implementation = "eager"
-    return flops_per_sample(
-        lambda: Vit(plain, head),
-        lambda: {
-            "pixel_values": torch.empty(1, 3, side, side),
-            "input_ids": torch.zeros(1, 1, dtype=torch.long),
-        },
-    )
+    return pair_flops(lambda: Vit(plain, head), config.image_size, max_tokens=1)
 
 
 def attention_name(settings: ModelSettings) -> str:

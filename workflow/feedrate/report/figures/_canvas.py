@@ -124,16 +124,16 @@ def bar_panels(counts: list[int], bar_in: float, below_in: float) -> tuple[Figur
 # Marks: places in a figure that tell their value
 
 Place = tuple[Axes, tuple[float, float], str, str]
-"""Axes, a place in their data, the words, and the anchor of a record or nothing."""
+"""Axes, a place in their data, the words, and the anchors of records, with a space between."""
 
 _MARKS: WeakKeyDictionary[Any, list[Place]] = WeakKeyDictionary()
 """The marks of each figure that is being drawn."""
 
 
-def mark(axes: Axes, at: tuple[float, float], words: str, cell: CellOf | None = None) -> None:
-    """Let the place `at` tell `words` on a page that responds; it leads to the record of `cell`,
-    which may be a run. On paper nothing of it is seen."""
-    place = axes, at, words, anchor_of(cell) if cell else ""
+def mark(axes: Axes, at: tuple[float, float], words: str, *cells: CellOf | None) -> None:
+    """Let the place `at` tell `words` on a page that responds; it leads to the records of `cells`,
+    which may be runs. On paper nothing of it is seen."""
+    place = axes, at, words, " ".join(dict.fromkeys(anchor_of(one) for one in cells if one))
     _MARKS.setdefault(axes.get_figure(), []).append(place)
 
 

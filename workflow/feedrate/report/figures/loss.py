@@ -23,11 +23,9 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
     found = [t for t in traces(inputs, settings.study) if any(s.loss is not None for s in t.steps)]
     if not found:
         return canvas.statement("No run logged a loss.")
-    short = short_names(trace.run for trace in found)
-    several = len({trace.run.device for trace in found}) > 1
-    names = {
-        run.key: f"{settings.label(run.device)}: " * several + short[run.cell] for run, _ in found
-    }
+    runs = [run for run, _ in found]
+    short, several = short_names(runs), len({run.device for run in runs}) > 1
+    names = {r.key: f"{settings.label(r.device)}: " * several + short[r.cell] for r in runs}
     keys = list(names)
     columns = 2 if max(map(len, names.values())) <= HALF else 1
     lines = math.ceil(len(keys) / columns) if len(keys) <= MANY else 1

@@ -44,7 +44,7 @@ def render(settings: PageSettings, inputs: Inputs) -> canvas.Figure:
             if speedup.value:
                 words = canvas.told(speedup.value, speedup.low, speedup.high, "times")
                 level = level_text(settings.factors[settings.factor].levels[column])
-                canvas.mark(axes, (column, row), f"{name}, {level}: {words}", speedup.cell)
+                canvas.mark(axes, (column, row), f"{name}, {level}: {words}", *speedup.cells)
             if size > TOO_SMALL:
                 _words(axes, column, row, speedup, size)
     _frame(axes, settings, list(lines))

@@ -8,13 +8,7 @@ from feedrate.report.rows import ClaimRow, Inputs
 NEEDS = ("claims",)
 ORDER = 190
 
-HEADS = (
-    "Claim",
-    "Printed by the source",
-    "From the source's table",
-    "Measured here",
-    "Verdict here",
-)
+HEADS = ("Claim", "Printed by the source", "From its table", "Measured here", "Verdict here")
 MARKS = {"holds": "✓", "refuted": "✗"}
 """A sign next to the word of a verdict."""
 CONSISTENCY = {"consistent": "agrees", "not": "does not agree"}

@@ -45,8 +45,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
 
 
 def _row(one: Compared, beside: Sequence[RunRow]) -> Markup:
-    matters = [kind for kind, needs in MATTERS.items() if one.item in needs.same | needs.alike]
+    kinds = (kind for kind, needs in MATTERS.items() if one.item in needs.same | needs.alike)
     said, here = one.texts
-    return row(
-        one.label, join(said, small(one.where)), here, one.outcome, ", ".join(matters), of=beside
-    )
+    about = join(said, small(one.where))
+    return row(one.label, about, here, one.outcome, ", ".join(kinds), of=beside)

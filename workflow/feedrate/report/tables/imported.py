@@ -1,10 +1,25 @@
 """Runs of others, next to what was measured here and published; and the files they came from."""
 
+from typing import Any
+
+import msgspec
+
 from feedrate.report import text
 from feedrate.report.lines import level_key, published_rates
-from feedrate.report.markup import Markup, el, join, row, small, table, word
+from feedrate.report.markup import (
+    Markup,
+    anchor_of,
+    el,
+    join,
+    record_link,
+    row,
+    small,
+    table,
+    word,
+)
 from feedrate.report.params import PageSettings
-from feedrate.report.rows import Inputs
+from feedrate.report.provenance import pack
+from feedrate.report.rows import CellRow, Inputs, as_run
 from feedrate.results.record import Record
 
 NEEDS = ("cells", "published", "imported")
@@ -17,38 +32,57 @@ FILES = ("File", "Read as", "Remark")
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
-    """A row for each imported run; then each file that was left out or read with a remark."""
+    """A row for each imported run, with its packed record; then each file that was left out or read
+    with a remark."""
     found = inputs.imported(settings.study)
     cells = {(c.device, level_key(c.levels)): c for c in inputs.cells(settings.study)}
-    measured = {key: cell.samples_per_s for key, cell in cells.items()}
     published = {key: one.value for key, one in published_rates(settings).items()}
-    rows = []
-    for one in found.records:
+    told = {anchor_of(as_run(one)): _documents(one) for one in found.records}
+    first = {run.rpartition("/")[0]: run for run in reversed(told)}
+    packed, rows = f"{settings.study}-imported", []
+    for run, one in zip(told, found.records, strict=True):
         known = len(one.levels) == len(settings.factors)
         at = (one.device, level_key(one.levels)) if known else ("", "")
-        rate, loss = one.trainer.samples_per_s, one.trainer.loss
+        rate, cell = one.trainer.samples_per_s, cells.get(at)
         counted = rate if one.status == "ok" else None
-        beside = [_beside(counted, numbers.get(at)) for numbers in (measured, published)]
-        rows.append(
-            row(_run(settings, one), text.number(rate), *beside, text.number(loss), _status(one))
+        fields = (
+            text.number(rate),
+            _beside(counted, cell.samples_per_s if cell else None, cell),
+            _beside(counted, published.get(at)),
+            text.number(one.trainer.loss),
+            _status(one),
         )
+        of_cell = run.rpartition("/")[0]
+        head = _run(settings, one, of_cell if first[of_cell] == run else "")
+        rows.append(el("tr", head, *(el("td", f) for f in fields), id=run, data_in=packed))
     remarks = [row(one.file, one.format or "not read", one.note) for one in found.files if one.note]
     files = [el("h3", "Files with a remark"), table(FILES, remarks, "texts")] if remarks else []
-    return join(table(HEADS, rows, "last-text"), *files)
+    records = el("div", id=packed, data_packed=pack(told), hidden="hidden")
+    return join(table(HEADS, rows, "last-text"), records, *files)
 
 
-def _run(settings: PageSettings, one: Record) -> Markup:
+def _documents(one: Record) -> dict[str, Any]:
+    """Where an imported run was read, and its record."""
+    unknown = "No line of its files has this figure: docs/importing.md says how it was read."
+    place, line = one.provenance.imported_from, one.made_from.line or unknown
+    return {"Imported from": place, "Line": line, "Record": msgspec.to_builtins(one)}
+
+
+def _run(settings: PageSettings, one: Record, of_cell: str) -> Markup:
+    """The name of a run. That of a cell's first run is the target of links to all of the cell."""
     levels = text.levels_text(one.levels) or "levels not stated"
     missing = [settings.factor_label(n) for n in settings.factors if n not in one.levels]
     more = f"not stated: {text.listed(missing)}" if missing and one.levels else ""
     origin = f"imported from {one.provenance.imported_from}"
     origin = origin if len(origin) <= LONGEST else f"{origin[: LONGEST - 1]}…"
-    return join(settings.label(one.device), small(levels), small(more), small(origin))
+    name = record_link(f"{settings.label(one.device)}, run {one.repeat}", as_run(one), at="")
+    return el("th", name, small(levels), small(more), small(origin), scope="row", id=of_cell)
 
 
-def _beside(rate: float | None, other: float | None) -> Markup:
+def _beside(rate: float | None, other: float | None, cell: CellRow | None = None) -> Markup:
     ratio = text.ratio(rate / other) if rate and other else ""
-    return join(text.number(other), small(f"the run: {ratio}" if ratio else ""))
+    number = record_link(text.number(other), cell if other else None)
+    return join(number, small(f"the run: {ratio}" if ratio else ""))
 
 
 def _status(one: Record) -> Markup:

@@ -28,9 +28,7 @@ def render(settings: PageSettings, inputs: Inputs) -> Markup:
     for run in inputs.runs(settings.study):
         names = filter(None, run.bf16_instructions.split(";"))
         bf16.setdefault(run.device, {}).update(dict.fromkeys(names))
-    headings = {
-        device: f" (bf16 by {' and '.join(names)})" for device, names in bf16.items() if names
-    }
+    headings = {d: f" (bf16 by {' and '.join(names)})" for d, names in bf16.items() if names}
     cells = inputs.cells(settings.study)
     return cell_table(settings, cells, COLUMNS, optional=MFU | COSTS, headings=headings)
 

@@ -14,8 +14,8 @@ TOLERANCE = 0.05
 EQUAL_PIXELS = 0.5
 """Levels of 255 by which the pixels of two loaders that do equal work may differ on average."""
 
-Ratio = tuple[float, float, int]
-"""The lowest and highest ratio of the loaders' rates in one repeat, and the number of repeats."""
+Ratio = tuple[float, float]
+"""The lowest and highest ratio of the loaders' rates in one repeat."""
 
 
 def render(settings: PageSettings, inputs: Inputs) -> Markup:
@@ -36,7 +36,7 @@ def _statement(claim: LoaderClaim, runs: list[RunRow], cells: list[CellRow]) -> 
     found = measured_ratios(claim, runs)
     shown = [
         f"{workers}: {text.ratio(low)}" + f" to {text.ratio(high)}" * (high > low)
-        for workers, (low, high, _) in found.items()
+        for workers, (low, high) in found.items()
     ]
     regime = [
         text.count(claim.workers, "worker") if claim.workers else "workers not stated",
@@ -66,7 +66,7 @@ def measured_ratios(claim: LoaderClaim, runs: list[RunRow]) -> dict[int, Ratio]:
     for workers in sorted({workers for _, workers in rates}):
         one, other = (rates.get((name, workers), {}) for name in (claim.loader, claim.over))
         if ratios := [one[repeat] / other[repeat] for repeat in one.keys() & other.keys()]:
-            found[workers] = min(ratios), max(ratios), len(ratios)
+            found[workers] = min(ratios), max(ratios)
     return found
 
 
@@ -76,8 +76,8 @@ def where_it_holds(claim: LoaderClaim, found: dict[int, Ratio], cells: list[Cell
         reasons = [c.cause for c in cells if c.levels["loader"] == claim.loader and c.cause]
         return f"Cannot tell: not measured. {next(iter(reasons), '')}".strip()
     wanted = claim.ratio * (1 - TOLERANCE)
-    holding = [workers for workers, (low, _, _) in found.items() if low >= wanted]
-    losing = [workers for workers, (_, high, _) in found.items() if high < wanted]
+    holding = [workers for workers, (low, _) in found.items() if low >= wanted]
+    losing = [workers for workers, (_, high) in found.items() if high < wanted]
     later = [w for w in holding if all(w > other for other in found if other not in holding)]
     if claim.workers in losing:
         return f"Does not hold with its own {text.count(claim.workers, 'worker')}."

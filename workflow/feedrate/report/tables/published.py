@@ -62,10 +62,11 @@ def _published(settings: PageSettings, columns: Columns) -> list[Markup]:
 def _imported(settings: PageSettings, records: list[Record], columns: Columns) -> list[Markup]:
     """A row for each device of runs whose levels are all known; the median of several runs."""
     lines = imported_lines(settings, records, settings.factor)
-    rates = {(n.device, level_key(p.levels)): p.value for n in lines for p in n.valid}
+    known = {(n.device, level_key(p.levels)): p for n in lines for p in n.valid}
     rows = []
     for device in dict.fromkeys(line.device for line in lines):
-        numbers = [text.number(rates.get((device, level_key(levels)))) for levels in columns]
+        points = (known.get((device, level_key(levels))) for levels in columns)
+        numbers = [record_link(text.number(p.value), p.row) if p else text.DASH for p in points]
         mine = [one for one in records if one.device == device and one.status == "ok"]
         libraries = text.listed(dict.fromkeys(one.trainer.library or "a log" for one in mine))
         about = f"{text.count(len(mine), 'run')}, by {libraries}; medians"

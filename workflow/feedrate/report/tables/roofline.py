@@ -67,8 +67,6 @@ def _by_part(work: Work) -> Markup:
     """A row for each part of a model, and the whole: how much a sample has to compute."""
     whole = sum(work.forward.values())
     amounts = {**work.forward, "Forward pass": whole, "Training": work.flops}
-    rows = [
-        markup.row(name, text.number(flops / 1e9), text.share(flops / whole))
-        for name, flops in amounts.items()
-    ]
+    told = {n: (text.number(one / 1e9), text.share(one / whole)) for n, one in amounts.items()}
+    rows = [markup.row(name, *fields) for name, fields in told.items()]
     return markup.table([f"A sample of {work.model}", "GFLOPs", "Of a forward pass"], rows)

@@ -38,4 +38,4 @@ def _field(speedup: Speedup) -> Markup:
     if speedup.value is None:
         return word(speedup.reason)
     interval = text.ratio_interval(speedup.low, speedup.high)
-    return join(record_link(text.ratio(speedup.value), speedup.cell), small(interval))
+    return join(record_link(text.ratio(speedup.value), *speedup.cells), small(interval))

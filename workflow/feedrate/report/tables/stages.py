@@ -32,9 +32,7 @@ def _time(column: str) -> Field:
     return lambda cell: text.seconds(getattr(cell, column))
 
 
-STAGES: dict[str, Field] = {
-    stage.replace("_", " ").capitalize(): _stage(stage) for stage in get_args(Stage)
-}
+STAGES = {one.replace("_", " ").capitalize(): _stage(one) for one in get_args(Stage)}
 """A stage that no run told apart has no column."""
 TOGETHER = {"Fetch": _time("stage_fetch_s"), "Prepare": _time("stage_prepare_s")}
 
