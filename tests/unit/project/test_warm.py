@@ -159,6 +159,28 @@ def test_signals_are_forwarded_and_the_program_dies_with_its_client(number, code
     assert not program.exists()
 
 
+LATE = """
+import time
+def follow_later(*arguments):
+    while not os.path.exists({sent!r}):
+        time.sleep(0.01)
+    follow(*arguments)
+"""
+
+
+def test_a_signal_that_comes_before_the_client_is_ready_is_forwarded_too(tmp_path):
+    """On a busy machine a program may run, and be told to end, before its client runs again."""
+    late, sent = tmp_path / "python", tmp_path / "sent"
+    text = Path(warm.python()).read_text().replace("    follow(", "    follow_later(")
+    late.write_text(text.replace("import sys\n", "import sys\n" + LATE.format(sent=str(sent)), 1))
+    late.chmod(0o755)
+    with subprocess.Popen([late, "-c", SLEEPS], stdout=subprocess.PIPE) as client:
+        assert int(client.stdout.readline())
+        client.send_signal(signal.SIGTERM)
+        sent.touch()
+        assert client.wait(30) == 5
+
+
 def test_a_pipe_ends_when_the_program_closes_it():
     code = "import os, time; os.close(1); time.sleep(60)"
     with subprocess.Popen([warm.python(), "-c", code], stdout=subprocess.PIPE) as client:
