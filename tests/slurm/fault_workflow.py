@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from cluster import Cluster
 from mini_project import ROOT, Project
 
 from feedrate.core import slurm
@@ -149,6 +150,11 @@ def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: flo
     while not condition():
         assert time.monotonic() < end, f"{workflow.output}\n{workflow.processes()}"
         time.sleep(0.1)
+
+
+def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
+    """The states of a rule's jobs, in Slurm's order."""
+    return [job["JobState"] for job in cluster.jobs(workflow.root) if job["Rule"] == rule]
 
 
 def node_of(job: str) -> str:

@@ -29,7 +29,7 @@ def both(*words: str, **options: object) -> list[subprocess.CompletedProcess[str
     """Run a command line with Python and with the warm interpreter."""
     return [
         subprocess.run(
-            [python, *words], capture_output=True, text=True, check=False, timeout=60, **options
+            [python, *words], capture_output=True, text=True, check=False, timeout=300, **options
         )
         for python in (sys.executable, warm.python())
     ]
@@ -135,7 +135,7 @@ def test_it_starts_under_any_parent(tmp_path, start):
         "PYTHONPATH": str(Path(warm.__file__).parents[1]),
     }
     command = ["sh", "-c", start]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | environment, check=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, env=os.environ | environment, check=True, timeout=300)
     assert told.read_text().split() == ["True", "0"]
 
 
