@@ -20,8 +20,6 @@ from namespaces import isolated_python
 TOGETHER = (
     "slurm",
     "gaudi",
-    "unit/jobs/test_combinations.py",
-    "unit/jobs/test_strategies.py",
     "workflow/test_small_studies.py",
     "workflow/test_faults.py",
     "workflow/test_quality_learned.py",
@@ -35,6 +33,9 @@ TOGETHER = (
 )
 """Files and folders whose tests share fixtures and so stay in one worker; the slowest first. Every
 other test is a unit of its own."""
+MEANWHILE = ("unit/jobs/test_combinations.py", "unit/jobs/test_strategies.py")
+"""What the worker of Slurm's tests runs before the last of them, whose job takes four minutes."""
+ORDER = ("slurm", *MEANWHILE, "slurm/test_slurm_time_limit.py", *TOGETHER[1:])
 MEMORY = (
     "unit/cli/test_check_claims.py",
     "unit/config/test_config_memory.py",
@@ -52,9 +53,10 @@ DO_NOT = ("test_plans.py", "test_profiles.py")
 
 
 def within(file: str, places: tuple[str, ...]) -> str:
-    """The first place (a path under tests/) that contains the file; "" if there is none."""
+    """The narrowest place (a path under tests/) that contains the file; "" if there is none."""
     path = PurePosixPath(file)
-    return next((place for place in places if path.is_relative_to(f"tests/{place}")), "")
+    found = [place for place in places if path.is_relative_to(f"tests/{place}")]
+    return max(found, key=len, default="")
 
 
 def share_of(nodeid: str, *, isolated: bool) -> str:
@@ -64,6 +66,8 @@ def share_of(nodeid: str, *, isolated: bool) -> str:
         return "training"
     if within(file, MEMORY):
         return "memory"
+    if within(file, MEANWHILE):
+        return "slurm"
     return within(file, TOGETHER) or nodeid
 
 
@@ -94,8 +98,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the slowest units first, so that the workers end at about the same time."""
-    order = {place: number for number, place in enumerate(TOGETHER)}
-    items.sort(key=lambda item: order.get(within(item.nodeid.partition("::")[0], TOGETHER), 99))
+    order = {place: number for number, place in enumerate(ORDER)}
+    items.sort(key=lambda item: order.get(within(item.nodeid.partition("::")[0], ORDER), 99))
 
 
 def pytest_collection_finish() -> None:

@@ -129,26 +129,26 @@ class Cluster:
         _start_munge()
         if self._pid("slurmctld") is None:
             self._daemon("slurmctld")
-        self._wait(self._answers, 15, "slurmctld does not answer")
+        self._wait(self._answers, 60, "slurmctld does not answer")
         for node in self.nodes():
             self.up(node)
-        self._wait(lambda: self._idle() == len(self.nodes()), 30, "not every node came up")
+        self._wait(lambda: self._idle() == len(self.nodes()), 120, "not every node came up")
 
     def stop(self) -> None:
         """End all daemons, nodes first, and their jobs."""
         if self._answers():
             _run("scancel", "--user", "root")
-            self._wait(lambda: not _run("squeue", "-h"), 20, "jobs are left")
+            self._wait(lambda: not _run("squeue", "-h"), 60, "jobs are left")
         found = [pid for name in (*self.nodes(), "slurmctld") if (pid := self._pid(name))]
         for pid in found:
             os.kill(pid, signal.SIGTERM)
-        self._wait(lambda: not any(map(_alive, found)), 20, "a daemon does not end")
+        self._wait(lambda: not any(map(_alive, found)), 60, "a daemon does not end")
 
     def down(self, node: str) -> None:
         """End a node's daemon; its jobs continue, and Slurm gives them up."""
         pid = self._needed(node)
         os.kill(pid, signal.SIGTERM)
-        self._wait(lambda: not _alive(pid), 10, f"slurmd of {node} does not end")
+        self._wait(lambda: not _alive(pid), 60, f"slurmd of {node} does not end")
         self._give_up(node)
 
     def crash(self, node: str) -> None:
@@ -323,7 +323,7 @@ def _start_munge() -> None:
     shutil.chown("/run/munge", "munge", "munge")
     as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--init-groups"]
     subprocess.run([*as_munge, "munged", "--force"], check=True, capture_output=True)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not _munge_answers():
         if time.monotonic() > end:
             raise ClusterError("munged does not answer (log: /var/log/munge/munged.log)")

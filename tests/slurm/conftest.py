@@ -10,7 +10,6 @@ from cluster import Cluster, NoSlurmHere, install
 from fault_workflow import (
     FIRST_TRIES,
     HANG,
-    NOTHING,
     PART_OF_A_NODE,
     PROFILE,
     SHORT,
@@ -58,10 +57,10 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
     processes are started. `two` gives it a second cell; `adapt` goes to the study."""
     made: list[Workflow] = []
 
-    def _make(name: str, devices: dict[str, dict], cold: str = NOTHING) -> Workflow:
+    def _make(name: str, devices: dict[str, dict], cold: str | None = None) -> Workflow:
         root = tmp_path_factory.mktemp(name) / "project"
         subprocess.run(["cp", "-a", prepared.root, root], check=True)
-        project = Project(root)
+        project = Project(root, cold=cold)
         rules = {}
         for device, entry in devices.items():
             start = entry.get("start", TRAIN).replace("{python}", project.python)
@@ -88,7 +87,7 @@ def make_workflow(cluster: Cluster, prepared: Project, tmp_path_factory):
         profile = root / "profiles/faults/config.yaml"
         profile.parent.mkdir()
         profile.write_text(yaml.safe_dump(PROFILE | {"set-resources": rules}))
-        made.append(Workflow(project, cold))
+        made.append(Workflow(project))
         return made[-1]
 
     yield _make

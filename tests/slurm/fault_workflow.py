@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from cluster import Cluster
 from mini_project import ROOT, Project
 
 from feedrate.core import slurm
@@ -40,10 +41,9 @@ HELD = ROOT / "tests/slurm/held_worker.py"
 TRAIN = 'exec {python} "$@"'
 HOLD = f'shift 3; exec {{python}} {HELD} "$@"'
 HANG = "exec sleep 3600"
-NOTHING = "(?!)"
-"""The regular expression that matches no text."""
 FIRST_TRIES = "--allowed-rules train_({}) .*--attempt 1 "
-"""Command lines of Snakemake in the first tries of a device's training jobs."""
+"""Command lines of Snakemake in the first tries of a device's training jobs. Slurm limits and kills
+only what is below its own steps, which warm programs are not."""
 RUN = "results/mini/{device}/{cell}~decode=host/rep1"
 
 
@@ -52,9 +52,6 @@ class Workflow:
     """A project that submits its jobs to the cluster, and its driver."""
 
     project: Project
-    cold: str = NOTHING
-    """A regular expression: programs whose command lines match are new interpreters, with all below
-    them. Slurm limits and kills only what is below its own steps, which warm programs are not."""
     driver: subprocess.Popen | None = None
 
     @property
@@ -76,7 +73,7 @@ class Workflow:
             self.driver = subprocess.Popen(
                 [self.project.python, "-m", "feedrate", "run", "--profile", "profiles/faults"],
                 cwd=self.root,
-                env=self.project.env() | {"TMPDIR": str(self.root.parent), "COLD": self.cold},
+                env=self.project.env() | {"TMPDIR": str(self.root.parent)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -153,6 +150,11 @@ def wait_for(condition: Callable[[], object], workflow: Workflow, timeout_s: flo
     while not condition():
         assert time.monotonic() < end, f"{workflow.output}\n{workflow.processes()}"
         time.sleep(0.1)
+
+
+def jobs_of(cluster: Cluster, workflow: Workflow, rule: str) -> list[str]:
+    """The states of a rule's jobs, in Slurm's order."""
+    return [job["JobState"] for job in cluster.jobs(workflow.root) if job["Rule"] == rule]
 
 
 def node_of(job: str) -> str:

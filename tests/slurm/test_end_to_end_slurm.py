@@ -1,7 +1,8 @@
 """`snakemake --profile gaudi`, exactly as typed, from a clone to the report, on a real Slurm.
 
-Every process of this workflow is a new interpreter, as for a user, but for the training processes
-on CPUs; a new one of these trains in test_slurm_faults.py.
+All processes of the job that trains on Gaudi are new interpreters, as for a user; all others are
+warm. Without Slurm, a whole workflow of new ones is run in tests/workflow, and jobs that train on
+CPUs on Slurm in test_slurm_faults.py.
 
 Configuration replaces the devices: Gaudi by its stand-in, if the environment for it exists, and
 GPUs by the CPU; H100 spans two nodes. Partitions, gres, cores and memory are those of the registry
@@ -44,7 +45,8 @@ SHORT = {
 @pytest.fixture(scope="module")
 def done(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project that has run to its end on the cluster; tests only read it."""
-    project = make_project(tmp_path_factory.mktemp("cluster") / "project", cold=True)
+    project = make_project(tmp_path_factory.mktemp("cluster") / "project")
+    project.cold = "--allowed-rules train_gaudi2 "
     project.device("gaudi2", **ONE, **(STAND_IN if GAUDI_PYTHON.exists() else CPU))
     software = {"python": warm.python()}
     project.device("h100", **TWO_NODES, **CPU, software=software)
@@ -134,7 +136,7 @@ def test_every_run_has_its_record_and_the_tables_hold_it(done):
 
 
 def test_then_the_report_is_there(done):
-    made = done.warmed().call("snakemake", "--profile", "gaudi", "--report", "report.html")
+    made = done.call("snakemake", "--profile", "gaudi", "--report", "report.html")
     assert made.returncode == 0, made.stdout
     report = (done.root / "report.html").read_text()
     for words in ("A small study", "Gaudi2", "H100", "A100 80GB"):
@@ -142,6 +144,6 @@ def test_then_the_report_is_there(done):
 
 
 def test_again_there_is_nothing_to_do_and_nothing_is_sent(cluster, done, jobs):
-    again = done.warmed().call("snakemake", "--profile", "gaudi")
+    again = done.call("snakemake", "--profile", "gaudi")
     assert again.returncode == 0, again.stdout
     assert len(cluster.jobs(done.root)) == len(jobs)

@@ -7,8 +7,10 @@ itself. Other options, and variables that libraries read at import, lead to a ne
 does a command line in which COLD, a regular expression in the environment, is found; every program
 below is then new too.
 
-One thing differs: the program is not a descendant of the process that started it, although it never
-outlives it. Tests of process trees, memory or imports must use `sys.executable`.
+Two things differ. The program is not a descendant of the process that started it, although it never
+outlives it. And torch has one thread, whatever OMP_NUM_THREADS says: on the cores that test workers
+share, two threads wait for each other and train no faster. Tests of process trees, memory, threads
+or imports must use `sys.executable`.
 """
 
 import atexit

@@ -13,6 +13,7 @@ import socket
 import sys
 
 FORWARDED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT", "WINCH")
+NUMBERS = [getattr(signal, "SIG" + name) for name in FORWARDED]
 LIMITS = ("AS", "CORE", "CPU", "DATA", "FSIZE", "NOFILE", "NPROC", "STACK")
 PART = 1 << 16
 
@@ -72,10 +73,10 @@ def ask(server, address, fds, ignored):
 
 def follow(server, fds, ignored):
     """Forward signals until the program ends, then end with the same code or signal."""
-    for name in FORWARDED:
-        number = getattr(signal, "SIG" + name)
+    for number in NUMBERS:
         if not ignored >> (number - 1) & 1:
             signal.signal(number, lambda number, _: server.send(bytes([number])))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, NUMBERS)
     for descriptor in fds:  # so that readers see when the program closes them
         os.close(descriptor)
     ended = int(server.recv(8) or -signal.SIGKILL)
@@ -92,10 +93,13 @@ def main(python, address):
     if known(sys.argv[1:]) and not cold(sys.argv[1:]):
         fds, ignored = open_files(), ignored_signals()
         server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The program may run before this process does again: what is sent to it then must wait.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
         try:
             runs = ask(server, address, fds, ignored)
         except OSError:
             runs = False
         if runs:
             follow(server, fds, ignored)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     os.execv(python, [python, *sys.argv[1:]])

@@ -92,9 +92,10 @@ def equip(environment: dict[str, str], *, at_once: bool) -> None:
     time.tzset()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
-    torch, threads = sys.modules.get("torch"), environment.get("OMP_NUM_THREADS", "")
-    if torch and threads.isdigit():
-        torch.set_num_threads(int(threads))
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    if collectives := sys.modules.get("habana_frameworks.torch.distributed.hccl"):
+        collectives.tell_rank()
     if environment.get("COVERAGE_PROCESS_START"):
         with contextlib.suppress(ImportError):
             importlib.import_module("coverage").process_startup()

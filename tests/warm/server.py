@@ -25,7 +25,7 @@ READ_AT_IMPORT = (
     *("HF_", "TRANSFORMERS_", "DATASETS_", "ACCELERATE_", "TORCH_", "TORCHDYNAMO_"),
     *("TORCHINDUCTOR_", "PYTORCH_", "MPL"),
     *("KMP_", "MKL_", "GOMP_", "OPENBLAS_", "OMP_PROC_BIND", "OMP_PLACES", "MALLOC_", "LD_"),
-    *("CUDA_", "HABANA_", "FEEDRATE_STANDIN_", "OMPI_"),
+    *("CUDA_", "HABANA_", "FEEDRATE_STANDIN_"),
     *("PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_"),
 )
 """Prefixes of variables that Python or a library reads at start-up. A program whose value differs
@@ -34,6 +34,7 @@ READ_LATER = (
     *("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),  # with OMP_NUM_THREADS
     *("HF_TOKEN", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     "TORCHINDUCTOR_CACHE_DIR",  # torch sets it
+    "FEEDRATE_STANDIN_MODEL",
 )
 """Variables with such a prefix that are read later."""
 

@@ -55,9 +55,13 @@ class Project:
 
     root: Path
     python: str = field(default_factory=warm.python)
+    cold: str | None = None
+    """A regular expression: warm programs whose command lines match are new interpreters after all,
+    with all below them."""
 
     def env(self) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("FEEDRATE_")}
+        env |= {"COLD": self.cold} if self.cold is not None else {}
         return env | {
             "PYTHONPATH": str(self.root / "workflow"),
             # The environment's own programs are not on the path: nobody has to activate it.

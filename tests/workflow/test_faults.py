@@ -71,10 +71,15 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture
-def slow(prepared, tmp_path):
-    """A copy of it with new interpreters, and two runs that last long enough to be killed."""
-    shutil.copytree(prepared.root, tmp_path / "slow", symlinks=True)
-    project = Project(tmp_path / "slow", sys.executable)
+def ready(prepared, tmp_path):
+    """A copy of it."""
+    return Project(shutil.copytree(prepared.root, tmp_path / "ready", symlinks=True))
+
+
+@pytest.fixture
+def slow(ready):
+    """A copy with new interpreters, and two runs that last long enough to be killed."""
+    project = Project(ready.root, sys.executable)
     project.study(**lasting(30))
     yield project
     for process in processes_of(project):  # left by a test that failed
@@ -93,7 +98,7 @@ def stop(project, way, wrapper):
     else:
         wrapper.kill()
     output, _ = wrapper.communicate(timeout=60)
-    wait_for(lambda: not processes_of(project), 20, "all processes to end")
+    wait_for(lambda: not processes_of(project), 60, "all processes to end")
     no_half_written_result(project)
     return output
 
@@ -153,26 +158,26 @@ def test_a_second_driver_is_told_and_a_killed_training_is_a_failed_record_and_tr
     assert slow.record(failed["cell"])["status"] == "ok"
 
 
-def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(project):
+def test_failing_cell_is_recorded_and_the_others_and_the_report_go_on(ready):
     batch = {"sets": "train.batch_size", "levels": [4, 4000]}
     answer = MINI["figures"][0] | {"x": "batch"}
-    project.study(factors={"batch": batch}, baseline={"batch": 4}, figures=[answer])
-    done = project.run()
+    ready.study(factors={"batch": batch}, baseline={"batch": 4}, figures=[answer])
+    done = ready.run()
     assert done.returncode != 0
-    assert project.record("batch=4")["status"] == "ok"
-    failed = project.record("batch=4000")
+    assert ready.record("batch=4")["status"] == "ok"
+    failed = ready.record("batch=4000")
     assert failed["status"] == "failed"
     assert "batch" in failed["cause"]
     assert "Traceback" not in done.stdout
     assert "batch=4000" in done.stdout
-    assert "batch=4000" in (project.root / "results/overview.html").read_text()
-    assert (project.root / "report.html").exists()
+    assert "batch=4000" in (ready.root / "results/overview.html").read_text()
+    assert (ready.root / "report.html").exists()
 
 
-def test_full_disk_is_reported_as_such(project):
+def test_full_disk_is_reported_as_such(ready):
     """A file system of 300 kB under results/: the job says what is wrong."""
-    target = project.root / "results"
-    target.mkdir()
+    target = ready.root / "results"
+    target.mkdir(exist_ok=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(target)],
         check=False,
@@ -181,7 +186,7 @@ def test_full_disk_is_reported_as_such(project):
     if mounted.returncode:
         pytest.skip("mounting a small file system needs root")
     try:
-        done = project.run()
+        done = ready.run()
         assert done.returncode != 0
         assert "No space left" in done.stdout or "disk is full" in done.stdout
     finally:
@@ -200,17 +205,17 @@ def test_an_absent_device_stops_the_call_before_anything_is_fetched(project):
     assert not (project.root / "results/mini").exists()
 
 
-def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goes_on(project):
+def test_a_device_that_a_job_does_not_find_is_a_failed_record_and_the_report_goes_on(ready):
     workers = {"sets": "loader.workers", "levels": [0]}
-    project.study(factors={"workers": workers}, baseline={"workers": 0})
-    project.device("cpu-x2", count=1, model_pattern="No such CPU")
-    project.config(devices=["cpu", "cpu-x2"])
-    done = project.run()
+    ready.study(factors={"workers": workers}, baseline={"workers": 0})
+    ready.device("cpu-x2", count=1, model_pattern="No such CPU")
+    ready.config(devices=["cpu", "cpu-x2"])
+    done = ready.run()
     assert done.returncode != 0
     assert "Traceback" not in done.stdout
-    record = project.record("workers=0", device="cpu-x2")
+    record = ready.record("workers=0", device="cpu-x2")
     assert record["status"] == "failed"
     assert "No such CPU" in record["cause"]
-    assert project.record("workers=0")["status"] == "ok"
+    assert ready.record("workers=0")["status"] == "ok"
     assert record["cause"] in done.stdout
-    assert (project.root / "report.html").exists()
+    assert (ready.root / "report.html").exists()

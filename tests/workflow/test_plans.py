@@ -52,17 +52,21 @@ def test_hub_without_network_is_a_sentence(project, monkeypatch):
 
 
 def test_a_checkpoint_is_fetched_once_and_by_a_rule_of_its_own(project, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.delenv("HF_HOME", raising=False)
     cached = project.root / "home/.cache/huggingface/hub/models--someone--bridge"
     for name in ("config.json", "model.safetensors"):
         (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
         (cached / "snapshots" / COMMIT / name).write_text("{}")
-    project.config(checkpoint="someone/bridge", checkpoint_revision=COMMIT)
+    (cached / "refs").mkdir()
+    (cached / "refs/v1").write_text(COMMIT)  # of a commit, the client asks the hub again and again
+    project.config(checkpoint="someone/bridge", checkpoint_revision="v1")
     assert project.planned()["fetch_checkpoint"] == 1
-    done = project.call("snakemake", "--profile", "profiles/local", "--until", "fetch_checkpoint")
+    with monkeypatch.context() as without_a_hub:
+        without_a_hub.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        without_a_hub.delenv("HF_HOME", raising=False)
+        until = ("--until", "fetch_checkpoint")
+        done = project.call("snakemake", "--profile", "profiles/local", *until)
     assert done.returncode == 0, done.stdout
-    fetched = project.root / f"resources/checkpoints/someone--bridge@{COMMIT}"
+    fetched = project.root / "resources/checkpoints/someone--bridge@v1"
     assert json.loads((fetched / "fetched.json").read_text())["commit"] == COMMIT
     assert (fetched / "model.safetensors").exists()
     assert "fetch_checkpoint" not in project.planned()

@@ -81,7 +81,7 @@ def test_two_ranks_under_torchrun(folder):
 def test_two_ranks_under_mpirun_as_inside_a_slurm_job(folder):
     """Slurm's variables of a step with one task, under which Open MPI alone finds one slot."""
     step = {"SLURM_JOBID": "7", "SLURM_NODELIST": "far-1", "SLURM_TASKS_PER_NODE": "1"}
-    run, code = run_job(make_job("mpirun", 2), folder, **step)
+    run, code = run_job(make_job("mpirun", 2, python=warm.python()), folder, **step)
     assert code == 0
     check_two_ranks(run, 2)
 

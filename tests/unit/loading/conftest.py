@@ -31,6 +31,13 @@ def one_thread():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def short_waits():
+    """A loader that ends with a traceback ends in garbage collection, after its queues: then its
+    workers hear nothing, and torch waits this long for each of them."""
+    torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.5
+
+
+@pytest.fixture(scope="session", autouse=True)
 def warm_forkserver():
     """Processes of a forkserver find the libraries imported."""
     modules = ["feedrate.jobs.store", "feedrate.loading.workers"]

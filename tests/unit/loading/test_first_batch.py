@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feedrate.config.settings import LoaderSettings
 from feedrate.data.manifest import DataError
 from feedrate.devices.kinds import cpu
-from feedrate.loading.dataset import collate
+from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.path import open_path
 from feedrate.loading.slots import FirstBatch, Slots
 
@@ -33,19 +33,29 @@ def batches(dataset, order, **values):
 @pytest.mark.parametrize("start_method", ["thread", "fork"])
 def test_another_worker_writes_rows_of_the_first_batch(make_pairs, start_method):
     dataset = make_pairs(decode="host")
-    begun, read = multiprocessing.Event(), dataset.read
+    offered, begun, alone = (multiprocessing.Event() for _ in range(3))
+    read = dataset.read
+
+    class Later(PairDataset):
+        def batch(self, numbers):
+            if numbers[0] == 4:  # a worker that came before the offer would not see it
+                offered.wait(60)
+            return super().batch(numbers)
 
     def waiting(row, draw):
         if row == 0:  # only another worker can begin with row 1 meanwhile
-            assert begun.wait(20)
+            offered.set()
+            if not begun.wait(60):
+                alone.set()
         elif row == 1:
             begun.set()
         return read(row, draw)
 
-    dataset.read = waiting
+    dataset.__class__, dataset.read = Later, waiting
     order = [[0, 1, 2, 3], [4, 5, 6, 7]]
     first, second = batches(dataset, order, start_method=start_method)
-    dataset.read = read
+    assert not alone.is_set()
+    dataset.__class__, dataset.read = PairDataset, read
     for numbers, batch in zip(order, (first, second), strict=True):
         wanted = torch.stack([dataset[number]["pixel_values"] for number in numbers])
         assert torch.equal(batch["pixel_values"], wanted)

@@ -29,7 +29,7 @@ def both(*words: str, **options: object) -> list[subprocess.CompletedProcess[str
     """Run a command line with Python and with the warm interpreter."""
     return [
         subprocess.run(
-            [python, *words], capture_output=True, text=True, check=False, timeout=60, **options
+            [python, *words], capture_output=True, text=True, check=False, timeout=300, **options
         )
         for python in (sys.executable, warm.python())
     ]
@@ -135,7 +135,7 @@ def test_it_starts_under_any_parent(tmp_path, start):
         "PYTHONPATH": str(Path(warm.__file__).parents[1]),
     }
     command = ["sh", "-c", start]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | environment, check=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, env=os.environ | environment, check=True, timeout=300)
     assert told.read_text().split() == ["True", "0"]
 
 
@@ -157,6 +157,28 @@ def test_signals_are_forwarded_and_the_program_dies_with_its_client(number, code
     while program.exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert not program.exists()
+
+
+LATE = """
+import time
+def follow_later(*arguments):
+    while not os.path.exists({sent!r}):
+        time.sleep(0.01)
+    follow(*arguments)
+"""
+
+
+def test_a_signal_that_comes_before_the_client_is_ready_is_forwarded_too(tmp_path):
+    """On a busy machine a program may run, and be told to end, before its client runs again."""
+    late, sent = tmp_path / "python", tmp_path / "sent"
+    text = Path(warm.python()).read_text().replace("    follow(", "    follow_later(")
+    late.write_text(text.replace("import sys\n", "import sys\n" + LATE.format(sent=str(sent)), 1))
+    late.chmod(0o755)
+    with subprocess.Popen([late, "-c", SLEEPS], stdout=subprocess.PIPE) as client:
+        assert int(client.stdout.readline())
+        client.send_signal(signal.SIGTERM)
+        sent.touch()
+        assert client.wait(30) == 5
 
 
 def test_a_pipe_ends_when_the_program_closes_it():

@@ -15,9 +15,14 @@ FROM_MPI = {
     "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
 }
 
-if "RANK" not in os.environ and FROM_MPI["RANK"] in os.environ:
-    os.environ |= {name: os.environ[mpi] for name, mpi in FROM_MPI.items()}
 
+def tell_rank() -> None:
+    """Put what mpirun tells a process into the variables that torch reads."""
+    if "RANK" not in os.environ and FROM_MPI["RANK"] in os.environ:
+        os.environ |= {name: os.environ[mpi] for name, mpi in FROM_MPI.items()}
+
+
+tell_rank()
 
 _all_reduce = dist.all_reduce
 
