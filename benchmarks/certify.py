@@ -25,7 +25,7 @@ from feedrate.config.values import convert
 from feedrate.devices.host import host_load
 
 ROUNDS = 3
-REAL_S, BATCH, TOKENS = 6.0, 8, 32
+REAL_S, BATCH, TOKENS = 15.0, 8, 32
 """Time of the steps of the real model, s; its batch and its tokens."""
 REAL: dict[str, tuple[str, str]] = {
     "compute-bound": ("host", "t"),

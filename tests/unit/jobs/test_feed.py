@@ -8,6 +8,7 @@ from feed_builder import feeding
 
 from feedrate.config.errors import ConfigError
 from feedrate.jobs import accelerator, feed
+from feedrate.jobs.accelerator import BUSY
 from feedrate.jobs.feed import Fed, Host, Level, Request, count_fed, decodes, search
 from tiny_spec import tiny_spec
 
@@ -90,6 +91,21 @@ def test_a_path_that_fails_is_refused_with_its_cause(host, monkeypatch):
     monkeypatch.setattr(feed, "feed", fails)
     fed = host.certify(Level("host"), Request(step_s=[1.0]))
     assert fed.refused == "an accelerator got no whole batch in 8 s"
+
+
+def test_many_expected_accelerators_are_drained_together(host, monkeypatch):
+    """One loader gives 100 accelerators' samples, ten together only 80 times that of one."""
+    size, tried = host._spec.settings.train.batch_size, []
+
+    def fed(level, dataset, count, step_s):
+        tried.append((count, step_s[0]))
+        rate = {1: 10.5, 10: 8.5}.get(count, 7.5) * BUSY * size
+        return feeding(count, min(1.0, 7.5 * BUSY / count), rate)
+
+    monkeypatch.setattr(host, "feed", fed)
+    found = host.certify(Level("host"), Request(step_s=[1.0]))
+    assert tried[:3] == [(1, 0.0), (10, 0.0), (8, 1.0)]
+    assert found.limit.accelerators == 10
 
 
 def test_a_dataset_that_fills_no_batch_is_an_error(tiny_prepared):

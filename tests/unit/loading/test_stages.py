@@ -151,6 +151,22 @@ def test_percentiles_are_those_of_single_spans():
     assert found["collate"]["p50_s"] == pytest.approx(0.001, rel=0.02)  # of one sample
 
 
+@pytest.mark.parametrize(("stage", "recorded"), [(None, 3), ("resize", 9)])
+def test_one_sample_in_some_is_recorded_but_each_that_may_be_delayed(stage, recorded, monkeypatch):
+    monkeypatch.setattr(stages, "EVERY", 3)
+    recorder = Recorder(0)
+    recorder.attach(0)
+    with recorder.recording(stage, 0.5):
+        for _ in range(9):
+            with stages.sample(), stages.span("decode"):
+                pass
+        with stages.span("tokenise", 9):
+            pass
+        found = recorder.spans(1, 9)
+    assert found["decode"]["count"] == recorded
+    assert found["tokenise"]["count"] == 1
+
+
 def test_cpu_time_is_told_by_process():
     recorder = Recorder(2)
     workers = [recorder.attach(number) for number in (1, 2)]

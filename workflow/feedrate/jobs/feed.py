@@ -76,7 +76,7 @@ class Fed(Strict, frozen=True, kw_only=True):
 
     level: Level
     refused: str = ""
-    limit: Annotated[Feeding | None, about("One that is never busy: all cores' rate limit.")] = None
+    limit: Annotated[Feeding | None, about("Without pauses: the cores' rate limit.")] = None
     runs: Annotated[list[Feeding], about("In the order in which their numbers were tried.")] = []
 
 
@@ -147,6 +147,9 @@ class Host:
                 return Fed(level=level, refused=NOT_DECODED)
             limit = self.feed(level, dataset, 1, [0.0])
             first = int(count_fed(limit.samples_per_s, request.step_s, size))
+            if first > self.cores:  # so many loaders take turns on the cores, which costs time
+                limit = self.feed(level, dataset, min(first, request.most), [0.0])
+                first = int(count_fed(limit.samples_per_s, request.step_s, size))
             run = partial(self.feed, level, dataset, step_s=request.step_s)
             return Fed(level=level, limit=limit, runs=list(search(run, first, request.most)))
         except Exception as error:  # a decode path that fails must not end the others

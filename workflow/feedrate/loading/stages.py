@@ -2,8 +2,8 @@
 
 The loader's processes and the one that trains mark their stages with `span`. A span does nothing
 until a `Recorder` is attached to the process and switched on, which happens only in blocks of steps
-after the timed window. It then takes about 2 us, more while a decoder uses the processor's caches, so
-only one sample in `EVERY` has its stages recorded.
+after the timed window. It then takes about 2 us, and more beside a decoder, which fills the
+processor's caches, so only one sample in `EVERY` has its stages recorded.
 
 A virtual speed-up (Curtsinger and Berger, "Coz", SOSP 2015) shows what a faster stage would gain:
 whenever a process spends t in the stage, all others are delayed by share * t. Relative to them, the

@@ -65,7 +65,7 @@ class Certified(Strict, kw_only=True):
     """The result of a decode path."""
 
     measured: Fed
-    drained: Annotated[float, about("Accelerators, predicted by a drain of one loader.")] = 0.0
+    drained: Annotated[float, about("Accelerators, predicted by a drain.")] = 0.0
     feeds: Annotated[float, about("Accelerators, from the rate limit; 0 if refused.")] = 0.0
     fed: Annotated[int, about("Largest measured number, each busy enough.")] = 0
     limited_by: Limit = ""
@@ -186,7 +186,7 @@ def _lines(one: Certified, made: Certificate) -> Iterator[str]:
     rate = one.feeds * BUSY * pace.samples_per_s
     yield (
         f"  Rate limit: {rate:.4g} samples/s (by {one.limited_by}). "
-        f"Measured: {shares} (the least busy). A drain of one loader predicted {one.drained:.1f}."
+        f"Measured: {shares} (the least busy). A drain predicted {one.drained:.1f}."
     )
     yield (
         f"  For {more.accelerators}: {more.cores:.2g} cores, {more.disk_mb_per_s:.3g} MB/s of "
