@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import zipfile
 
 import foreign_runs as foreign
@@ -104,6 +105,34 @@ def test_runs_of_two_archives_are_refused_if_they_are_the_same(sites, monkeypatc
     assert err.startswith("feedrate: the same runs in two sites:\n")
     assert f"{STUDY} cpu workers=0~decode=reference~strategy=ddp 1 in a and b" in err
     assert not (sites / "twice").exists()
+
+
+def test_a_folder_tells_which_runs_its_configuration_does_not_plan(
+    sites, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(sites / "north")
+    other = shutil.copytree(sites / "south", tmp_path / "other")
+    runs = list((other / f"results/{STUDY}").glob("*/*/rep1"))
+    runs[0].rename(runs[0].with_name("rep9"))
+    words = ["merge", "../north.zip", str(other), "--out", str(tmp_path / "both")]
+    assert entry.main(words) == 0
+    assert f"left out of other: 1 run of {STUDY}" in capsys.readouterr().out
+    for run in (other / f"results/{STUDY}").glob("*/*/rep[123]"):
+        run.rename(run.with_name(f"rep2{run.name[-1]}"))
+    assert entry.main(words[:-1] + [str(tmp_path / "none")]) == 1
+    err = capsys.readouterr().err
+    assert f"{other}: there is no record of a planned run" in err
+    assert f"runs of {STUDY} that this configuration does not plan" in err
+
+
+def test_the_data_are_described_as_the_first_site_has_them(sites, together, tmp_path, monkeypatch):
+    monkeypatch.chdir(sites / "north")
+    other = shutil.copytree(sites / "south", tmp_path / "other")
+    (report,) = (other / "resources/datasets").glob("*/prepared/data_report.json")
+    report.write_text(report.read_text().replace("0", "1"))
+    assert entry.main(["merge", "../north.zip", str(other), "--out", str(tmp_path / "both")]) == 0
+    file = report.relative_to(other)
+    assert (tmp_path / "both" / file).read_bytes() == (together / file).read_bytes()
 
 
 def test_a_study_with_other_factors_is_refused(sites, tmp_path, monkeypatch, capsys):

@@ -20,7 +20,7 @@ import yaml
 from msgspec.structs import replace
 from rich.text import Text
 
-from feedrate.cli.archive import measured
+from feedrate.cli.archive import measured, unplanned
 from feedrate.cli.display import counted, output, table
 from feedrate.cli.redraw import redraw
 from feedrate.cli.verify import flat, read_project
@@ -121,7 +121,12 @@ def read_site(text: str, stack: ExitStack) -> Site:
     else:
         raise UsageError(f"{path}: neither an archive nor a project's folder")
     with contextlib.chdir(folder):
-        project, plan = measured(project)
+        try:
+            project, plan = measured(project)
+        except ExpectedError as error:
+            raise ExpectedError(f"{path}: {error}") from None
+        for line in unplanned(plan):
+            print(f"left out of {name}: {line}")
         records = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME) for key in plan.runs}
     return Site(name, folder, project, plan, records)
 
@@ -217,8 +222,9 @@ def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) ->
         write_record(target / paths.RECORD_NAME, replace(record, device=new))
     for file in (site.folder / paths.DATASETS).glob("*/prepared/data_report.json"):
         target = folder / file.relative_to(site.folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, target)
+        if not target.exists():  # that of the first site, as the pages
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
 
 
 def imports_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, Imported]:
