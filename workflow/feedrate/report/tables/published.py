@@ -66,7 +66,8 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
     rows = []
     for device in dict.fromkeys(line.device for line in lines):
         numbers = [text.number(rates.get((device, level_key(levels)))) for levels in columns]
-        mine = [one for one in records if one.device == device and one.status == "ok"]
+        own = [one for one in records if one.device == device and one.status == "ok"]
+        mine = [one for one in own if len(one.levels) == len(settings.factors)]
         libraries = text.listed(dict.fromkeys(one.trainer.library or "a log" for one in mine))
         about = f"{text.count(len(mine), 'run')}, by {libraries}; medians"
         rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
