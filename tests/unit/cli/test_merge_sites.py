@@ -7,6 +7,7 @@ import zipfile
 
 import foreign_runs as foreign
 import pytest
+import yaml
 
 from campaign import STUDY, campaign
 from feedrate import __main__ as entry
@@ -123,6 +124,22 @@ def test_a_folder_tells_which_runs_its_configuration_does_not_plan(
     err = capsys.readouterr().err
     assert f"{other}: there is no record of a planned run" in err
     assert f"runs of {STUDY} that this configuration does not plan" in err
+
+
+def test_a_folder_whose_configuration_is_not_that_of_its_runs_is_told(
+    sites, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(sites / "north")
+    other = shutil.copytree(sites / "south", tmp_path / "other")
+    file = other / f"config/studies/{STUDY}.yaml"
+    study = yaml.safe_load(file.read_text())
+    study["settings"]["train"]["learning_rate"] = 0.5
+    file.write_text(yaml.safe_dump(study, sort_keys=False))
+    words = ["merge", "../north.zip", "--out", str(tmp_path / "both")]
+    assert entry.main([*words, str(other)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"other: 1\d runs made with another configuration", told)
+    assert "south:" not in told
 
 
 def test_the_data_are_described_as_the_first_site_has_them(sites, together, tmp_path, monkeypatch):

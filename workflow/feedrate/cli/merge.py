@@ -128,6 +128,8 @@ def read_site(text: str, stack: ExitStack) -> Site:
         for line in unplanned(plan):
             print(f"left out of {name}: {line}")
         records = {key: read_record(paths.run_dir(*key) / paths.RECORD_NAME) for key in plan.runs}
+    if other := sum(r.spec not in (None, plan.runs[key]) for key, r in records.items()):
+        print(f"{name}: {counted(other, 'run')} made with another configuration than {path} has")
     return Site(name, folder, project, plan, records)
 
 
