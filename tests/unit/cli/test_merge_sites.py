@@ -135,8 +135,7 @@ def test_a_folder_whose_configuration_is_not_that_of_its_runs_is_told(
     study = yaml.safe_load(file.read_text())
     study["settings"]["train"]["learning_rate"] = 0.5
     file.write_text(yaml.safe_dump(study, sort_keys=False))
-    words = ["merge", "../north.zip", "--out", str(tmp_path / "both")]
-    assert entry.main([*words, str(other)]) == 0
+    assert entry.main(["merge", "../north.zip", str(other), "--out", str(tmp_path / "both")]) == 0
     told = capsys.readouterr().out
     assert re.search(r"other: 1\d runs made with another configuration", told)
     assert "south:" not in told
