@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import foreign_runs as foreign
 import pytest
 import rocrate
 from rocrate.rocrate import ROCrate
@@ -213,7 +214,8 @@ def leaky(made, tmp_path_factory):
     log = root / RUN / "train.log"
     log.write_text(log.read_text() + "\n".join(TOKENS.values()) + "\nfrom /home/alice/feedrate\n")
     (root / RUN / "trainer/secret.bin.dat").write_bytes(b"\0\xff" + TOKENS["hugging face"].encode())
-    (root / "report.html").write_text(f"<script>{TOKENS['hugging face']}</script>")
+    report = f"<script>\nvar token = '{TOKENS['hugging face']}';\nvar results = {{}};\n</script>"
+    (root / "report.html").write_text(report)
     record = json.loads((root / RECORD).read_text())
     record["made_from"]["files"]["train.log"] = hashlib.sha256(log.read_bytes()).hexdigest()
     (root / RECORD).write_text(json.dumps(record))
@@ -251,6 +253,53 @@ def test_names_of_hosts_and_users_are_scrubbed_everywhere(leaky):
 def test_a_scrubbed_archive_still_follows_from_its_events(leaky, monkeypatch, capsys):
     code, told = verify(leaky, monkeypatch, capsys, leaky / "scrubbed.zip")
     assert (code, told.out.splitlines()[-1]) == (0, "verified: nothing differs")
+
+
+@pytest.fixture
+def again(made, tmp_path, monkeypatch):
+    """A copy of the campaign, to be changed."""
+    root = shutil.copytree(made, tmp_path / "again")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.mark.parametrize("word", ["train", "data", "warmup"])
+def test_a_name_that_files_need_as_a_word_is_not_scrubbed(again, capsys, word):
+    log = again / RUN / "train.log"
+    log.write_text(f"{log.read_text()}\nfrom /home/{word}/pictures\n")
+    assert entry.main(["archive", "--out", "new.zip", "--scrub"]) == 1
+    assert f"the name {word!r} of a host or user is also a word" in capsys.readouterr().err
+    assert not Path("new.zip").exists()
+
+
+def test_runs_of_another_configuration_are_told(again, capsys):
+    shutil.copytree(again / RUN, (again / RUN).with_name("rep9"))
+    assert entry.main(["archive", "--out", "new.zip"]) == 0
+    assert f"left out: 1 run of {STUDY} that this configuration" in capsys.readouterr().out
+    with zipfile.ZipFile("new.zip") as found:
+        assert not [name for name in found.namelist() if "rep9" in name]
+
+
+def test_imports_that_no_report_shows_yet_are_told(again, capsys):
+    foreign.trainer_folder(again / "foreign")
+    assert entry.main(["import", "foreign", "--study", STUDY, "--device", "cpu"]) == 0
+    assert entry.main(["archive", "--out", "new.zip"]) == 1
+    assert f"there is no results/{STUDY}/imported.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shown", ["<table>old</table>", None])
+def test_a_report_of_earlier_results_is_left_out(again, capsys, shown):
+    page = again / f"results/{STUDY}/tables/cells.html"
+    kept = page.read_text()
+    page.write_text(shown or kept)
+    pages = {str(page.relative_to(again)): {"data_uri": data_uri_from_file(page)}}
+    (again / "report.html").write_text(f"<script>\nvar results = {json.dumps(pages)};\n</script>")
+    page.write_text(kept)
+    assert entry.main(["archive", "--out", "new.zip"]) == 0
+    told = "left out: report.html shows 1 page of earlier results" in capsys.readouterr().out
+    with zipfile.ZipFile("new.zip") as found:
+        assert ("report.html" in found.namelist()) is (shown is None)
+    assert told is (shown is not None)
 
 
 def test_without_runs_there_is_nothing_to_archive(tmp_path, monkeypatch, capsys):

@@ -138,6 +138,16 @@ def test_runs_of_two_archives_are_refused_if_they_are_the_same(sites, monkeypatc
     assert not (sites / "twice").exists()
 
 
+def test_the_data_are_described_as_the_first_site_has_them(sites, together, tmp_path, monkeypatch):
+    monkeypatch.chdir(sites / "north")
+    other = shutil.copytree(sites / "south", tmp_path / "other")
+    (report,) = (other / "resources/datasets").glob("*/prepared/data_report.json")
+    report.write_text(report.read_text().replace("0", "1"))
+    assert entry.main(["merge", "../north.zip", str(other), "--out", str(tmp_path / "both")]) == 0
+    file = report.relative_to(other)
+    assert (tmp_path / "both" / file).read_bytes() == (together / file).read_bytes()
+
+
 def test_a_study_with_other_factors_is_refused(sites, tmp_path, monkeypatch, capsys):
     with zipfile.ZipFile(sites / "south.zip") as found:
         found.extractall(tmp_path / "odd")

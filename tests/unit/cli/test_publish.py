@@ -1,6 +1,7 @@
 """`python -m feedrate publish`: the runs of results.csv in each tracker, once."""
 
 import importlib.util
+import sys
 
 import pytest
 
@@ -75,6 +76,22 @@ def test_what_a_tracker_says_is_one_sentence(root, capsys, monkeypatch):
     assert send("--to", "trackio") == 2
     said = "feedrate: trackio: ConnectionError: the server does not answer\n"
     assert capsys.readouterr().err == said
+
+
+def test_no_password_is_printed(root, capsys, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address := "http://me:s3kret-s3kret@host:5000")
+
+    def tell(_runs, _project):
+        print(f"View run at: {address}/#/experiments/1")
+        print(f"wandb: at {address}", file=sys.stderr)
+        return 3
+
+    monkeypatch.setitem(publish.SENDERS, "mlflow", tell)
+    monkeypatch.setattr(publish.importlib.util, "find_spec", lambda _name: True)
+    assert send("--to", "mlflow") == 0
+    out, err = capsys.readouterr()
+    assert f"View run at: http://me:{MASK}@host:5000" in out
+    assert f"http://me:{MASK}@host:5000" in err
 
 
 def needs(name):

@@ -80,6 +80,23 @@ def test_several_jobs_in_one_log_are_several_runs(tmp_path):
     assert (failed.label, finished.label) == ("job 1 of 2", "job 2 of 2")
 
 
+def test_a_job_that_failed_is_no_part_of_one_that_finished(tmp_path):
+    (tmp_path / "slurm-17.out").write_text(foreign.TRAINING + foreign.bars() + "\n" + foreign.FINAL)
+    text = foreign.TRAINING + foreign.bars() + "\n" + foreign.OUT_OF_MEMORY
+    (tmp_path / "slurm-18.out").write_text(text)
+    finished, failed = find_runs(tmp_path)[0]
+    assert (finished.files, failed.files) == (("slurm-17.out",), ("slurm-18.out",))
+    assert (finished.cause.name, failed.cause.name) == ("success", "device out of memory")
+
+
+def test_both_streams_of_a_job_are_one_run(tmp_path):
+    (tmp_path / "slurm-17.out").write_text(foreign.TRAINING + foreign.FINAL)
+    (tmp_path / "slurm-17.err").write_text(foreign.bars() + "\n" + foreign.OUT_OF_MEMORY)
+    run, _ = only(tmp_path)
+    assert len(run.files) == 2
+    assert run.metrics["train_samples_per_second"] == 640.5
+
+
 def test_a_log_that_several_ranks_write_is_one_job(tmp_path):
     (tmp_path / "a.log").write_text(foreign.TRAINING * 8 + foreign.bars() + "\n" + foreign.FINAL)
     run, _ = only(tmp_path)

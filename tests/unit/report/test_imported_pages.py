@@ -13,8 +13,9 @@ from report_samples import STUDY, figure, make_project, table, write_results
 from feedrate.config.additions import KIND, PAGE, Import, with_page
 from feedrate.config.devices import Peak
 from feedrate.core import paths
+from feedrate.core.files import write_json
 from feedrate.report.rows import Inputs
-from feedrate.results.imported import import_runs
+from feedrate.results.imported import import_runs, read_imported
 from feedrate.results.settings import ImportSettings, import_settings
 
 CELL = "workers=2~decode=host"
@@ -89,6 +90,17 @@ def test_the_published_table_has_them_marked_in_a_group_of_their_own(five_kinds)
     )
     assert published < imported < measured
     assert "milabench" in page[imported:measured]
+
+
+def test_the_published_table_counts_the_runs_that_it_shows(five_kinds):
+    project, inputs = five_kinds
+    file = inputs.path("imported.json")
+    found = read_imported(file)
+    shown = [one for one in found.records if one.status == "ok"]
+    for one in shown[1:]:
+        one.levels.clear()
+    write_json(file, msgspec.to_builtins(found))
+    assert "1 run, by" in table(project, inputs, "published")
 
 
 def test_the_figure_has_a_panel_of_them(five_kinds):

@@ -1,11 +1,13 @@
 """`python -m feedrate archive`: a campaign as one file that others can check and draw again."""
 
 import argparse
+import base64
 import getpass
 import gzip
 import io
 import json
 import platform
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import distributions
@@ -20,14 +22,16 @@ from feedrate import __version__
 from feedrate.cli.display import counted
 from feedrate.cli.run import REPORT, add_choices, check_configuration
 from feedrate.config.plan import Plan, make_plan
-from feedrate.config.project import Project
+from feedrate.config.project import Project, study_names
 from feedrate.core import paths
 from feedrate.core.errors import ExpectedError, UsageError
 from feedrate.core.files import atomic_path, digest_file
 from feedrate.core.scrub import Scrubber, names_in
+from feedrate.jobs.events import RankEvents
 from feedrate.jobs.supervisor import read_commit
+from feedrate.results.columns import FILES
 from feedrate.results.crate import ENVIRONMENT, PROJECT, Writer
-from feedrate.results.record import Record, read_record
+from feedrate.results.record import Outcome, Record, read_record
 
 LEFT_OUT = (paths.MODEL_NAME, "attempt-*", "checkpoint-*", "*.safetensors", "*.bin", "*.pt", ".*")
 """Weights, unfinished attempts and hidden files: they are in no archive."""
@@ -42,6 +46,8 @@ FURTHER = (
     *(f"{paths.RESULTS}/*.{suffix}" for suffix in ("csv", "parquet", "json", "jsonl", "html")),
     str(REPORT),
 )
+_EMBEDDED = re.compile(r"^\s*var results = (\{.*\});$", re.MULTILINE)
+"""The pages in report.html: by path, with their content as a data URI."""
 OF_STUDY = ("*.csv", "*.parquet", "*.json", "tables/*", "figures/*")
 """Files in the folder of a study."""
 
@@ -78,7 +84,7 @@ def archive(options: argparse.Namespace, others: Sequence[str]) -> int:
     print(f"SHA-256 {digest_file(options.out)}")
     if campaign.changed:
         print(f"secrets or names were replaced in {counted(campaign.changed, 'file')}")
-    for line in campaign.left_out:
+    for line in [*campaign.left_out, *unplanned(plan)]:
         print(f"left out: {line}")
     return 0
 
@@ -90,7 +96,11 @@ def measured(project: Project) -> tuple[Project, Plan]:
     has = {key: (paths.run_dir(*key) / paths.RECORD_NAME).is_file() for key in plan.runs}
     runs = {key: spec for key, spec in plan.runs.items() if has[key]}
     if not runs:
-        raise ExpectedError(f"there is no record of a planned run in {paths.RESULTS}/")
+        none = f"there is no record of a planned run in {paths.RESULTS}/"
+        raise ExpectedError(", but of ".join([none, *unplanned(plan)]))
+    for study in {one.study for one in project.config.imports} & {key[0] for key in runs}:
+        if not (file := Path(paths.IMPORTED.format(study=study))).is_file():
+            raise ExpectedError(f"there is no {file} of the imported runs yet: `run` makes it")
     if outside := [cell for _, _, cell, _ in runs if "/" in cell]:
         raise ExpectedError(f"cell {outside[0]!r}: not allowed; no folder can have this name")
     known = {key[:3] for key in runs}
@@ -100,6 +110,47 @@ def measured(project: Project) -> tuple[Project, Plan]:
     shared = [cell for cell in plan.shared if (cell.study, cell.device, cell.measured_as) in known]
     kept = replace(project, config=config, studies=studies)
     return kept, Plan(runs=runs, unsupported=lacking, shared=shared)
+
+
+def unplanned(plan: Plan) -> Iterator[str]:
+    """A sentence for each study of the working directory that has records of runs which are not in
+    the plan."""
+    planned = {paths.run_dir(*key) / paths.RECORD_NAME for key in plan.runs}
+    for study in study_names(Path()):
+        found = set(Path(paths.STUDY.format(study=study)).glob(f"*/*/rep*/{paths.RECORD_NAME}"))
+        if count := len(found - planned):
+            yield f"{counted(count, 'run')} of {study} that this configuration does not plan"
+
+
+def report_pages(folder: Path) -> dict[str, bool]:
+    """The pages in a folder's report.html, and whether each is the same as its file in the folder.
+    Raises ExpectedError if they cannot be read."""
+    try:
+        found = _EMBEDDED.search((folder / REPORT).read_text(encoding="utf-8"))
+        pages = {
+            name: base64.b64decode(page["data_uri"].partition(";base64,")[2])
+            for name, page in json.loads(found[1] if found else "").items()
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ExpectedError(f"{REPORT}: its pages cannot be read ({error})") from None
+    same = {}
+    for name, content in pages.items():
+        file = folder / name
+        inside = file.resolve().is_relative_to(folder.resolve()) and file.is_file()
+        same[name] = inside and file.read_bytes() == content
+    return same
+
+
+def stale_report() -> str:
+    """Why the report in the working directory is not one of its results; empty if it is."""
+    if not REPORT.is_file():
+        return ""
+    try:
+        other = sum(not same for same in report_pages(Path()).values())
+    except ExpectedError as error:
+        return str(error)
+    told = f"{REPORT} shows {counted(other, 'page')} of earlier results: `run` makes it again"
+    return told if other else ""
 
 
 class Campaign:
@@ -115,6 +166,9 @@ class Campaign:
         self._runs = {key: paths.run_dir(*key) for key in plan.runs}
         # Records come last: they name the digests of the other files.
         files = {*self._further(), *self._run_files()}
+        if why := stale_report():
+            self.left_out.append(why)
+            files.discard(REPORT)
         self._paths = sorted(files, key=lambda p: (p.name == paths.RECORD_NAME, str(p)))
         self._clean = self._scrubber() if scrub else Scrubber()
 
@@ -170,8 +224,7 @@ class Campaign:
         for path in self._paths:
             found = names_in(path.read_bytes().decode("utf-8", errors="ignore"))
             hosts, users = hosts | found[0], users | found[1]
-        words = {*Record.__struct_fields__, *(word for key in self._runs for word in key[:2])}
-        return Scrubber(hosts, users, words)
+        return Scrubber(hosts, users, {*words(), *(word for key in self._runs for word in key[:2])})
 
     def _run_files(self) -> Iterator[Path]:
         for folder in self._runs.values():
@@ -205,6 +258,21 @@ class Campaign:
         software["softwareVersion"] = f"{__version__} {read_commit()}".strip()
         licence = {"@id": license_id, "@type": "CreativeWork", "name": license_}
         return root, [software, licence]
+
+
+def words() -> set[str]:
+    """The words that files of every campaign consist of: keys, columns, and values from a list."""
+
+    def of(schema: Any) -> Iterator[str]:
+        if isinstance(schema, dict):
+            yield from (*schema.get("properties", ()), *map(str, schema.get("enum", ())))
+        for part in schema.values() if isinstance(schema, dict) else schema:
+            yield from of(part) if isinstance(part, dict | list) else ()
+
+    found = [column.name for columns in FILES.values() for column in columns]
+    for kind in (Project, Record, Outcome, RankEvents):
+        found += of(msgspec.json.schema(kind))
+    return {part for name in found for part in re.split(r"[^A-Za-z0-9]+", name)}
 
 
 def environment() -> dict[str, Any]:

@@ -126,7 +126,10 @@ def read_site(text: str, stack: ExitStack) -> Site:
     else:
         raise UsageError(f"{path}: neither an archive nor a project's folder")
     with contextlib.chdir(folder):
-        project, plan = measured(project)
+        try:
+            project, plan = measured(project)
+        except ExpectedError as error:
+            raise ExpectedError(f"{path}: {error}") from None
     specs = {key: replace(r.spec, device=key[1]) for key, r in records.items() if r.spec}
     lacking = [c for c in plan.unsupported if (c.study, c.device, c.cell, 1) not in specs]
     plan = replace(plan, runs=plan.runs | specs, unsupported=lacking)
@@ -251,8 +254,9 @@ def copy_runs(site: Site, names: Mapping[tuple[str, str], str], folder: Path) ->
         write_record(target / paths.RECORD_NAME, replace(record, device=new))
     for file in (site.folder / paths.DATASETS).glob("*/prepared/data_report.json"):
         target = folder / file.relative_to(site.folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, target)
+        if not target.exists():  # that of the first site, as the pages
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
 
 
 def imports_of(sites: Sequence[Site], names: Mapping[tuple[str, str], str]) -> dict[str, Imported]:

@@ -1,7 +1,6 @@
 """`python -m feedrate verify`: whether an archive is whole, and follows from its own raw events."""
 
 import argparse
-import base64
 import contextlib
 import csv
 import json
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from feedrate.cli.archive import environment, measured
+from feedrate.cli.archive import environment, measured, report_pages
 from feedrate.cli.display import counted
 from feedrate.cli.redraw import redraw
 from feedrate.cli.run import REPORT
@@ -49,8 +48,6 @@ NOT_COMPARED = ("made_from.parser", "made_from.device")
 PAGES = (".html", ".svg")
 """Of these files only the first line that differs is told."""
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
-_EMBEDDED = re.compile(r"^\s*var results = (\{.*\});$", re.MULTILINE)
-"""The pages in report.html: by path, with their content as a data URI."""
 _PACKED = re.compile(r'(?<=data-packed=")[A-Za-z0-9+/=]+')
 """Copies of records and of the ends of long lines, which are others where names were replaced."""
 
@@ -135,19 +132,12 @@ def check_report(folder: Path) -> Iterator[str]:
     if not (folder / REPORT).is_file():
         return
     try:
-        found = _EMBEDDED.search((folder / REPORT).read_text(encoding="utf-8"))
-        pages = {
-            name: base64.b64decode(page["data_uri"].partition(";base64,")[2])
-            for name, page in json.loads(found[1] if found else "").items()
-        }
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        yield f"{REPORT}: its pages cannot be read ({error})."
+        pages = report_pages(folder)
+    except ExpectedError as error:
+        yield f"{error}."
         return
-    for name, content in pages.items():
-        file = folder / name
-        inside = file.resolve().is_relative_to(folder.resolve())
-        if not inside or not file.is_file() or file.read_bytes() != content:
-            yield f"{REPORT} shows another {name} than that in the archive."
+    for name in (name for name, same in pages.items() if not same):
+        yield f"{REPORT} shows another {name} than that in the archive."
     print(f"{REPORT}: {counted(len(pages), 'page')} compared with the files in {paths.RESULTS}/")
 
 

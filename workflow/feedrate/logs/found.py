@@ -188,7 +188,7 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
     """One for each run among the files of a folder.
 
     Files with the same runtime are of one run. A file without one belongs to the only run, unless
-    it is one of several jobs in a log.
+    it is one of several jobs in a log, or the log of another job.
     """
     timed: list[list[Found]] = []
     rest: list[Found] = []
@@ -206,12 +206,24 @@ def merged(found: Iterable[Found]) -> Iterator[Found]:
             timed.append([one])
     loose = [one for one in rest if not one.label]
     alone = len(timed) <= 1 and sum(one.order >= LOG_ORDER for one in loose) <= 1
-    if alone and loose:
+    if loose and alone and not _other_job(loose, timed):
         timed = [[*(timed[0] if timed else []), *loose]]
     else:
         timed += [[one] for one in loose]
     yield from map(_together, timed)
     yield from (one for one in rest if one.label)
+
+
+def _other_job(loose: Iterable[Found], timed: Iterable[Iterable[Found]]) -> bool:
+    """Whether a log that ends with an error lies beside another job's log, which has the figures.
+    Two files of one job have one name, as its .out and .err."""
+
+    def stems(found: Iterable[Found]) -> set[str]:
+        return {Path(file).stem for one in found if one.order >= LOG_ORDER for file in one.files}
+
+    failed = stems(one for one in loose if one.cause.name not in ("success", "unknown"))
+    finished = stems(one for group in timed for one in group)
+    return bool(failed and finished and not failed & finished)
 
 
 def _together(group: list[Found]) -> Found:

@@ -67,7 +67,8 @@ def _imported(settings: PageSettings, records: list[Record], columns: Columns) -
     for device in dict.fromkeys(line.device for line in lines):
         points = (known.get((device, level_key(levels))) for levels in columns)
         numbers = [record_link(text.number(p.value), p.row) if p else text.DASH for p in points]
-        mine = [one for one in records if one.device == device and one.status == "ok"]
+        own = [one for one in records if one.device == device and one.status == "ok"]
+        mine = [one for one in own if len(one.levels) == len(settings.factors)]
         libraries = text.listed(dict.fromkeys(one.trainer.library or "a log" for one in mine))
         about = f"{text.count(len(mine), 'run')}, by {libraries}; medians"
         rows.append(row(_name(settings, device, settings.devices[device].count), *numbers, about))
