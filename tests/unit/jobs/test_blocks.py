@@ -33,7 +33,7 @@ def session(tmp_path):
 
     def _make(other=0, *, stops=False, ceiling_s=1.0):
         spec = make_spec(count=2, ceiling_s=ceiling_s)
-        path = SimpleNamespace(stops=stops, round_size=1)
+        path = SimpleNamespace(by_torch=stops, round_size=1)
         trainer = SimpleNamespace(accelerator=Ranks(other), path=path)
         log = EventLog(tmp_path, 0)
         return Session(spec, adapter("cpu"), log, trainer, SimpleNamespace())
