@@ -135,6 +135,29 @@ def test_the_data_sheets_peak_decides_where_it_is_known():
     assert failed(make_measurement(mfu=0.9, mfu_achievable=1.05)) == {}
 
 
+@pytest.mark.parametrize(
+    ("asked", "used", "words"),
+    [
+        ({}, ("torch", "same"), ""),
+        ({}, (None, None), ""),
+        ({"library": "torch"}, ("torch", "same"), ""),
+        ({"library": "spdl"}, ("spdl-core 0.8.0", "same"), ""),
+        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "best"), ""),
+        ({"library": "spdl"}, ("torch", "same"), "spdl-core, same, was asked for; torch, same"),
+        ({}, ("spdl-core 0.8.0", "same"), "torch, same, was asked for; spdl-core 0.8.0"),
+        ({"library": "spdl"}, ("litdata 0.2.76", "same"), "litdata 0.2.76, same, was used"),
+        ({"library": "spdl", "form": "best"}, ("spdl-core 0.8.0", "same"), "best, was asked for"),
+        ({"library": "spdl"}, (None, None), "the run reported none"),
+    ],
+)
+def test_a_run_with_another_library_than_asked_for_is_invalid(asked, used, words):
+    loader = {"workers": 1, "decode": "host", **asked}
+    library, form = used
+    found = failed(spec=make_spec(loader=loader), data={"library": library, "form": form})
+    assert list(found) == ["library"] * bool(words)
+    assert words in found.get("library", "")
+
+
 @pytest.mark.parametrize("decode", ["host", "device"])
 def test_a_fallback_fails_the_run_whatever_was_asked_for(decode):
     found = failed(spec=make_spec(decode=decode), data={"decode": decode}, fallback="no JPEG")
