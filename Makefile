@@ -9,6 +9,11 @@ TORCH := $(shell grep '^torch==' requirements/run.lock)
 # The environment for the tests of training on Gaudi: an older transformers, and no Gaudi.
 GAUDI := .venv-gaudi
 GAUDI_READY := $(GAUDI)/.ready
+# The loader libraries that the tests use, in a folder: only those tests see them. DALI's packages are
+# large, and FFCV needs a compiler.
+LOADERS := .loaders
+LOADERS_READY := $(LOADERS)/.ready
+LOADER_LOCKS := $(patsubst %,requirements/loaders/%.lock,spdl torchdata grain webdataset litdata)
 
 # Choices for `make run`, `make plan`, `make tune`, `make selftest` and `make certify`; ARGS goes to the command and to Snakemake:
 # make run PROFILE=gaudi STUDY="name name" DEVICE="name name" DATASET=name CONFIG=file.yaml ARGS='-n'
@@ -73,7 +78,7 @@ compare: $(if $(strip $(OLD)$(NEW)$(ARGS)),$(RUN_READY)) ## Show what became slo
 check-claims: $(RUN_READY) ## Recompute the sources' numbers, as far as that needs no training
 	@$(BIN)/python -m feedrate check-claims $(ARGS)
 
-test: $(DEV_READY) $(GAUDI_READY) ## Run all tests, or some: make test ARGS='-k name'
+test: $(DEV_READY) $(GAUDI_READY) $(LOADERS_READY) ## Run all tests, or some: make test ARGS='-k name'
 	@$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 check: $(DEV_READY) ## Check formatting, types and schemas, and run the linters
@@ -145,4 +150,11 @@ $(GAUDI_READY): requirements/gaudi.lock requirements/gaudi-tests.txt Makefile | 
 	@# -c: or pip looks in every release of huggingface_hub for the extra that transformers names
 	@$(GAUDI)/bin/pip install --quiet --disable-pip-version-check -r requirements/gaudi.lock \
 		-r requirements/gaudi-tests.txt -c requirements/gaudi.lock
+	@touch $@
+
+$(LOADERS_READY): $(LOADER_LOCKS) Makefile | $(RUN_READY)
+	@echo "feedrate: installing loader libraries for the tests into $(LOADERS) (once)"
+	@rm -rf $(LOADERS)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(LOADERS) \
+		$(patsubst %,-r %,$(LOADER_LOCKS))
 	@touch $@
