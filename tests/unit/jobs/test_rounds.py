@@ -97,6 +97,14 @@ def test_stages_of_a_step_are_named_and_take_time(events):
         assert told["seconds"] == stages["seconds"][stage]
 
 
+def test_a_hand_over_that_no_batch_tells_is_not_split(job, monkeypatch):
+    monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
+    monkeypatch.setattr("feedrate.loading.stages.stamp", dict)
+    for workers, not_split in ((1, ["hand_over"]), (0, [])):
+        _, events = job(f"workers-{workers}", workers=workers)
+        assert named(events, "stages")[0]["not_split"] == not_split
+
+
 def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):
     calls, stage = [], Session._stage
 

@@ -71,7 +71,7 @@ def test_workers_fill_the_same_slots_again_and_again(make_pairs):
         assert sum(torch.is_tensor(value) for value in batch.values()) == 3
         addresses.add(batch["pixel_values"].data_ptr())
         del batch
-    slots = loader.worker_init_fn.slots["pixel_values"]
+    slots = loader.worker_init_fn.keywords["slots"]["pixel_values"]
     assert slots.batches.is_shared()
     first, size = slots.batches.data_ptr(), slots.batches.nbytes
     assert all(first <= address < first + size for address in addresses)

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.devices.kinds import cpu
 from feedrate.jobs.worker import classify
 from feedrate.loading.path import HostPath, open_path
-from feedrate.loading.workers import WorkerStart, check_workers, make_slots, worker_threads
+from feedrate.loading.workers import check_workers, make_slots, start_worker, worker_threads
 
 
 class Threads:
@@ -31,7 +32,7 @@ class Threads:
 
 
 def test_workers_have_one_thread_and_keep_the_trainers_seeding(capfd):
-    start = WorkerStart(lambda worker: print(f"seeded {worker}", flush=True))
+    start = partial(start_worker, then=lambda worker: print(f"seeded {worker}", flush=True))
     loader = DataLoader(Threads(), batch_size=2, num_workers=2, worker_init_fn=start)
     seen = torch.cat([batch["threads"] for batch in loader])
     assert set(seen[:, 0].tolist()) == {1}
@@ -50,7 +51,7 @@ class Dying(Threads):
 def test_a_worker_that_dies_is_reported_with_its_cause(monkeypatch):
     # The dead worker is waited for so long when the loader is thrown away.
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
-    loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=WorkerStart())
+    loader = DataLoader(Dying(), batch_size=2, num_workers=1, worker_init_fn=start_worker)
     with pytest.raises(RuntimeError) as error:
         next(iter(loader))
     assert "a loader worker was killed (signal: Killed)" in classify(error.value).message

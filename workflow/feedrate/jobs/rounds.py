@@ -191,13 +191,15 @@ class Session:
         with self._timed():
             wall_s = self._repeat(self._parts["live"], steps)
         spans = self._recorder.spans(steps, self._step_samples)
-        known = (*spans, *lacks(self._spec.settings.loader))
+        loader = self._spec.settings.loader
+        known = (*spans, *lacks(loader))
+        marked = (*LOADING, "hand_over") if loader.workers else LOADING
         told = events.Stages(
             rank=self._log.rank,
             steps=steps,
             seconds={stage: one["seconds"] for stage, one in spans.items()},
             spans=spans,
-            not_split=[stage for stage in LOADING if stage not in known],
+            not_split=[stage for stage in marked if stage not in known],
             forward_memory_gib=self._forward_gib,
         )
         self._log.write(told)

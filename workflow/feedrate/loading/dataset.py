@@ -49,12 +49,12 @@ class PairDataset(Dataset[Sample]):
         seed: int = 0,
         store: Path | None = None,
     ) -> None:
-        """`loader` says how images are read (None: the defaults); `column` holds a row's text;
-        `seed` is that of the augmentation; `store` is the folder for `decode: cache`. Raises
-        DataError if the split has no rows, or if the store was made from other data."""
+        """`column` holds a row's text; `seed` is the augmentation's; `store` is the folder for
+        `decode: cache`. Raises DataError for a split without rows, or a store of other data."""
         self.loader = loader or LoaderSettings(max_tokens=max_tokens)
         self.prepared, self.split = prepared, split
         self.image_px, self.mean, self.std = image_px, mean, std
+        self.shape = (3, image_px, image_px)  # of one sample's pixels
         self.augmentation = Augmentation.of(self.loader, seed)
         self.finish = Finish(mean, std)
         self.dtype = torch.uint8 if transfer_of(self.loader) == "uint8" else torch.float32
@@ -64,6 +64,7 @@ class PairDataset(Dataset[Sample]):
         self.input_ids, self.attention_mask = (
             opened.tokens if opened else tokenise(tokenizer, texts, max_tokens)
         )
+        self._tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
         self.paths = [prepared / image for image in self.images]
         source = Source(
             self.paths, image_px, self.loader.scaled_decode, opened, self.loader.storage
@@ -74,7 +75,6 @@ class PairDataset(Dataset[Sample]):
         self._store = opened if opened and opened.side_px == image_px else None
 
     def __len__(self) -> int:
-        """Pairs in the split."""
         return len(self.images)
 
     def __getitem__(self, number: int) -> Sample:
@@ -91,11 +91,6 @@ class PairDataset(Dataset[Sample]):
     def draw(self, number: int) -> Draw:
         """The augmentation of a number."""
         return self.augmentation.draw(*divmod(number, len(self)))
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Shape of one sample's pixels."""
-        return (3, self.image_px, self.image_px)
 
     @property
     def __getitems__(self) -> Callable[[list[int]], dict[str, Any]] | None:
@@ -150,11 +145,6 @@ class PairDataset(Dataset[Sample]):
             with stages.span("collate"):
                 place.copy_(pixels)
 
-    @property
-    def _tokens(self) -> Sample:
-        """The tokens of all rows; they were made when the dataset was opened."""
-        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
-
     def shapes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Shape and type of one sample's large tensors, by name."""
         tokens = {name: (tuple(all_.shape[1:]), all_.dtype) for name, all_ in self._tokens.items()}
@@ -194,8 +184,7 @@ class PairDataset(Dataset[Sample]):
 
 
 def read_split(prepared: Path, split: str, column: str) -> tuple[list[str], list[str]]:
-    """Images (paths in the prepared folder) and texts (of `column`) of a split's rows. Raises
-    DataError if there are none."""
+    """Images (paths in the prepared folder) and texts (`column`) of a split. Raises DataError."""
     table = pyarrow.parquet.read_table(
         prepared / SAMPLES,
         columns=["image", column],
@@ -213,19 +202,13 @@ def tokenise(
     tokenizer: Tokenizer, texts: list[str], max_tokens: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token numbers and attention mask, each (rows, max_tokens) int64."""
-    tokens = tokenizer(
-        texts,
-        padding="max_length",
-        truncation=True,
-        max_length=max_tokens,
-        return_tensors="pt",
-    )
+    lengths = {"padding": "max_length", "truncation": True, "max_length": max_tokens}
+    tokens = tokenizer(texts, **lengths, return_tensors="pt")
     return tokens["input_ids"], tokens["attention_mask"]
 
 
 def without_chance(loader: LoaderSettings) -> LoaderSettings:
-    """The same settings without augmentation, for evaluation; its storage is not
-    measured."""
+    """The same settings without augmentation, for evaluation; its storage is not measured."""
     plain = {"random_crop": 0.0, "random_flip": False, "colour_jitter": 0.0}
     return msgspec.structs.replace(loader, storage=msgspec.UNSET, **plain)
 
@@ -240,15 +223,13 @@ def collate(samples: Sequence[Sample] | dict[str, Any]) -> dict[str, Any]:
 
 
 class EpochOrder(Sampler[int]):
-    """All rows in a new order each epoch. The order depends only on seed and epoch. The Trainer
-    distributes the batches to its ranks."""
+    """All rows in a new order each epoch, which depends only on seed and epoch."""
 
     def __init__(
         self, rows: int, seed: int, *, numbered: bool, a_step: int = 1, fill: bool = False
     ) -> None:
-        """`numbered`: the dataset must know a sample's epoch. Samples that remain after whole steps
-        of `a_step` samples are left out of the epoch; with `fill`, samples from its start complete
-        their step."""
+        """`numbered`: as of `shuffled`. Samples that remain after whole steps of `a_step` samples
+        are left out; with `fill`, samples from the epoch's start complete their step."""
         self._rows, self._seed, self._numbered = rows, seed, numbered
         self._taken = (-(-rows // a_step) if fill else rows // a_step) * a_step
         self._epoch = 0
@@ -258,11 +239,9 @@ class EpochOrder(Sampler[int]):
         self._epoch = epoch
 
     def __len__(self) -> int:
-        """Samples of an epoch."""
         return self._taken
 
     def __iter__(self) -> Iterator[int]:
-        """One epoch."""
         epoch = self._epoch
         order = shuffled(self._rows, self._seed, epoch, numbered=self._numbered)
         yield from itertools.islice(itertools.cycle(order), self._taken)
@@ -270,8 +249,8 @@ class EpochOrder(Sampler[int]):
 
 
 def shuffled(rows: int, seed: int, epoch: int, *, numbered: bool) -> list[int]:
-    """The samples of an epoch in random order. Each is its row or, if `numbered`, epoch * rows +
-    row; that tells a worker the epoch, no matter when it started."""
+    """The samples of an epoch in random order: rows or, if `numbered`, epoch * rows + row, which
+    tells a worker the epoch."""
     generator = torch.Generator().manual_seed(seed + epoch)
     order = torch.randperm(rows, generator=generator)
     return (order + epoch * rows if numbered else order).tolist()

@@ -1,7 +1,7 @@
 """The loading paths: from the rows of a dataset to batches for the model.
 
-On the host, the Trainer's own loader and its workers make the batches. On a device that decodes,
-the Trainer's loader keeps its order and its shards, but its batches come from the device's decoder.
+The Trainer's loader always gives order and shards. Its own workers make the batches, or threads, a
+loader library or a decoder on the device do.
 """
 
 import copy
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset
@@ -29,12 +29,14 @@ from feedrate.loading.watchdog import watched
 from feedrate.loading.workers import equip, make_slots, worker_threads
 
 HELD_BATCHES = 3
-"""Batches that a rank holds at a time: the current one, the next one, which accelerate requests
-early, and one on its way."""
+"""Batches that a rank holds: the current one, the next, which accelerate requests early, and one on
+its way."""
 Done = Callable[[int], int]
 """How many of an epoch's batches a resumed run has trained on; the argument is their number."""
 Feed = Callable[[Iterable[list[int]]], Iterator[Batch]]
 """The batches of an epoch, from the numbers of each."""
+Asked = TypeVar("Asked")
+Made = TypeVar("Made")
 
 
 class Order(Protocol):
@@ -60,11 +62,8 @@ class LoadingPath(ABC):
 
     @abstractmethod
     def adopt(self, loader: Any, done: Done | None = None) -> Any:
-        """Make a loader that the Trainer prepared take this path.
-
-        Order, shards, seeds and dropped samples stay the Trainer's: all paths give the same samples
-        in the same order. Raises UnsupportedError.
-        """
+        """Make a loader that the Trainer prepared take this path: all give the same samples in the
+        same order, the Trainer's. Raises UnsupportedError."""
 
     @abstractmethod
     def batches(self, dataset: PairDataset, order: Order) -> Generator[Batch]:
@@ -83,10 +82,8 @@ class HostPath(LoadingPath):
         self, settings: LoaderSettings, *, pin_memory: bool, held_batches: int = HELD_BATCHES
     ) -> None:
         """`pin_memory`: batches are in page-locked memory; `held_batches`: see `open_path`."""
-        self.decode = settings.decode
-        self.round_size = max(1, settings.workers)
-        self._settings = settings
-        self._pin_memory = pin_memory
+        self.decode, self.round_size = settings.decode, max(1, settings.workers)
+        self._settings, self._pin_memory = settings, pin_memory
         self._held_batches = held_batches
 
     def adopt(self, loader: Any, done: Done | None = None) -> Any:  # noqa: ARG002
@@ -128,8 +125,8 @@ class FedPath(LoadingPath):
         """Makes the batches of `dataset`, none of which is larger than `batch_size`."""
 
     def adopt(self, loader: Any, done: Done | None = None) -> Any:
-        """The Trainer's loader with its inner one replaced. It still seeds each epoch, and still
-        announces the last batch to evaluation."""
+        """The Trainer's loader, which still seeds epochs and announces the last batch of each, with
+        its inner one replaced."""
         if not isinstance(getattr(loader, "base_dataloader", None), DataLoader):
             raise UnsupportedError(
                 f"{self.setting}: the Trainer's loader is not one of accelerate's (it has no "
@@ -155,20 +152,22 @@ class ThreadPath(FedPath, HostPath):
     maker = f"{setting}: a worker"
 
     def __init__(self, settings: LoaderSettings, **options: Any) -> None:
-        """As of HostPath."""
         super().__init__(settings, **options)
         self.round_size = settings.workers * settings.prefetch_factor
         self.timeout_s = settings.timeout_s
 
-    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
+    def feed(self, dataset: PairDataset, batch_size: int) -> Feed:
         """From the number of threads in the settings."""
-        return partial(self._ordered, dataset)
+        return partial(self._ordered, dataset, batch_size)
 
-    def _ordered(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
+    def _ordered(
+        self, dataset: PairDataset, size: int, order: Iterable[list[int]]
+    ) -> Iterator[Batch]:
         """The batches in the order given, `round_size` of them ahead."""
         dataset, numbers = copy.copy(dataset), itertools.count(1)
-        dataset.slots = None
-        threads = worker_threads(self._settings, cores_granted())
+        whole = fetch_of(self._settings) == "batch"
+        slots = make_slots(dataset, size, self._settings, self._held_batches) if whole else None
+        dataset.slots, threads = slots, worker_threads(self._settings, cores_granted())
 
         def start() -> None:
             torch.set_num_threads(threads)
@@ -176,20 +175,7 @@ class ThreadPath(FedPath, HostPath):
                 dataset.recorder.attach(next(numbers), thread=True)
 
         pool = ThreadPoolExecutor(self._settings.workers, "loader", start)
-        waiting: deque[Future[Batch]] = deque()
-        try:
-            for rows in order:
-                if dataset.slots is None and fetch_of(self._settings) == "batch":
-                    dataset.slots = make_slots(
-                        dataset, len(rows), self._settings, self._held_batches
-                    )
-                waiting.append(pool.submit(self._make, dataset, rows))
-                if len(waiting) > self.round_size:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        return in_order(pool, partial(self._make, dataset), order, self.round_size)
 
     def _make(self, dataset: PairDataset, rows: list[int]) -> Batch:
         """One batch, in a thread."""
@@ -201,21 +187,29 @@ class ThreadPath(FedPath, HostPath):
         return batch | {name: tensor.pin_memory() for name, tensor in tensors.items()}
 
 
+def in_order(
+    pool: ThreadPoolExecutor, make: Callable[[Asked], Made], order: Iterable[Asked], ahead: int
+) -> Generator[Made]:
+    """What the pool's threads make of each item, so many ahead. The pool ends with it."""
+    waiting: deque[Future[Made]] = deque()
+    try:
+        for asked in order:
+            waiting.append(pool.submit(make, asked))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 class Decoder(Protocol):
     """Decodes a dataset's images on the device. No two loaders share one."""
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
-        """One epoch: the batches of these rows, in this order, on the device.
-
-        The tensors belong to the caller: a later batch does not change them. They have the shapes
-        and types of `dataset.collate`. No batch is larger than the size for which the decoder was
-        made. An `order` without a length has no end.
-        """
+        """One epoch: the batches of these rows on the device, as of `collate`; later ones do not
+        change them. An `order` without a length has no end."""
         ...
-
-
-DecoderFactory = Callable[[PairDataset, int], Decoder]
-"""Makes a decoder for a dataset and the size of its largest batch."""
 
 
 class DevicePath(FedPath):
@@ -225,8 +219,11 @@ class DevicePath(FedPath):
     setting = "loader.decode: device"
     maker = f"{setting}: the decoder on the device"
 
-    def __init__(self, make: DecoderFactory, *, ready_batches: int, timeout_s: float) -> None:
-        """A decoder prepares `ready_batches` ahead."""
+    def __init__(
+        self, make: Callable[[PairDataset, int], Decoder], *, ready_batches: int, timeout_s: float
+    ) -> None:
+        """`make`: a decoder for a dataset and the size of its largest batch, which prepares
+        `ready_batches` ahead."""
         self.round_size, self.timeout_s = ready_batches, timeout_s
         self._make = make
 
@@ -274,11 +271,9 @@ class Undecoded(Dataset[Any]):
 def open_path(
     device: Adapter, loader: LoaderSettings, *, held_batches: int = HELD_BATCHES
 ) -> LoadingPath:
-    """The loading path of a run; it takes resources with its first batch.
-
-    A rank holds up to `held_batches` at a time. Raises UnsupportedError for a path that this
-    device, or the software on this host, does not have; no other path replaces it.
-    """
+    """The loading path of a run; it takes resources with its first batch. A rank holds up to
+    `held_batches` at a time. Raises UnsupportedError for a path that this device, or the software
+    on this host, does not have; no other path replaces it."""
     transfer_of(loader)
     if loader.decode != "device":
         pin_memory = loader.pin_memory and device.pins_memory

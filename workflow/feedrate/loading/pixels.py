@@ -4,8 +4,8 @@ Decoding follows the published script (optimum-habana, run_bridgetower.py): it d
 converts to float32 at full size, resizes the shorter side with antialiased bicubic, crops the
 centre and normalises, all with torchvision. torch's own functions give the same numbers without it.
 
-Random crops, flips and colours depend only on seed, epoch and row. Every decode path therefore
-changes a sample in the same way, with any number of workers and ranks, and after a resume.
+Random crops, flips and colours depend only on seed, epoch and row, so they are the same on every
+decode path, with any number of workers and ranks, and after a resume.
 """
 
 import io
@@ -105,7 +105,6 @@ class Augmentation:
         return cls(seed, loader.random_crop, loader.random_flip, loader.colour_jitter)
 
     def __bool__(self) -> bool:
-        """Whether anything changes."""
         return bool(self.min_area or self.flip or self.jitter)
 
     def draw(self, epoch: int, row: int) -> Draw:
@@ -264,10 +263,8 @@ def recolour(pixels: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
 
 class Finish:
     """The last step to the model's pixels, the same for all decode paths and kinds of device:
-    colours change as drawn, and uint8 becomes normalised float32.
-
-    It runs where the batch is: on the device, or in the loader if float32 is transferred.
-    """
+    colours change as drawn, and uint8 becomes normalised float32. It runs where the batch is: on
+    the device, or in the loader if float32 is transferred."""
 
     def __init__(self, mean: Statistics, std: Statistics) -> None:
         self._mean = torch.tensor(mean).view(3, 1, 1)

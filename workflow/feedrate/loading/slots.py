@@ -26,9 +26,8 @@ _BY_NAME: "weakref.WeakValueDictionary[str, Slots]" = weakref.WeakValueDictionar
 class Slots:
     """Reused memory for batches of one shape, shared between the workers and their rank.
 
-    New shared memory costs a page fault every 4 KiB: 14 ms for a batch of 48 pictures of 294 px,
-    but 1 ms in a slot that was used before. A worker fills a slot and sends its number. The rank
-    frees the slot when the last tensor that refers to it is gone.
+    A batch of 48 pictures of 294 px costs 14 ms of page faults in new shared memory, 1 ms in a used
+    slot. A worker sends a slot's number; the rank frees it when no tensor refers to it any more.
     """
 
     first: "FirstBatch | None" = None
@@ -57,8 +56,7 @@ class Slots:
         _BY_NAME[self.name] = self
 
     def take(self, rows: int) -> "torch.Tensor | Filling":
-        """Memory for a batch of `rows`: a free slot, or else a new tensor. In a worker a slot is a
-        Filling, which is sent once its tensor is filled."""
+        """Memory for a batch of `rows`: a free slot (in a worker a Filling), or a new tensor."""
         info = get_worker_info()
         first = (info.id if info else 0) * self._each
         with _TAKING:
@@ -100,11 +98,10 @@ POLL_S = 2e-4
 
 
 class FirstBatch:
-    """The first batch of an epoch, which all workers fill, so that it is ready early.
+    """The first batch of an epoch, or of workers that outlive it, which is ready early.
 
-    The first worker offers the rows of its first batch. Each other worker writes open rows before
-    it goes on with a batch of its own. Later batches have one worker each, because workers that
-    share a batch wait for each other. Workers that outlive an epoch share only their first batch.
+    The first worker offers its rows, and each other worker writes open ones before it goes on with
+    a batch of its own. Later batches have one worker each: sharing makes workers wait.
     """
 
     def __init__(self, slots: Slots, lock: AbstractContextManager[Any]) -> None:
@@ -116,8 +113,7 @@ class FirstBatch:
             self._table.share_memory_()
 
     def fill(self, room: torch.Tensor, numbers: Sequence[int], write: Write) -> bool:
-        """Fill the batch in the slot `room` if it is the first one, and say whether it is. Raises
-        what its first row that fails raises."""
+        """Whether the slot `room` has the first batch, which it fills. Raises what a row raises."""
         info = get_worker_info()
         slot = (room.data_ptr() - self._batches.data_ptr()) // self._batches[0].nbytes
         with self._lock:

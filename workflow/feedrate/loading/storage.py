@@ -1,8 +1,7 @@
 """Reading files as a storage of `loader.storage` gives them: from memory, from the disk, or late.
 
-`cold` asks the kernel to drop a file's pages before each read (posix_fadvise), so every read comes
-from the disk, as in the first epoch over data that memory does not hold. A file system may ignore
-that; mincore tells, and the run ends with the reason. A cache below the kernel's (a disk's own, a
+`cold` asks the kernel to drop a file's pages before each read (posix_fadvise). A file system may
+ignore that; mincore tells, and the run ends with the reason. Caches below the kernel's (a disk's, a
 hypervisor's, a file server's) cannot be dropped from here.
 """
 
@@ -25,8 +24,7 @@ TOLERATED = 0.01
 
 
 def fetch(path: Path, storage: Storage = UNSET) -> bytes:
-    """The bytes of a file, in two stages: `open`, with the planted latency, and `read`. Raises
-    OSError."""
+    """A file's bytes, in two stages: `open`, with planted latency, and `read`. Raises OSError."""
     with span("open"):
         if isinstance(storage, float):
             sleep(storage / 1000)
@@ -43,12 +41,9 @@ def settle(paths: Iterable[Path], storage: Storage) -> None:
     are not there then: for the file system, or the size of the memory."""
     if storage not in ("warm", "cold"):
         return
-    files = sorted(set(paths))
+    files, bring = sorted(set(paths)), Path.read_bytes if storage == "warm" else _drop
     for path in files:
-        if storage == "warm":
-            path.read_bytes()
-        else:
-            _drop(path)
+        bring(path)
     if not all(os.access(path, os.W_OK) for path in files):
         # The kernel tells others nothing about a file's pages.
         tell("feedrate.loading", f"loader.storage: {storage} is not checked: no right to write")

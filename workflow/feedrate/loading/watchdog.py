@@ -1,8 +1,7 @@
 """Ends a process whose decoder on a device never returns.
 
-Python cannot interrupt a call into a driver, so a thread watches the clock. The error that it
-raises reaches `threading.excepthook`, which `end_process_on_hang` sets: it reports the cause, and
-the process exits without waiting for any thread.
+Python cannot interrupt a call into a driver, so a thread watches the clock. Its error reaches
+`threading.excepthook` (`end_process_on_hang`), and the process exits without waiting for threads.
 """
 
 import os

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -22,10 +23,7 @@ from feedrate.loading.stages import Recorder
 
 def check_workers(settings: LoaderSettings, cores: int) -> None:
     """Raise UnsupportedError for settings that contradict each other, and for more worker processes
-    than the rank's `cores`, unless `loader.oversubscribe` allows that.
-
-    With `decode: device` there are no worker processes, so any number is allowed.
-    """
+    (`decode: device` has none) than the rank's `cores`, unless `loader.oversubscribe` allows it."""
     for fault in loader_faults(settings):
         raise UnsupportedError(fault)
     processes = 0 if settings.decode == "device" else settings.workers
@@ -42,32 +40,25 @@ def worker_threads(settings: LoaderSettings, cores: int) -> int:
     return max(1, min(settings.threads_per_worker, cores // max(1, settings.workers)))
 
 
-class WorkerStart:
-    """`worker_init_fn` of the loaders: few threads per worker, and no worker outlives its rank."""
-
-    def __init__(
-        self,
-        then: Callable[[int], None] | None = None,
-        threads: int = 1,
-        slots: dict[str, Slots] | None = None,
-        recorder: Recorder | None = None,
-    ) -> None:
-        """`then`, the Trainer's own seeding, is called last. Batches are written to `slots`, and
-        times by stage to `recorder`."""
-        self._then, self._threads, self.slots, self._recorder = then, threads, slots, recorder
-
-    def __call__(self, worker: int) -> None:
-        """Prepare the worker process."""
-        die_with_parent()
-        # More threads would compete for the rank's cores, and a pool forked after use can hang.
-        torch.set_num_threads(self._threads)
-        info = get_worker_info()
-        if info is not None and isinstance(info.dataset, PairDataset):
-            info.dataset.slots = self.slots
-        if self._recorder:
-            self._recorder.attach(worker + 1)
-        if self._then is not None:
-            self._then(worker)
+def start_worker(
+    worker: int,
+    then: Callable[[int], None] | None = None,
+    threads: int = 1,
+    slots: dict[str, Slots] | None = None,
+    recorder: Recorder | None = None,
+) -> None:
+    """The loaders' `worker_init_fn`: few threads, and no worker outlives its rank. Batches go to
+    `slots`, times by stage to `recorder`; `then`, the Trainer's own seeding, is called last."""
+    die_with_parent()
+    # More threads would compete for the rank's cores, and a pool forked after use can hang.
+    torch.set_num_threads(threads)
+    info = get_worker_info()
+    if info is not None and isinstance(info.dataset, PairDataset):
+        info.dataset.slots = slots
+    if recorder:
+        recorder.attach(worker + 1)
+    if then is not None:
+        then(worker)
 
 
 def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
@@ -79,9 +70,13 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
     if isinstance(dataset, PairDataset) and size and fetch_of(settings) == "batch":
         slots = make_slots(dataset, size, settings, held)
     if settings.workers:
-        threads = worker_threads(settings, cores_granted())
-        recorder = dataset.recorder if isinstance(dataset, PairDataset) else None
-        inner.worker_init_fn = WorkerStart(inner.worker_init_fn, threads, slots, recorder)
+        inner.worker_init_fn = partial(
+            start_worker,
+            then=inner.worker_init_fn,
+            threads=worker_threads(settings, cores_granted()),
+            slots=slots,
+            recorder=getattr(dataset, "recorder", None),
+        )
         inner.timeout = settings.timeout_s
         inner.multiprocessing_context = settings.start_method
     elif slots is not None:
@@ -92,8 +87,8 @@ def equip(loader: Any, settings: LoaderSettings, *, held: int) -> Any:
 def make_slots(
     dataset: PairDataset, batch_size: int, settings: LoaderSettings, held: int
 ) -> dict[str, Slots]:
-    """Slots for the tensors of all batches that can be on their way or in use at a time. Raises
-    UnsupportedError if the host lacks the shared memory."""
+    """Slots for all batches that can be on their way or in use at a time. Raises UnsupportedError
+    if the host lacks the shared memory."""
     workers = settings.workers
     each = settings.prefetch_factor + 1 if workers else 0
     each += math.ceil(held / max(1, workers))

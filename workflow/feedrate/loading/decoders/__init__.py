@@ -1,7 +1,6 @@
 """The decoders, one file each: they turn JPEG files into pixels on one of the decode paths.
 
-A decoder declares these constants, which are read without importing the file. Only LEVEL is
-required.
+It declares these constants, which are read without importing it. Only LEVEL must be.
 
 LEVEL      the value of `loader.decode` (the decode path) that it implements
 KINDS      the device kinds that decode with it; missing: the host decodes, for any kind

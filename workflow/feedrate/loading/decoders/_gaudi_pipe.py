@@ -1,8 +1,7 @@
 """The media pipeline on Gaudi: files in, batches of normalised pixels and tokens out.
 
-`habana_frameworks.mediapipe` comes with the Gaudi software (package habana-media-loader). Names,
-arguments and shapes (fastest dimension first) follow its documentation and optimum-habana's
-examples.
+`habana_frameworks.mediapipe` is of the package habana-media-loader. Names, arguments and shapes
+(fastest dimension first) follow its documentation and optimum-habana's examples.
 """
 
 import itertools
@@ -42,19 +41,16 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
     """Set on a subclass for each pipeline: a reader may get a copy of its parameters."""
 
     def __init__(self, params: Any, fw_params: Any = None) -> None:
-        """Take the pipeline's parameters and ignore them, because the feed has them."""
+        """The feed has all parameters."""
 
     def __iter__(self) -> "Reader":
-        """An epoch begins."""
         self._batches: Iterator[Read] = iter(self.feed)
         return self
 
     def __next__(self) -> Read:
-        """One batch."""
         return next(self._batches)
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
         return len(self.feed)
 
     def gen_output_info(self) -> list[Any]:
@@ -76,20 +72,11 @@ class Reader(media_ext_reader_op_impl):  # type: ignore[misc, unused-ignore]
 
 
 class ImageTextPipe(MediaPipe):  # type: ignore[misc, unused-ignore]
-    """Reads, decodes, crops, resizes and normalises `ready_batches` ahead; tokens pass through.
-
-    `mean` and `std` are the statistics of the pixels. The reader runs in the thread that asks for a
-    batch. The pipeline's own `num_threads` reach only operators that we do not use.
-    """
+    """Reads, decodes, crops, resizes and normalises `ready_batches` ahead; tokens pass through. The
+    reader runs in the thread that asks for a batch; `num_threads` reach only other operators."""
 
     def __init__(
-        self,
-        feed: Feed,
-        mean: Statistics,
-        std: Statistics,
-        *,
-        image_px: int,
-        ready_batches: int,
+        self, feed: Feed, mean: Statistics, std: Statistics, *, image_px: int, ready_batches: int
     ) -> None:
         super().__init__(
             device=MODE,

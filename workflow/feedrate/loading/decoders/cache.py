@@ -29,8 +29,8 @@ class Store:
     """One split of a store, memory-mapped: workers and ranks share the pages."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        """Raise DataError if the store was made from other data, or if its files differ in size
-        from its index. (`check_store` compares their checksums once in each job.)"""
+        """Raise DataError if the store is of other data, or has other sizes than its index says.
+        (`check_store` compares their checksums once in each job.)"""
         self._pixels_path = folder / PIXELS
         index = read_store(folder)
         self._pictures: NDArray[np.int64] = np.load(folder / PICTURES, allow_pickle=False)

@@ -1,7 +1,7 @@
 """Decoding on Gaudi: the media pipeline reads files, and its batches become the Trainer's.
 
-Prepared images are baseline JPEG files, greyscale or RGB, as the pipeline requires.
-`_gaudi_pipe.py` imports the vendor's software when a run decodes.
+Prepared images are baseline JPEG files, greyscale or RGB, as it requires. `_gaudi_pipe.py` imports
+the vendor's software when a run decodes.
 """
 
 import operator
@@ -87,7 +87,7 @@ class MediaDecoder:
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device. Raises UnsupportedError if the pipeline does not
-        start, and MediaError if it ends too early or too late."""
+        start, MediaError if it ends too early or too late."""
         true_sizes = self._feed.begin(order)
         # A pipeline may ask for the length only once, so another length needs a new pipeline.
         if self._pipeline is None or len(self._feed) != self._count:
@@ -126,9 +126,9 @@ class MediaDecoder:
         """A batch in the types of the host's batches; `changes` as in `Read`.
 
         It needs no copy: the bridge allocates new tensors for every batch and gives them away
-        (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now.
-        In the graph of the training step it would make the graph of an epoch's last step another
-        one, because the Trainer requests a batch ahead, and compiling that takes minutes.
+        (`PytMediaProxy` in HabanaAI/gaudi-pytorch-bridge). What is computed here is submitted now:
+        in the training step it would change the graph of an epoch's last step, because the Trainer
+        requests a batch ahead, and compiling that takes minutes.
         """
         own = pixels[:rows]
         if changes is not None:
@@ -162,13 +162,11 @@ class Feed:
         self.begin([])
 
     def begin(self, order: Iterable[list[int]]) -> deque[int]:
-        """Read `order` from now on. Returns the true sizes of the batches, each added when its
-        batch is read, ahead of its use."""
+        """Read `order` from now on; returns the true sizes of the batches that were read."""
         self._order, self._true_sizes = order, deque[int]()
         return self._true_sizes
 
     def __len__(self) -> int:
-        """Batches of the epoch."""
         return operator.length_hint(self._order, ENDLESS)
 
     def __iter__(self) -> Iterator[Read]:
@@ -206,10 +204,8 @@ def _floats(values: Iterable[Iterable[float]]) -> Floats:
 
 
 def share(box: Box, full: tuple[int, int], side_px: int) -> tuple[float, float, float, float]:
-    """Left, top, width and height of a box as shares of its picture (height, width) `full`.
-
-    A crop that is too small for the decoder to resize to `side_px` grows around its middle.
-    """
+    """Left, top, width and height of a box as shares of its picture (height, width) `full`; one too
+    small for the decoder to resize to `side_px` grows around its middle."""
     high, wide = (max(side, MIN_CROP_PX) for side in (box.height, box.width))
     if min(high, wide) < side_px < max(high, wide):
         high, wide = (max(side, MIN_CROP_TWO_STAGES_PX) for side in (high, wide))

@@ -4,11 +4,9 @@ torchvision's decode_jpeg gives a whole batch to nvJPEG, which uses the GPU's JP
 any (A100 and later). All this runs on its own stream, at the same time as the training step.
 """
 
-import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -18,7 +16,7 @@ import torch
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.base import Adapter, UnsupportedError
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.path import DevicePath
+from feedrate.loading.path import DevicePath, in_order
 from feedrate.loading.pixels import LEVELS, Batch, Finish, crop, decoding, undecodable
 
 LEVEL = "device"
@@ -44,11 +42,7 @@ def open_path(device: Adapter, loader: LoaderSettings) -> DevicePath:
         ) from error
 
     decode_all = partial(decode_jpeg, mode=ImageReadMode.RGB, device=device.device)
-    threads = max(1, loader.workers)
-
-    def make(dataset: PairDataset, _batch_size: int) -> GpuDecoder:
-        return GpuDecoder(device.device, dataset, decode_all, threads)
-
+    make = partial(GpuDecoder, device.device, decode_all, max(1, loader.workers))
     return DevicePath(make, ready_batches=READY_BATCHES, timeout_s=loader.timeout_s)
 
 
@@ -69,7 +63,7 @@ class SideStream:
             torch.cuda.set_device(self._stream.device)
 
     def finish(self) -> None:
-        """Wait until the work of this stream is done."""
+        """Wait for this stream's work."""
         if self._stream:
             self._stream.synchronize()
 
@@ -86,36 +80,24 @@ class GpuDecoder:
     """Threads read files, and one more thread decodes batches, `READY_BATCHES` ahead."""
 
     def __init__(
-        self, device: torch.device, dataset: PairDataset, decode_all: DecodeAll, threads: int
+        self, device: torch.device, decode: DecodeAll, threads: int, pairs: PairDataset, _size: int
     ) -> None:
-        self._device = device
-        self._dataset = dataset
-        self._decode_all = decode_all
-        self._threads = threads
-        self._finish = Finish(dataset.mean, dataset.std)  # its own, with tensors on the device
+        self._device, self._dataset = device, pairs
+        self._decode_all, self._threads = decode, threads
+        self._finish = Finish(pairs.mean, pairs.std)  # its own, with tensors on the device
         self._stream = SideStream(device)
 
     def batches(self, order: Iterable[list[int]]) -> Iterator[Batch]:
         """One epoch of batches on the device. Raises DataError, which names an unusable file."""
         readers = ThreadPoolExecutor(self._threads, "read")
         decoder = ThreadPoolExecutor(1, "decode", self._stream.take_thread)
-        waiting: deque[Future[Batch]] = deque()
-        left = iter(order)
-        try:
-            while True:
-                for numbers in itertools.islice(left, READY_BATCHES - len(waiting)):
-                    rows = [number % len(self._dataset) for number in numbers]
-                    files = [readers.submit(self._read, row) for row in rows]
-                    waiting.append(decoder.submit(self._make, numbers, files))
-                if not waiting:
-                    return
-                batch = waiting.popleft().result()
-                tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
-                self._stream.hand_over(tensors)
+        read = partial(readers.map, self._read)
+        begun = ((numbers, read(self._dataset.rows(numbers))) for numbers in order)
+        ready = in_order(decoder, self._make, begun, READY_BATCHES - 1)
+        with readers, decoder, closing(ready):
+            for batch in ready:
+                self._stream.hand_over(filter(torch.is_tensor, batch.values()))
                 yield batch
-        finally:
-            for pool in (readers, decoder):
-                pool.shutdown(cancel_futures=True)
 
     def _read(self, row: int) -> torch.Tensor:
         """A file's bytes."""
@@ -123,16 +105,16 @@ class GpuDecoder:
         with decoding(path):
             return torch.from_numpy(np.fromfile(path, dtype=np.uint8))
 
-    def _make(self, numbers: list[int], files: list[Future[torch.Tensor]]) -> Batch:
-        """A batch that is complete on the device.
+    def _make(self, begun: tuple[list[int], Iterable[torch.Tensor]]) -> Batch:
+        """The batch of these numbers and their files, complete on the device.
 
         nvJPEG works on a stream of its own. Ours waits for it, but it does not wait for ours: it
         would overwrite memory that ours still reads (pytorch/vision, pull request 9606), and it
         reads the files after the call. So each batch is finished before the next one begins.
         """
-        data = self._dataset
+        data, (numbers, files) = self._dataset, begun
         rows, draws = data.rows(numbers), list(map(data.draw, numbers))
-        encoded = [file.result() for file in files]
+        encoded = list(files)
         with self._stream(), torch.no_grad():
             crops = []
             for levels, draw in zip(self._decode(rows, encoded), draws, strict=True):

@@ -1,7 +1,6 @@
 """The loader libraries, one file each: they make a run's batches in place of torch's DataLoader.
 
-A library declares these constants, which are read without importing the file. Only FORMS and
-PACKAGES are required.
+It declares these constants, which are read without importing it. Only FORMS and PACKAGES must be.
 
 PACKAGES         the distributions that it needs; requirements/loaders/NAME.lock pins them
 SYSTEM_PACKAGES  what their installation needs of Debian
@@ -9,9 +8,10 @@ FORMS            ("same", "best"), or one of them
 OWN_ORDER        the forms that give each row once per epoch, but in an order of their own
 DECODES          the values of `loader.decode` with `same`, if it reads files of its own format
 LEAST_WORKERS    the fewest `loader.workers`; missing: 0
+SILENT           the forms whose decoding records no stage
 
 For each of its forms it defines a function of that name, from a `Work` (`_feed.py`) to batches:
 `same` moves the pixels that the run's own decode function makes, and `best` decodes as the
-library's documentation does. Each batch is the numbers of its samples and their pixels, uint8 or
-float32 of shape (n, 3, side, side). `_feed.py` adds the tokens and checks that the work is equal.
+library's documentation does. Each batch is a `Made`, with pixels in uint8 or float32 of shape
+(n, 3, side, side). `_feed.py` adds the tokens and checks that the work is equal.
 """

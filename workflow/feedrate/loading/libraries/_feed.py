@@ -8,9 +8,12 @@ from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image
 
 from feedrate.config.settings import LoaderSettings
 from feedrate.config.spec import LIBRARIES, library_of, missing_packages
@@ -21,12 +24,23 @@ from feedrate.devices.base import UnsupportedError
 from feedrate.loading.dataset import PairDataset, collate
 from feedrate.loading.decoders.host import crop_of
 from feedrate.loading.path import Done, FedPath, Feed, levels
-from feedrate.loading.pixels import Batch
-from feedrate.loading.stages import span
-from feedrate.loading.workers import WorkerStart
+from feedrate.loading.pixels import Batch, crop_centre, resized_size
+from feedrate.loading.stages import add, sample, span
+from feedrate.loading.workers import start_worker
 
-Made = tuple[list[int], torch.Tensor]
-"""A batch of a library: the numbers of its samples, and their pixels."""
+
+class Made(NamedTuple):
+    """A batch of a library."""
+
+    numbers: list[int]
+    """The numbers of its samples."""
+    pixels: torch.Tensor
+    complete_s: float | None = None
+    """When it was complete, by `perf_counter`; None: the library does not tell."""
+
+
+Decode = Callable[[int, bytes], torch.Tensor]
+"""The pixels of a row, uint8 (3, side, side), from the bytes of its file."""
 
 
 class UnequalWorkError(Exception):
@@ -51,7 +65,7 @@ class Work(NamedTuple):
     def make(self, numbers: list[int]) -> Made:
         """One batch, by the run's own decode function; any number of threads may call this."""
         one_thread()
-        return numbers, self.dataset.pixels(numbers)
+        return Made(numbers, self.dataset.pixels(numbers), perf_counter())
 
     @property
     def workers_of_torch(self) -> dict[str, Any]:
@@ -59,7 +73,7 @@ class Work(NamedTuple):
         return {
             "num_workers": self.workers,
             "prefetch_factor": -(-self.ahead // self.workers) if self.workers else None,
-            "worker_init_fn": WorkerStart(recorder=self.dataset.recorder),
+            "worker_init_fn": partial(start_worker, recorder=self.dataset.recorder),
             "multiprocessing_context": "fork" if self.workers else None,
         }
 
@@ -68,16 +82,14 @@ _here = threading.local()
 
 
 def one_thread() -> None:
-    """Give torch one thread in this thread of a library, as in a worker process of ours.
-
-    OpenMP keeps the setting by thread, MKL by process: `LibraryPath` restores it for the process.
-    """
+    """Give torch one thread in this thread of a library, as in a worker of ours. OpenMP keeps the
+    setting by thread, MKL by process: `LibraryPath` restores it for the process."""
     if threading.current_thread() is not threading.main_thread() and not hasattr(_here, "limited"):
         torch.set_num_threads(1)
         _here.limited = True
 
 
-def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
+def stored(dataset: PairDataset, name: str, write: Callable[[Path], None]) -> Path:
     """The folder with a split in a library's own format, which `write` fills once, completely or
     not at all. It lies beside the stores of `decode: cache`."""
     digest = digest_file(dataset.prepared / MANIFEST)[:16]
@@ -91,27 +103,43 @@ def own_format(dataset: PairDataset, name: str, write: Callable[[Path], None]) -
 def decoded(dataset: PairDataset, row: int, data: bytes) -> torch.Tensor:
     """A row's pixels, uint8 (3, side, side), by our decoder from the bytes of its file."""
     one_thread()
-    return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
+    with sample():
+        return crop_of(dataset.paths[row], data, dataset.image_px).expand(dataset.shape)
+
+
+def by_pillow(
+    decode: Callable[[bytes], Image.Image], side: int, _row: int, data: bytes
+) -> torch.Tensor:
+    """A row's pixels from an RGB picture that `decode` gives; Pillow resizes its shorter side, with
+    antialiased bicubic, and the centre is cropped."""
+    with sample():
+        with span("decode"):
+            image = decode(data)
+        height, width = resized_size(image.height, image.width, side)
+        with span("resize"):
+            resized = image.resize((width, height), Image.Resampling.BICUBIC)
+            return crop_centre(torch.from_numpy(np.array(resized)).permute(2, 0, 1), side)
 
 
 def stacked(samples: Sequence[tuple[int, torch.Tensor]]) -> Made:
     """A batch of single samples."""
     with span("collate", len(samples)):
-        return [row for row, _ in samples], torch.stack([pixels for _, pixels in samples])
+        whole = torch.stack([pixels for _, pixels in samples])
+    return Made([row for row, _ in samples], whole, perf_counter())
 
 
 def rebatched(stream: Iterable[Made], size: int) -> Iterator[Made]:
     """Full batches of a stream in which each worker process ends with a smaller one."""
     rows: list[int] = []
     parts: list[torch.Tensor] = []
-    for numbers, pixels in stream:
-        if not rows and len(numbers) == size:
-            yield numbers, pixels
+    for made in stream:
+        if not rows and len(made.numbers) == size:
+            yield made
             continue
-        rows, parts = rows + numbers, [*parts, pixels]
+        rows, parts = rows + made.numbers, [*parts, made.pixels]
         if len(rows) >= size:
             whole = torch.cat(parts)
-            yield rows[:size], whole[:size]
+            yield Made(rows[:size], whole[:size], perf_counter())
             rows, parts = rows[size:], [whole[size:]]
 
 
@@ -142,39 +170,41 @@ class LibraryPath(FedPath):
     def adopt(self, loader: Any, done: Done | None = None) -> Any:
         """As of FedPath, but ranks cannot share an epoch of a library's own order."""
         if self._own_order and torch.distributed.is_initialized():
-            raise UnsupportedError(
-                f"{self.setting} has its own order, which several ranks do not share; use one "
-                "device"
-            )
+            why = "has its own order, which several ranks do not share; use one device"
+            raise UnsupportedError(f"{self.setting} {why}")
         return super().adopt(loader, done)
 
     def feed(self, dataset: PairDataset, batch_size: int) -> Feed:  # noqa: ARG002
         """From a pipeline of their own."""
         return partial(self._complete, dataset)
 
-    def compared(self, dataset: PairDataset, rows: list[int]) -> Made:
+    def compared(self, dataset: PairDataset, rows: list[int]) -> tuple[list[int], torch.Tensor]:
         """Pixels of these rows, or of as many in the library's own order, without augmentation."""
         with closing(self._made(dataset, [rows])) as made:
-            numbers, pixels = next(made)
+            numbers, pixels, _ = next(made)
             return numbers, levels(dataset, pixels)
 
     def _complete(self, dataset: PairDataset, order: Iterable[list[int]]) -> Iterator[Batch]:
         """The library's batches with all that the model takes."""
-        for numbers, pixels in self._made(dataset, order):
+        asked_s = perf_counter()
+        for numbers, pixels, complete_s in self._made(dataset, order):
+            if complete_s and self._settings.workers:  # handed over once complete and asked for
+                add("hand_over", perf_counter() - max(asked_s, complete_s), 1)
             batch = collate({"pixel_values": pixels} | dataset.rest_of(numbers))
             if self._pin_memory:
                 batch["pixel_values"] = batch["pixel_values"].pin_memory()
             yield batch
+            asked_s = perf_counter()
 
     def _made(self, dataset: PairDataset, order: Iterable[list[int]]) -> Generator[Made]:
         """The library's batches. Raises UnequalWorkError for one that is not as asked for."""
         asked: deque[list[int]] = deque()
-        batches = iter(order)
-        if (first := next(batches, None)) is None:
+        left = iter(order)
+        if (first := next(left, None)) is None:
             return
 
         def noted() -> Iterator[list[int]]:
-            for numbers in itertools.chain([first], batches):
+            for numbers in itertools.chain([first], left):
                 asked.append(numbers)
                 yield numbers
 
@@ -183,14 +213,15 @@ class LibraryPath(FedPath):
         work = Work(dataset, wanted, len(first), workers, ahead, first[0], length)
         own, epoch = self._own_order, self._own_order and length is not None
         threads, seen = torch.get_num_threads(), set[int]()
-        for made in self._batches(work):
+        batches = itertools.starmap(Made, self._batches(work))
+        for made in rebatched(batches, len(first)) if own else batches:
             if own and next(wanted, None) is None:
                 return
             torch.set_num_threads(threads)  # see `one_thread`
             # Without an end, a library's buffer may mix an epoch with the next one.
-            again = epoch and len(seen | set(made[0])) < len(seen) + len(made[0])
+            again = epoch and len(seen.union(made.numbers)) < len(seen) + len(made.numbers)
             self._check(dataset, asked.popleft(), made, again=again)
-            seen.update(made[0] if epoch else ())
+            seen.update(made.numbers if epoch else ())
             yield made
         if asked or any(True for _ in wanted):
             raise UnequalWorkError(f"{self.library} ended its epoch too early")
@@ -198,7 +229,7 @@ class LibraryPath(FedPath):
     def _check(self, dataset: PairDataset, asked: list[int], made: Made, *, again: bool) -> None:
         """Compare a batch with what was asked for: rows, type, layout and so bytes; `again`: one of
         its rows came before."""
-        numbers, pixels = made
+        numbers, pixels, _ = made
         shape = len(asked), *dataset.shape
         if not self._own_order and numbers != asked:
             what = f"the rows {numbers[:3]} … in place of {asked[:3]} …"

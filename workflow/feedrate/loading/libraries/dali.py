@@ -1,6 +1,8 @@
 """NVIDIA DALI on the CPU: a graph of C++ operators, https://docs.nvidia.com/deeplearning/dali."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -8,22 +10,41 @@ import torch
 from nvidia.dali import fn, math, pipeline_def, types
 
 from feedrate.loading.libraries._feed import Made, Work
+from feedrate.loading.path import in_order
+from feedrate.loading.stages import span
 
 PACKAGES = ("nvidia-dali-cuda120",)
-FORMS = ("best",)
+FORMS = ("same", "best")
+SILENT = ("best",)
 LEAST_WORKERS = 1
+
+
+def same(work: Work) -> Iterator[Made]:
+    """A graph without a decoder: threads make batches with the run's decode function. The library's
+    own workers are processes, which it cannot fork beside CUDA."""
+    made: deque[Made] = deque()
+
+    def batches() -> Iterator[np.ndarray]:
+        threads = ThreadPoolExecutor(work.workers)
+        for one in in_order(threads, work.make, work.order, work.ahead):
+            made.append(one)
+            yield one.pixels.numpy()
+
+    for pixels in _run(work, lambda: fn.external_source(source=batches(), batch=True), 1):
+        yield made.popleft()._replace(pixels=pixels)
 
 
 def best(work: Work) -> Iterator[Made]:
     """Decoding with the exact IDCT, antialiased bicubic resizing, a centre crop; in our order."""
     side = work.dataset.image_px
-    sizes: list[list[int]] = []
+    asked: deque[list[int]] = deque()
 
     def files() -> Iterator[list[np.ndarray]]:
         for numbers in work.order:
-            sizes.append(numbers)
-            paths = (work.dataset.paths[number] for number in numbers)
-            yield [np.fromfile(path, dtype=np.uint8) for path in paths]
+            asked.append(numbers)
+            with span("read", len(numbers)):
+                read = [np.fromfile(work.dataset.paths[one], dtype=np.uint8) for one in numbers]
+            yield read
 
     def graph() -> Any:
         encoded = fn.external_source(source=files(), batch=True, dtype=types.UINT8)
@@ -41,12 +62,17 @@ def best(work: Work) -> Iterator[Made]:
         crops = fn.slice(resized, start=start, shape=(side, side), axes=(0, 1))
         return fn.transpose(crops, perm=[2, 0, 1])
 
+    for pixels in _run(work, graph, work.ahead):
+        yield Made(asked.popleft(), pixels)
+
+
+def _run(work: Work, graph: Callable[[], Any], ahead: int) -> Iterator[torch.Tensor]:
     options = {"batch_size": work.batch_size, "num_threads": work.workers, "device_id": None}
-    pipeline = pipeline_def(graph, prefetch_queue_depth=work.ahead, **options)()
+    pipeline = pipeline_def(graph, prefetch_queue_depth=ahead, **options)()
     pipeline.build()
     while True:
         try:
             (made,) = pipeline.run()
         except StopIteration:
             return
-        yield sizes.pop(0), torch.from_numpy(np.array(made.as_tensor()))
+        yield torch.from_numpy(np.array(made.as_tensor()))

@@ -28,7 +28,7 @@ from feedrate.config.spec import LoadingStage
 from feedrate.devices.base import UnsupportedError
 from feedrate.devices.host import cores_granted
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.libraries._feed import Made, Work, decoded, own_format
+from feedrate.loading.libraries._feed import Made, Work, decoded, stored
 from feedrate.loading.pixels import NOTHING, decoding
 from feedrate.loading.stages import add
 
@@ -48,10 +48,8 @@ def same(work: Work) -> Iterator[Made]:
 
 
 def best(work: Work) -> Iterator[Made]:
-    """JPEG of the library's default quality, its decoder, and its centre crop (OpenCV, INTER_AREA).
-
-    It reads, decodes and resizes in one call, which counts as the stage `decode`.
-    """
+    """JPEG of the library's default quality; it reads, decodes and resizes to its centre crop
+    (OpenCV, INTER_AREA) in one call, which counts as the stage `decode`."""
     return _batches(work, "jpg")
 
 
@@ -64,31 +62,35 @@ def _batches(work: Work, form: str) -> Iterator[Made]:
     loader = _loader(work.dataset, form, work.batch_size, work.workers, work.ahead)
     epoch = Epoch(loader, work.order)
     try:
-        for rows, pixels in epoch:
+        for rows, pixels, complete_s in epoch:
             if isinstance(pixels, Exception):
                 raise pixels
-            yield rows.flatten().tolist(), pixels
+            yield Made(rows.flatten().tolist(), pixels, complete_s)
     finally:
         epoch.close()
         epoch.join()
 
 
 class Epoch(EpochIterator):
-    """The library's thread, for batches that are asked for one after the other, without an end."""
+    """The library's thread, for batches that are asked for one after the other."""
 
     def __init__(self, loader: Loader, order: Iterable[list[int]]) -> None:
         self._order = order
         super().__init__(loader, [])
 
     def start(self) -> None:
-        """Begin; the library itself would know all batches before."""
+        """The library itself would know all batches before."""
         self.iter_ixes = (np.array(rows, dtype=np.uint64) for rows in self._order)
         super().start()
 
+    def run_pipeline(self, *given: Any) -> tuple[Any, ...]:
+        """A batch, and when it was complete."""
+        return *super().run_pipeline(*given), perf_counter()
+
 
 class Step(Operation):
-    """A function in the library's pipeline: of a batch, its rows and their metadata. Its exception
-    is returned as the batch: the library's thread would hide it."""
+    """A function of a batch, its rows and their metadata in the library's pipeline, whose thread
+    would hide its exception: that is returned as the batch."""
 
     def __init__(self, function: Callable[[Any, Any, Any], torch.Tensor]) -> None:
         super().__init__()
@@ -118,7 +120,6 @@ class Rows:
         self._pairs, self._form = pairs, form
 
     def __getitem__(self, row: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """A row."""
         path = self._pairs.paths[row]
         if self._form == "pixels":
             return row, self._pairs.read(row, NOTHING).expand(self._pairs.shape).numpy()
@@ -144,7 +145,7 @@ def _loader(pairs: PairDataset, form: str, batch_size: int, workers: int, ahead:
         steps = [CenterCropRGBImageDecoder((side, side), ratio=1), first]
 
     write = partial(_write, {"row": IntField(), "x": field}, Rows(pairs, form), len(pairs))
-    folder = own_format(pairs, f"ffcv-{form}-{side}" if form == "pixels" else f"ffcv-{form}", write)
+    folder = stored(pairs, f"ffcv-{form}-{side}" if form == "pixels" else f"ffcv-{form}", write)
     sizes = {"batch_size": batch_size, "num_workers": workers, "batches_ahead": ahead}
     # Without a seed it would draw a number from ours.
     loader = Loader(str(folder / FILE), **sizes, pipelines={"x": steps}, seed=0)

@@ -26,7 +26,6 @@ class Batches:
         return sys.maxsize if self._length is None else self._length
 
     def __getitem__(self, position: int) -> list[int]:
-        """The numbers of one batch."""
         with self._lock:
             while position >= len(self._known):
                 self._known.append(next(self._order))

@@ -4,6 +4,8 @@ https://github.com/Lightning-AI/litData.
 Chunks are shuffled, and samples within a chunk, so its order is its own.
 """
 
+import io
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,62 +13,66 @@ from typing import Any
 
 import litdata
 import torch
+from PIL import Image
 
 from feedrate.loading.dataset import PairDataset
-from feedrate.loading.libraries._feed import Made, Work, decoded, own_format, rebatched, stacked
+from feedrate.loading.libraries._feed import Decode, Made, Work, by_pillow, decoded, stacked, stored
 from feedrate.loading.stages import span
 
 PACKAGES = ("litdata",)
-FORMS = ("same",)
-OWN_ORDER = ("same",)
+FORMS = ("same", "best")
+OWN_ORDER = ("same", "best")
 DECODES = ("host",)
 CHUNKS = 32
 """Chunks of a split: several for each worker."""
 
 
 class Samples(litdata.StreamingDataset):
-    """The samples of a folder of chunks, decoded by our decoder."""
+    """The samples of a folder of chunks of JPEG files."""
 
-    def __init__(self, pairs: PairDataset, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, decode: Decode) -> None:
         super().__init__(str(folder), shuffle=True, seed=seed)
-        self._pairs = pairs
+        self._decode = decode
 
     def __getitem__(self, index: Any) -> tuple[int, torch.Tensor]:
         """A row and its pixels."""
         with span("read"):
             row, data = super().__getitem__(index)
-        return row, decoded(self._pairs, row, data)
+        return row, self._decode(row, data)
 
 
 def same(work: Work) -> Iterator[Made]:
-    """Chunks of JPEG files."""
-    folder = own_format(work.dataset, "litdata", partial(_write, work.dataset))
-    return rebatched(_epochs(work, folder), work.batch_size)
+    """Our decoder."""
+    return _batches(work, partial(decoded, work.dataset))
 
 
-def _epochs(work: Work, folder: Path) -> Iterator[Made]:
+def best(work: Work) -> Iterator[Made]:
+    """Pillow decodes and resizes, as in the library's read-me: its own decoder of JPEG needs
+    torchvision, which is not installed."""
+
+    def decode(data: bytes) -> Image.Image:
+        return Image.open(io.BytesIO(data)).convert("RGB")
+
+    return _batches(work, partial(by_pillow, decode, work.dataset.image_px))
+
+
+def _batches(work: Work, decode: Decode) -> Iterator[Made]:
+    folder = stored(work.dataset, "litdata", partial(_write, work.dataset))
     loader = litdata.StreamingDataLoader(
-        Samples(work.dataset, folder, work.seed),
+        Samples(folder, work.seed, decode),
         batch_size=work.batch_size,
         persistent_workers=work.workers > 0,
         collate_fn=stacked,
         **work.workers_of_torch,
     )
-    yield from loader
-    while work.length is None:
-        yield from loader
+    epochs = itertools.repeat(loader) if work.length is None else [loader]
+    return itertools.chain.from_iterable(epochs)
 
 
 def _write(dataset: PairDataset, folder: Path) -> None:
-    litdata.optimize(
-        fn=partial(_sample, dataset.paths),
-        inputs=list(range(len(dataset))),
-        output_dir=str(folder),
-        chunk_size=-(-len(dataset) // CHUNKS),
-        num_workers=1,
-        start_method="fork",
-        verbose=False,
-    )
+    sample, rows = partial(_sample, dataset.paths), list(range(len(dataset)))
+    options = {"num_workers": 1, "start_method": "fork", "verbose": False}
+    litdata.optimize(sample, rows, str(folder), chunk_size=-(-len(rows) // CHUNKS), **options)
 
 
 def _sample(paths: list[Path], row: int) -> tuple[int, bytes]:

@@ -1,9 +1,7 @@
-"""SPDL of Meta: a pipeline of threads, https://github.com/facebookresearch/spdl.
-
-Its own decoder, spdl-io, is FFmpeg's.
-"""
+"""SPDL of Meta: threads in a pipeline, and FFmpeg, https://github.com/facebookresearch/spdl."""
 
 from collections.abc import Callable, Iterator
+from time import perf_counter
 
 import spdl.io
 from spdl.pipeline import PipelineBuilder
@@ -23,10 +21,8 @@ def same(work: Work) -> Iterator[Made]:
 
 
 def best(work: Work) -> Iterator[Made]:
-    """Each thread decodes a batch with FFmpeg (`load_image_batch`), bicubic and with a centre crop.
-
-    The library decodes, scales and stacks in one call, which counts as the stage `decode`.
-    """
+    """Each thread decodes, scales (bicubic), crops (the centre) and stacks a batch with FFmpeg: one
+    call of `load_image_batch`, which counts as the stage `decode`."""
     try:
         spdl.io.demux_image(b"")
     except RuntimeError as error:
@@ -47,7 +43,8 @@ def best(work: Work) -> Iterator[Made]:
             made = spdl.io.load_image_batch(paths, width=None, height=None, filter_desc=filters)
             pixels = spdl.io.to_torch(made)
         with span("collate", len(numbers)):
-            return numbers, pixels.permute(0, 3, 1, 2).contiguous()
+            pixels = pixels.permute(0, 3, 1, 2).contiguous()
+        return Made(numbers, pixels, perf_counter())
 
     return _piped(work, load)
 
