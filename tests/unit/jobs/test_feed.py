@@ -1,7 +1,9 @@
 """The search for the largest number of fed accelerators, refusals, and one small real run."""
 
+import functools
 import json
 
+import fake_library
 import msgspec
 import pytest
 from feed_builder import feeding
@@ -9,7 +11,7 @@ from feed_builder import feeding
 from feedrate.config.errors import ConfigError
 from feedrate.jobs import accelerator, feed
 from feedrate.jobs.accelerator import BUSY
-from feedrate.jobs.feed import Fed, Host, Level, Request, count_fed, decodes, search
+from feedrate.jobs.feed import Fed, Host, Level, Request, count_fed, search
 from tiny_spec import tiny_spec
 
 
@@ -47,24 +49,43 @@ def host(tiny_prepared):
     return Host(tiny_spec(), tiny_prepared, cores=1)
 
 
-class Kept:
-    """A dataset that decodes a picture once and keeps its pixels."""
-
-    def __init__(self, dataset):
-        self._dataset, self._pixels = dataset, {}
-
-    def read(self, row, draw):
-        if row not in self._pixels:
-            self._pixels[row] = self._dataset.read(row, draw)
-        return self._pixels[row]
-
-
 @pytest.mark.parametrize("level", [Level("reference"), Level("host"), Level("host", True)])
 def test_paths_that_decode_at_each_read_are_certified(host, level):
     dataset = host.dataset(level)
     assert list(host.refusals(level)) == []
-    assert decodes(dataset)
-    assert not decodes(Kept(dataset))
+    assert host.decodes(level, dataset)
+    dataset.read = functools.cache(dataset.read)
+    assert not host.decodes(level, dataset)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_library_that_keeps_pixels_is_refused(keeps, host, monkeypatch):
+    kept = {}
+
+    def batches(work):
+        for numbers in work.order:
+            if not keeps or not kept:
+                kept[None] = work.make(numbers)
+            yield kept[None]
+
+    fake_library.install(monkeypatch, batches)
+    monkeypatch.setattr(host, "feed", lambda *_, **__: feeding(1, 0.5, 1.0))
+    fed = host.certify(Level("host", library=fake_library.NAME), Request(step_s=[1.0]))
+    assert fed.refused == (feed.NOT_DECODED if keeps else "")
+
+
+def test_a_library_that_fails_when_it_is_asked_is_refused_with_its_cause(host, monkeypatch):
+    def batches(work):
+        raise accelerator.FeedError("it fails")
+        yield
+
+    fake_library.install(monkeypatch, batches)
+    fed = host.certify(Level("host", library=fake_library.NAME), Request(step_s=[1.0]))
+    assert fed.refused == "it fails"
+
+
+def test_a_form_that_records_no_stage_is_not_asked(host):
+    assert host.decodes(Level("host", library="dali", best=True), dataset=None)
 
 
 @pytest.mark.parametrize(("decode", "why"), [("cache", "does not decode"), ("device", "emulated")])
@@ -77,7 +98,7 @@ def test_paths_that_do_not_decode_here_are_refused(host, decode, why):
 
 @pytest.mark.parametrize(
     ("library", "why"),
-    [("grain", "does not decode so"), ("spld", "library"), ("dali", "set loader.form: best")],
+    [("grain", "does not decode so"), ("spld", "library")],
 )
 def test_libraries_that_have_no_such_form_are_refused(host, library, why):
     level = Level("host", library=library, best=library == "grain")

@@ -162,6 +162,28 @@ def _load_at(time_s: float) -> dict[str, float]:
     return host_load()
 
 
+def apart(call: Callable[[], Any]) -> Any:
+    """The result of a call in a process of its own. Raises FeedError if it fails."""
+    context = get_context("fork")
+    here, there = context.Pipe()
+    process = context.Process(target=_tell, args=(there, call))
+    process.start()
+    there.close()
+    try:
+        return _hear(here)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _tell(pipe: Connection, call: Callable[[], Any]) -> None:
+    die_with_parent()
+    try:
+        pipe.send(call())
+    except Exception as error:
+        pipe.send(classify(error).message)
+
+
 def _hear(pipe: Connection) -> Any:
     try:
         said = pipe.recv()

@@ -16,12 +16,13 @@ import msgspec
 from msgspec import UNSET
 
 from feedrate.config.settings import Decode, LoaderSettings
-from feedrate.config.spec import RunSpec, library_faults, library_of
+from feedrate.config.spec import LIBRARIES, RunSpec, library_faults, library_of
 from feedrate.config.values import Count, Strict, about
+from feedrate.core import plugins
 from feedrate.core.errors import tell
 from feedrate.core.files import write_json
 from feedrate.data.manifest import store_folder
-from feedrate.jobs.accelerator import BUSY, Feeding, feed
+from feedrate.jobs.accelerator import BUSY, Feeding, apart, feed
 from feedrate.jobs.worker import bind_process, classify
 from feedrate.loading.watchdog import end_process_on_hang
 
@@ -143,7 +144,7 @@ class Host:
             for why in self.refusals(level):
                 return Fed(level=level, refused=why)
             dataset = self.dataset(level)
-            if not decodes(dataset):
+            if not self.decodes(level, dataset):
                 return Fed(level=level, refused=NOT_DECODED)
             limit = self.feed(level, dataset, 1, [0.0])
             first = int(count_fed(limit.samples_per_s, request.step_s, size))
@@ -171,17 +172,30 @@ class Host:
         spec = self._spec.changed("loader", **level.settings)
         return make_dataset(spec, self._prepared, self._built, "train")
 
+    def path(self, level: Level, workers: int) -> Any:
+        """The loading path of a level, with so many workers."""
+        from feedrate.loading.path import open_path
+
+        changed = self._spec.changed("loader", workers=workers, **level.settings)
+        return open_path(self._device, changed.settings.loader)
+
+    def decodes(self, level: Level, dataset: Any) -> bool:
+        """Whether a level decodes rows whenever they are drawn; a form of a library that records no
+        stage is not asked."""
+        if ("best" if level.best else "same") in fact_of(level, "SILENT", ()):
+            return True
+        path = self.path(level, fact_of(level, "LEAST_WORKERS", 0))
+        # In a process of its own: the threads of some libraries do not survive the next fork.
+        return bool(apart(partial(decodes, path, dataset)))
+
     def feed(self, level: Level, dataset: Any, count: int, step_s: Sequence[float]) -> Feeding:
         """Feed `count` accelerators at this pace. Raises FeedError if one of them fails."""
         from feedrate.jobs.ceilings import EndlessBatches
-        from feedrate.loading.path import open_path
 
         workers = math.ceil(self.cores / count)
-        changed = self._spec.changed("loader", workers=workers, **level.settings)
-        path = open_path(self._device, changed.settings.loader)
-        size, seed = changed.settings.train.batch_size, changed.seed
+        size, seed = self._spec.settings.train.batch_size, self._spec.seed
         orders = [EndlessBatches(len(dataset), size, seed + n) for n in range(count)]
-        return feed(path, dataset, orders, step_s, workers)
+        return feed(self.path(level, workers), dataset, orders, step_s, workers)
 
     def sizes(self) -> dict[str, Any]:
         """Rows, and mean bytes of files, decoded pictures and crops."""
@@ -214,17 +228,23 @@ class Host:
         return 2 * COPIED_BYTES / min(times_s)
 
 
-def decodes(dataset: Any) -> bool:
-    """Whether a row is decoded at each of two reads, by the decoder's own marks."""
-    from feedrate.loading.pixels import NOTHING
-    from feedrate.loading.stages import Recorder
+def fact_of(level: Level, constant: str, missing: Any) -> Any:
+    """What the library of a level declares."""
+    return plugins.declared(LIBRARIES, constant).get(level.library, missing)
 
-    recorder, times = Recorder(workers=0), []
+
+def decodes(path: Any, dataset: Any) -> bool:
+    """Whether the same rows are decoded at each of two draws, by the decoder's own marks."""
+    from torch.utils.data import BatchSampler
+
+    from feedrate.loading.stages import EVERY, Recorder
+
+    recorder, order, times = Recorder(workers=0), BatchSampler(range(EVERY), EVERY, False), []
     recorder.attach(0)
     for _ in range(2):
         with recorder.recording():
-            dataset.read(0, NOTHING)
-        times.append("decode" in recorder.spans(1, 1))
+            list(path.batches(dataset, order))
+        times.append("decode" in recorder.spans(1, EVERY))
     return all(times)
 
 
