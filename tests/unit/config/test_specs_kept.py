@@ -13,7 +13,7 @@ from feedrate.config.values import read_yaml
 from feedrate.core.files import canonical_json, digest_text
 
 DEFAULT = (13, "4ca382c2eaf3436e57f211fa6031c067b0514170163d55778068083ff94afc75")
-ALL_STUDIES = (2938, "73555994df72a8bdd3454b79b6b4ea6a5e9578127288262dd31cc0b2843a74d8")
+ALL_STUDIES = (2974, "aa7b6fefdca15316016273fb42cbb1894bf9045f54c6883e1201df4e2f1c4b4b")
 DEVICES = ["cpu", "gaudi2", "h100"]
 
 
