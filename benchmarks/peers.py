@@ -88,8 +88,8 @@ def of_library(name: str, paths: list[Path]) -> list[torch.Tensor]:
     order = [list(range(len(paths)))]
     dataset: Any = SimpleNamespace(paths=paths, image_px=PX)
     work = Work(dataset, order, len(paths), workers=1, ahead=1, seed=0, length=1)
-    ((_, pixels),) = plugins.load(LIBRARIES, name).best(work)
-    return list(pixels)
+    (made,) = plugins.load(LIBRARIES, name).best(work)
+    return list(made.pixels)
 
 
 def one_by_one(read: Callable[[Path], torch.Tensor]) -> Read:
