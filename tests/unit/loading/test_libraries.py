@@ -142,9 +142,9 @@ def test_dali_tells_no_stage_but_reading(pairs, monkeypatch, opened):
 
 
 def test_ffcv_moves_the_pixels_of_the_cache(make_pairs, opened):
+    path, numbers = opened("ffcv", decode="cache"), [5, 3, 11, 0]
     cached = make_pairs(decode="cache")
-    numbers = [5, 3, 11, 0]
-    (batch,) = opened("ffcv", decode="cache")._complete(cached, [numbers])
+    (batch,) = path._complete(cached, [numbers])
     assert torch.equal(batch["pixel_values"], cached.pixels(numbers))
 
 
