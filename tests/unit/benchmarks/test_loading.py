@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks import loading, peers, readers
@@ -140,6 +141,16 @@ def test_figures_are_made_of_what_is_printed(capsys):
     assert found["first batch, thread: of spdl's time"].note == "0.30 s; spdl 0.20, FFCV 0.40"
     assert found["memory, thread: of spdl-core's process tree"].value == 1.2
     assert "DALI does not take part: install it" in capsys.readouterr().out
+
+
+def test_torchvision_reads_in_worker_processes(tmp_path, monkeypatch):
+    """A stand-in decodes: torchvision is not among the project's packages."""
+    Image.new("RGB", (400, 300)).save(tmp_path / "picture.jpg")
+    monkeypatch.setattr(peers.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(peers, "torchvision", readers.usual)
+    pairs = SimpleNamespace(paths=[tmp_path / "picture.jpg"])
+    (batch,) = peers.in_torch(pairs, [[0, 0]])
+    assert batch.shape == (2, 3, readers.PX, readers.PX)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])

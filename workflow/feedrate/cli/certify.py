@@ -47,16 +47,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_choices(parser)
     parser.add_argument("--model", help="name and size, such as bridgetower-large")
-    parser.add_argument(
-        "--pace",
-        help="the published row (its id) or the run (its folder) that gives the pace; default: "
-        "this project's fastest run of the model on the device, else the fastest published row",
-    )
-    parser.add_argument(
-        "--library",
-        action="append",
-        help="a loader library beside the decode paths; default: all that are installed",
-    )
+    pace = "id of a published row or folder of a run; default: the fastest own run, else row"
+    parser.add_argument("--pace", help=pace)
+    library = "a loader library beside the decode paths; default: all that are installed"
+    parser.add_argument("--library", action="append", help=library)
 
 
 def certify(options: argparse.Namespace, others: Sequence[str]) -> int:
@@ -117,11 +111,8 @@ def choose(project: Project, device: str, model: str, named: str | None) -> tupl
 def published(project: Project, device: str) -> Iterator[Found]:
     """The published rates of training on a device; of several editions, the headline's."""
     for name, study in project.studies.items():
-        rows = [
-            row
-            for row in (project.published[name] if study.task == "training" else ())
-            if row.device == device and row.metric == "samples_per_s"
-        ]
+        told = project.published[name] if study.task == "training" else ()
+        rows = [one for one in told if (one.device, one.metric) == (device, "samples_per_s")]
         for row in [one for one in rows if one.headline] or rows:
             settings = published_settings(project, name, row)
             says = f"{row.value:,g} samples/s on {row.count}, {row.edition}, {row.source}"
@@ -177,9 +168,9 @@ def measure(
     pace: Pace, spec: RunSpec, levels: Sequence[Level], manifest: Path, folder: Path
 ) -> Certificate:
     """Feed emulated accelerators, with `folder` for the job. Raises TuningError if it fails."""
-    request = msgspec.json.encode(Request(step_s=pace.step_s, levels=tuple(levels))).decode()
-    data, started = manifest.parent.absolute(), datetime.now(UTC)
-    options = ["--data", str(data), "--request", request]
+    request, started = Request(step_s=pace.step_s, levels=tuple(levels)), datetime.now(UTC)
+    options = ["--data", str(manifest.parent.absolute())]
+    options += ["--request", msgspec.json.encode(request).decode()]
     run_ranks(spec, "feed", folder.absolute(), options, "the feed certificate", LIMIT_S)
     answer = msgspec.json.decode((folder / ANSWER).read_bytes(), type=Answer)
     return Certificate(
