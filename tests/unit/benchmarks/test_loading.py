@@ -45,6 +45,13 @@ def test_a_goal_of_decoding_may_be_out_of_reach():
     assert found.note.endswith("the kept crop alone 0.50: out of reach with this decoder")
 
 
+def test_noise_gives_no_floor_above_what_is_spent():
+    found = decoding("large", rounds(feedrate=2.957, **{"resizing alone": 0.5}))
+    assert not found.holds
+    assert "takes us 0.46" in found.note
+    assert found.note.endswith("alone 0.50: out of reach with this decoder")
+
+
 def test_the_cache_is_compared_pair_by_pair():
     pairs = [{"limit_s": 0.001 * n, "wall_s": 0.002, "cpu_s": 0.003} for n in range(1, 10)]
     found = cache(2, pairs)
