@@ -124,7 +124,8 @@ def test_scaling_gives_the_share_of_linear(tmp_path):
 
 def test_statements_of_loaders_authors_are_counted(study, inputs):
     claim = {"text": "T", "source": "S", "edition": "E", "ratio": 2.0, "id": "one"}
-    loaders = [LoaderClaim(loader="a", over="b", **claim)]
+    claim |= dict.fromkeys(("workers", "cores", "storage"), "not stated")
+    loaders = [LoaderClaim(loader="a", over="b", rates="loader", **claim)]
     factors = {"loader": study.factors["decode"], "workers": study.factors["workers"]}
     cells = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.cells(STUDY)]
     runs = [replace(one, cell=one.cell.replace("decode", "loader")) for one in inputs.runs(STUDY)]
