@@ -28,6 +28,9 @@ Said = tuple[str, Sequence[CellOf]]
 """A sentence, and the cells or runs that it rests on."""
 
 
+LOSSES = "Losses beside the baseline's"
+
+
 class Finding(NamedTuple):
     """A subject, a sentence, and what it rests on; without a sentence there is no finding."""
 
@@ -103,7 +106,7 @@ def _of_device(
 
 
 def _equal_losses(cells: Iterable[CellRow]) -> Finding:
-    """Settings whose losses are the baseline's by construction, which shows no equal quality."""
+    """Settings whose losses are the baseline's by construction."""
     same = [cell for cell in cells if cell.loss_identical]
     return Finding(
         "Equal losses",
@@ -119,10 +122,11 @@ def _quality(cells: Iterable[CellRow]) -> Finding:
     other = "; ".join(text.values_text(cell.levels) for cell in compared if cell.loss_departs)
     departs = "from the baseline's by more than the effect of seeds"
     if other:
-        return Finding("Different quality", f"The loss of {other} differs {departs}.", compared)
+        said = f"A warning, not a test: the loss of {other} differs {departs}."
+        return Finding(LOSSES, said, compared)
     count = text.count(len(compared), "setting")
-    none = f"No loss differs {departs} ({count} compared)." if compared else ""
-    return Finding("Equal quality", none, compared)
+    none = f"None differs {departs} ({count} compared). This is no test of equality."
+    return Finding(LOSSES, none if compared else "", compared)
 
 
 def _scoring_cost(scores: Iterable[QualityRow]) -> Finding:
