@@ -98,12 +98,10 @@ def _of_device(study: StudySettings, mine: Sequence[CellRow], device: str, found
     if asks_for_speed and not ladder_factor(study):
         best = good[0] if len(good) == 1 else recommended_cell(study, mine, device)
         if best:
-            interval = text.interval(best.ci_low, best.ci_high)
-            value = f"{text.rate(best.samples_per_s)}{f' ({interval})' * bool(interval)}"
             limit = best.verdict or "undecided"
             to_do = _lower(TO_DO.get(limit, NOT_DECIDED))
             rest = f" with {name_of(study, best)}, {limit}: use it, and {to_do}"
-            return Line(label, value, [best], rest)
+            return Line(label, _with_interval(best), [best], rest)
         if left_open(good, device):
             slow, fast = (pick(good, key=_rate) for pick in (min, max))
             value = f"{text.number(slow.samples_per_s)} to {text.rate(fast.samples_per_s)}"
@@ -126,18 +124,21 @@ def _storage(study: StudySettings, factor: str, mine: Sequence[CellRow]) -> Line
         return text.levels_text({k: v for k, v in cell.levels.items() if k != factor})
 
     reached = "; ".join(
-        f"{factor} = {level} reaches {text.share(_rate(cell) / _rate(base))} with {others(cell)}"
+        f"{factor} = {level} reaches {text.share(_rate(cell) / _rate(base))} with {others(cell)}: "
+        f"{_with_interval(cell)}"
         for level, cell in best.items()
     )
-    measured_once = any(None in (cell.ci_low, cell.ci_high) for cell in (base, *best.values()))
-    slower = [k for k, cell in best.items() if not measured_once and cell.ci_high < base.ci_low]
-    to_do = "Nothing to do: none is measurably slower."
+    usual = level_text(base.levels[factor])
+    slower = [level for level, cell in best.items() if not base.rivals([cell])]
+    alike = [k for k, cell in best.items() if base.rivals([cell]) and cell.rivals([base])]
+    to_do = "Nothing to do: none is slower."
     if slower:
         to_do = f"Bring the files nearer: nothing here hides {factor} = {text.listed(slower)}."
-    start = f" with {factor} = {level_text(base.levels[factor])} and {others(base)}"
-    rest = f"{start}; {reached}. {REPEAT if measured_once else to_do}"
+    elif alike:
+        to_do = f"Undecided: the runs do not tell {text.listed(alike)} from {usual}. {REPEAT}"
+    rest = f" with {factor} = {usual} and {others(base)}; {reached}. {to_do}"
     shown = [base, *best.values()]
-    return Line(study.label(base.device), text.rate(base.samples_per_s), shown, rest)
+    return Line(study.label(base.device), _with_interval(base), shown, rest)
 
 
 def _statements(study: StudySettings, inputs: Inputs, mine: Sequence[CellRow], device: str) -> Line:
@@ -171,6 +172,11 @@ def _scaling(study: StudySettings, cells: Sequence[CellRow]) -> Line:
     where = f"from {few} to {many} devices with {name_of(study, group[many])}"
     rest = f" {where}, {text.share(share)} of linear. {to_do}"
     return Line("Scaling", text.ratio(gain), [group[few], group[many]], rest)
+
+
+def _with_interval(cell: CellRow) -> str:
+    interval = text.interval(cell.ci_low, cell.ci_high)
+    return f"{text.rate(cell.samples_per_s)}{f' ({interval})' * bool(interval)}"
 
 
 def _rate(cell: CellRow) -> float:
