@@ -6,8 +6,8 @@ import json
 import fake_library
 import msgspec
 import pytest
-from feed_builder import feeding
 
+from feed_builder import feeding
 from feedrate.config.errors import ConfigError
 from feedrate.jobs import accelerator, feed
 from feedrate.jobs.accelerator import BUSY
