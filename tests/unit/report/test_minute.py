@@ -9,7 +9,7 @@ from report_samples import STUDY, make_project, study_of, with_study, write_resu
 from feedrate.config.study import Factor, LoaderClaim, Table
 from feedrate.core import paths
 from feedrate.core.files import write_json
-from feedrate.report.minute import minute
+from feedrate.report.minute import answer_of, minute
 from feedrate.report.rows import Inputs
 
 
@@ -39,6 +39,18 @@ def test_a_setting_to_use_and_what_to_do_next(study, inputs):
         "CPU: 14.10 samples/s (13.96 to 14.24) with workers = 1, compute-bound: use it, and keep "
         "the loader; a faster device or lower precision would gain." in said(study, inputs)
     )
+
+
+def test_the_range_of_what_is_undecided_is_of_those_settings_only(study, inputs):
+    cells = [
+        replace(one, recommended=False, open="Undecided." * (one.levels["workers"] in (1, 2)))
+        for one in inputs.cells(STUDY)
+    ]
+    inputs.cells = lambda _: cells
+    page = minute([study], inputs)
+    assert "14.10 to 14.30 samples/s" in page
+    for workers in (1, 2):
+        assert f"workers={workers}~decode=host" in page.partition(", undecided between")[0]
 
 
 def test_a_study_of_inference_says_which_setting_is_for_what(study, inputs):
@@ -96,12 +108,23 @@ def of_storage(study, inputs, **changes):
 
 def test_storage_says_what_each_one_reaches_and_which_slows_down(study, inputs):
     words = of_storage(study, inputs)
-    assert "11.20 samples/s with workers = 0 and decode = host; workers = 1 reaches 126%" in words
+    assert "CPU: 11.20 samples/s with workers = 0 and decode = host." in words
+    assert "workers = 1 ms reaches 126% of that with decode = host" in words
     assert "Nothing to do: none is measurably slower." in words
 
 
 def test_storage_without_intervals_is_undecided(study, inputs):
-    assert "Repeat them" in of_storage(study, inputs, ci_low=None)
+    words = of_storage(study, inputs, ci_low=None)
+    assert "Single runs, no interval." in words
+    assert "Repeat them" in words
+
+
+def test_what_storages_reach_is_the_answer_of_their_study(study, inputs):
+    of_storage(study, inputs)
+    factors = study.factors | {"workers": Factor(sets="loader.storage", levels=[0, 1, 2, 16])}
+    found = answer_of(replace(study, factors=factors), inputs.cells(STUDY), "cpu")
+    assert found.headline == "CPU: 11.20 samples/s with workers = 0 and decode = host."
+    assert len(found.cells) == 4
 
 
 def test_scaling_needs_several_numbers_of_devices(study, inputs):
