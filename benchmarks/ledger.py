@@ -4,7 +4,8 @@ predictions, then make the changes.
 Every combination of the levels below is trained once, for a few seconds. After each training, all
 changes of one setting that lead to a combination which has not run yet are predicted and stored.
 At the end every prediction is compared with what was measured after it. Takes about 15 minutes on
-two cores. Writes benchmarks/ledger-latest.jsonl: the predictions with their outcomes.
+two cores. Writes benchmarks/ledger-latest.jsonl: the predictions with their outcomes, and, if all
+combinations were trained, the table of docs/measurement-predictions.md.
 """
 
 import json
@@ -12,6 +13,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -19,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.default_study import default_spec, prepare_default
+from benchmarks.default_study import ROOT, default_spec, prepare_default
+from benchmarks.figure import put
 from benchmarks.loading import make_store
 from benchmarks.process import run
 from feedrate.config.spec import RunSpec
@@ -39,6 +42,7 @@ LEVELS: dict[str, list[Level]] = {
 }
 PROTOCOL = {"steps": 36, "warmup_steps": 6, "ceiling_s": 1.5}
 LATEST = Path(__file__).parent / "ledger-latest.jsonl"
+PAGE = ROOT / "docs/measurement-predictions.md"
 FEWEST, GOAL = 40, 0.1
 """Predictions with a result, and their median error without its sign."""
 STUDY, DEVICE = "ledger", "cpu"
@@ -99,8 +103,17 @@ def outcomes(folder: Path, runs: list[Path]) -> list[Outcome]:
     return told.outcomes
 
 
-def table(found: list[Outcome]) -> Iterator[str]:
-    """Lines of a Markdown table: how far the predictions were off, by setting and rule."""
+def report(found: list[Outcome]) -> Iterator[str]:
+    """A sentence, and lines of a Markdown table: how far the predictions were off, by setting and
+    rule. Only predictions whose change ran later count."""
+    counted = [abs(e) for one in found if (e := one.error) is not None]
+    yield (
+        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {len(found)} predictions, {len(counted)} of "
+        f"them with a result, median error {median(counted):.1%} (without its sign)."
+        if counted
+        else f"{len(found)} predictions, none with a result."
+    )
+    yield ""
     yield "| setting | rule | predictions | median error | nine of ten within | median bias |"
     yield "|---|---|---|---|---|---|"
     rules = sorted({one.rule for one in found})
@@ -134,11 +147,12 @@ def main(words: list[str]) -> int:
             print(f"{len(found):4} predictions  {runs[-1].parent.name}", flush=True)
     lines = [canonical_json(msgspec.to_builtins(one)) + "\n" for one in found]
     LATEST.write_text("".join(lines))
-    print("\n".join(table(found)))
-    counted = [e for one in found if (e := one.error) is not None]
-    middle = median(map(abs, counted))
-    print(f"{len(counted)} predictions with a result, median error {middle:.1%}")
-    return 0 if len(counted) >= FEWEST and middle <= GOAL else 1
+    text = "\n".join(report(found))
+    print(text)
+    if limit is None:
+        put(text, PAGE, "make ledger")
+    counted = [abs(e) for one in found if (e := one.error) is not None]
+    return 0 if len(counted) >= FEWEST and median(counted) <= GOAL else 1
 
 
 if __name__ == "__main__":

@@ -86,7 +86,14 @@ def _one_study(
 ) -> tuple[int | None, list[dict[str, Any]]]:
     """The workers that are recommended in the end, if any, and the rows of the cells."""
     rows: list[dict[str, Any]] = [
-        {"device": "a", "cell": f"workers={n}", "workers": n, "status": "ok", RATES: []}
+        {
+            "study": "s",
+            "device": "a",
+            "cell": f"workers={n}",
+            "workers": n,
+            "status": "ok",
+            RATES: [],
+        }
         | dict.fromkeys(("block_noise", "cores_granted", "nodes", "world_size"))
         for n in range(len(case.rates))
     ]
@@ -96,7 +103,7 @@ def _one_study(
                 row[RATES].append(_draw(case, case.rates[row["workers"]], block, rng))
                 row["samples_per_s"] = _middle(row)
         if block + 1 >= PLANNED:
-            recommend(rows, study, {"a": pooled_noise(row[RATES] for row in rows)})
+            recommend(rows, study, {("s", "a"): pooled_noise(row[RATES] for row in rows)})
             if chosen := [row["workers"] for row in rows if row["recommended"]]:
                 return chosen[0], rows
     return None, rows

@@ -46,23 +46,29 @@ def delay(how: str, seconds: float) -> None:
         pass
 
 
-def before(place: Any, name: str, act: Callable[[], None]) -> None:
-    """Make the function `name` of a module or class act first. Raises AttributeError if it is not
-    there: a fault that is planted nowhere would be counted as one that nobody found."""
+def before(
+    place: Any, name: str, act: Callable[[], None], times: Callable[..., int] | None = None
+) -> None:
+    """Make the function `name` of a module or class act first, or as often as `times` of its
+    arguments says. Raises AttributeError if it is not there: a fault that is planted nowhere would
+    be counted as one that nobody found."""
     original = getattr(place, name)
 
     @functools.wraps(original)
     def slowed(*args: Any, **kwargs: Any) -> Any:
-        act()
+        for _ in range(times(*args, **kwargs) if times else 1):
+            act()
         return original(*args, **kwargs)
 
     setattr(place, name, slowed)
 
 
 def read(fault: Planted) -> None:
-    """Each sample is late: the decoder's `read` waits first."""
+    """Each sample is late: the decoder waits first, for a row or for each row of a batch."""
     cache = importlib.import_module("feedrate.loading.decoders.cache")
-    before(cache, "read", functools.partial(delay, fault.how, fault.seconds / fault.batch))
+    act = functools.partial(delay, fault.how, fault.seconds / fault.batch)
+    before(cache, "read", act)
+    before(cache.Store, "gather", act, times=lambda _, rows, *__: len(rows))
 
 
 def collate(fault: Planted) -> None:

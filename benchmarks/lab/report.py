@@ -1,7 +1,6 @@
 """The laboratory's tables in Markdown, for docs/measurement-lab.md."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from benchmarks.lab.faults import Laboratory
 from benchmarks.lab.score import (
@@ -14,9 +13,6 @@ from benchmarks.lab.score import (
     ranks_named,
     smallest,
 )
-from feedrate.core.files import write_text
-
-BEGIN, END = "<!-- begin: written by `make lab` -->", "<!-- end: written by `make lab` -->"
 
 
 def tools_of(found: Iterable[Result]) -> list[str]:
@@ -103,8 +99,9 @@ def matrix(found: Sequence[Result], rules: Rules) -> Iterator[list[str]]:
         if rules.right(one, one.answer, one.why)
     }
     for name, counts in sorted(rows.items()):
-        cells = (f"**{counts[a]}**" if (name, a) in right else str(counts[a] or "") for a in said)
-        yield [name, *cells]
+        # An answer may be right for faults that cost little, which are not counted here.
+        well = {answer: (name, answer) in right and counts[answer] for answer in said}
+        yield [name, *(f"**{counts[a]}**" if well[a] else str(counts[a] or "") for a in said)]
 
 
 def name_of(result: Result) -> str:
@@ -126,12 +123,3 @@ def mistakes(found: Sequence[Result], rules: Rules) -> Iterator[str]:
             lost = "" if one.cost is None else f", cost {one.cost:.0%}"
             yield f"- {one.name} ({one.half or 'clean'}{lost}): {one.answer}. {one.why}"
         yield ""
-
-
-def put(text: str, page: Path) -> None:
-    """Replace the part of a page between its two marks. Raises ValueError if it has none."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise ValueError(f"{page}: no part between {BEGIN} and {END}")
-    write_text(page, f"{before}{BEGIN}\n\n{text.strip()}\n\n{mark}{after}")

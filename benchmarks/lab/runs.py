@@ -24,6 +24,7 @@ from feedrate.data.manifest import MANIFEST, STORE_INDEX, store_folder
 from feedrate.jobs.event_tail import EventTail
 from feedrate.jobs.events import Step, Window
 from feedrate.results.assemble import current_record
+from feedrate.results.conformity import DISTURBED, MOST_ATTEMPTS
 from feedrate.results.record import Record
 from feedrate.results.settings import DeviceFacts
 
@@ -38,6 +39,8 @@ PATH = os.pathsep.join([str(ROOT), str(ROOT / "workflow")])
 """PYTHONPATH of the jobs."""
 LOOK_S = 0.01
 """How often a run's events are looked at, s."""
+ASIDE = "disturbed"
+"""Name of a folder with a run that was made again."""
 LIMIT_MIN = 2
 """A run that takes longer fails, min."""
 FIRST = 2
@@ -83,24 +86,43 @@ class Bench:
         return self.folder / paths.run_dir(STUDY, spec.device, spec.cell, 1)
 
     def run(self, case: Case) -> Record:
-        """The record of a run, as the workflow makes it. A finished run is not repeated."""
+        """The record of a run, as the workflow makes it. A finished run is not repeated.
+
+        A run that is disturbed although no foreign process was planted has a fault that nobody
+        planted: it is set aside as `disturbed-N` and made again, at most MOST_ATTEMPTS times.
+        """
         folder = self.run_folder(case)
-        if not (folder / paths.OUTCOME_NAME).is_file():
-            spec = self.spec(case)
-            file = folder.with_suffix(".json")
-            write_json(file, msgspec.to_builtins(spec))
-            # In its last try, a job records a fault of the machine too.
-            environment = {variables.QUIET: "1", variables.RETRIES: "0", "PYTHONPATH": PATH}
-            limits = {STUDY: dict.fromkeys(DEVICES.values(), LIMIT_MIN)}
-            environment[variables.TIMEOUTS] = json.dumps(limits)
-            words = ["--spec", file, "--data", self.data / MANIFEST, "--out", folder, "--try", "1"]
-            job = subprocess.Popen(
-                [self._python, "-m", "feedrate", "train", *map(str, words)],
-                env={**os.environ, **environment},
-                cwd=ROOT,
-            )
-            watch(job, folder, beside(self.lab, case), spec.protocol.warmup_steps)
-        return current_record(folder, DeviceFacts())[0]
+        while True:
+            if not (folder / paths.OUTCOME_NAME).is_file():
+                self._start(case, folder)
+            record = current_record(folder, DeviceFacts())[0]
+            failed = {check.name for check in record.checks if not check.passed}
+            disturbed = record.disturbances or failed & DISTURBED
+            again = self.attempts(case) < MOST_ATTEMPTS
+            if not (disturbed and again) or beside(self.lab, case):
+                return record
+            folder.rename(folder.with_name(f"{ASIDE}-{self.attempts(case)}"))
+
+    def attempts(self, case: Case) -> int:
+        """How often a case has been run."""
+        return 1 + len(list(self.run_folder(case).parent.glob(f"{ASIDE}-*")))
+
+    def _start(self, case: Case, folder: Path) -> None:
+        """Run a case's job, and what is planted beside it, to its end."""
+        spec = self.spec(case)
+        file = folder.with_suffix(".json")
+        write_json(file, msgspec.to_builtins(spec))
+        # In its last try, a job records a fault of the machine too.
+        environment = {variables.QUIET: "1", variables.RETRIES: "0", "PYTHONPATH": PATH}
+        limits = {STUDY: dict.fromkeys(DEVICES.values(), LIMIT_MIN)}
+        environment[variables.TIMEOUTS] = json.dumps(limits)
+        words = ["--spec", file, "--data", self.data / MANIFEST, "--out", folder, "--try", "1"]
+        job = subprocess.Popen(
+            [self._python, "-m", "feedrate", "train", *map(str, words)],
+            env={**os.environ, **environment},
+            cwd=ROOT,
+        )
+        watch(job, folder, beside(self.lab, case), spec.protocol.warmup_steps)
 
     def planted(self, case: Case) -> list[Planted]:
         """What is planted in the job's processes."""

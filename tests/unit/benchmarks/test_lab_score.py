@@ -1,8 +1,10 @@
 """The laboratory's scores, on made-up results."""
 
+import hashlib
 import json
 
 import pytest
+from benchmarks.figure import put
 from benchmarks.lab import faults, report, score, traced
 from benchmarks.lab.faults import Case
 from benchmarks.lab.score import Result, Rules
@@ -202,10 +204,24 @@ def test_the_diagnoses_of_traceml_in_our_words(tmp_path):
 
 def test_the_tables_replace_the_part_between_the_marks(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"Before.\n{report.BEGIN}\nold\n{report.END}\nAfter.\n")
+    begin, end = (f"<!-- {which}: written by `make lab` -->" for which in ("begin", "end"))
+    page.write_text(f"Before.\n{begin}\nold\n{end}\nAfter.\n")
     for _ in range(2):
-        report.put("new", page)
-    assert page.read_text() == f"Before.\n{report.BEGIN}\n\nnew\n\n{report.END}\nAfter.\n"
+        put("new", page, "make lab")
+    assert page.read_text() == f"Before.\n{begin}\n\nnew\n\n{end}\nAfter.\n"
     page.write_text("No marks.")
     with pytest.raises(ValueError, match="no part between"):
-        report.put("new", page)
+        put("new", page, "make lab")
+
+
+def test_bold_marks_numbers_of_right_answers_only():
+    """An answer that is right where a fault costs little has no place among the costly ones."""
+    found = [result("read", 5, "compute-bound", 0.02), result("read", 80, "input-bound", 0.4)]
+    said, row = report.matrix(found, RULES)
+    assert dict(zip(said, row, strict=True)) == {"planted": "read", "input-bound": "**1**"}
+
+
+def test_the_faults_are_those_that_were_committed_before_the_verdicts_on_cpus_changed():
+    """0780e51 added them; the rules for cores and slow ranks came later (c9694e0, de2bc0f)."""
+    digest = hashlib.sha256(faults.FILE.read_bytes()).hexdigest()
+    assert digest == "0989cccc98f4cd48f1b81d6fde54b29b21cec4c8460bd65106937bb220e338fe"

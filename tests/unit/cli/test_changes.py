@@ -38,9 +38,9 @@ def test_cells_stand_slowest_first_with_the_factors_that_tell_them_apart(shown):
         "loading",
         "device workers before after ratio joint 95% interval change",
         "cpu 2 10 5 0.500 0.500 to 0.500 slower",
-        "cpu 0 10 10 1.000 1.000 to 1.000 no difference beyond noise",
+        "cpu 0 10 10 1.000 1.000 to 1.000 no difference",
         "cpu 1 10 15 1.500 1.500 to 1.500 faster",
-        "1 of 3 cells slower, 1 faster, 1 without a difference beyond noise.",
+        "1 of 3 cells slower, 1 faster, 1 without a difference.",
     ]
 
 
@@ -74,7 +74,7 @@ def test_another_spec_data_or_code_stands_beside_the_ratio(shown):
 def test_single_runs_and_the_same_runs_are_told(shown):
     lines = shown([runs(0, 10.0), runs(1, 9.0)], [runs(0, 20.0, day=AFTER), runs(1, 9.0)])
     assert lines.count("cpu 0 10 20 2.000 faster single run") == 1
-    assert any(line.endswith("noise single run, 1 same run") for line in lines)
+    assert any(line.endswith("no difference single run, 1 same run") for line in lines)
     assert (
         "2 cells without a repeat anywhere on the device: single runs show no noise, so rates more "
         "than 10% apart count as different." in lines

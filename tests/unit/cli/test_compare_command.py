@@ -34,7 +34,7 @@ def test_what_changed_is_printed_and_is_no_failure(root, capsys):
     assert compare("before", ".") == 0
     out = capsys.readouterr().out
     assert "Before: before/results.csv, 4 runs, started 2026-11-01 10:00 to 2026-11-01 10:01" in out
-    assert "1 of 2 cells slower, 0 faster, 1 without a difference beyond noise." in out
+    assert "1 of 2 cells slower, 0 faster, 1 without a difference." in out
     assert out.index("2.9.0") < out.index("slower")
 
 
@@ -129,12 +129,12 @@ def test_it_needs_neither_torch_nor_snakemake(root):
 def test_markdown_has_the_summary_and_a_row_for_each_cell(root, capsys):
     assert compare("before", "results", "--format", "markdown", "--fail-slower", "0.1") == 1
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first == "1 of 2 cells slower, 0 faster, 1 without a difference beyond noise."
+    assert first == "1 of 2 cells slower, 0 faster, 1 without a difference."
     cells = rest[rest.index("**loading**") + 4 :]
     found = [[text.strip() for text in line.split("|")] for line in cells[:2]]
     assert [(row[2], row[5], row[7]) for row in found] == [
         ("0", "0.701", "slower"),
-        ("1", "1.000", "no difference beyond noise"),
+        ("1", "1.000", "no difference"),
     ]
     assert "| torch | 2.8.0 | 2.9.0 | cpu |" in rest
     tables = [line for line in rest if line.startswith("|")]

@@ -169,6 +169,7 @@ def test_the_time_between_epochs_is_waiting_for_data(clock):
     assert waits[6] == pytest.approx(0.45)
     assert waits[7] == pytest.approx(0.05)
     assert log.named("window")[0]["data_wait_s"] == pytest.approx(7 * 0.05 + 0.4)
+    assert [e["step"] for e in log.named("step") if e.get("starts_epoch")] == [6]
 
 
 def test_the_device_is_synchronised_at_both_ends_only(clock):

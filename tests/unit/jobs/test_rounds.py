@@ -23,7 +23,9 @@ from feedrate.jobs.rounds import Session
 from feedrate.jobs.trace import write_trace
 from feedrate.jobs.train import run_job
 from feedrate.jobs.worker import Options
+from feedrate.loading import stages
 from feedrate.loading.path import LoadingPath
+from feedrate.results import parts
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -95,6 +97,20 @@ def test_stages_of_a_step_are_named_and_take_time(events):
     for stage, told in stages["spans"].items():
         assert told["p50_s"] <= told["p95_s"] <= told["max_s"], stage
         assert told["seconds"] == stages["seconds"][stage]
+
+
+@pytest.mark.parametrize(("steps", "measured"), [(8, 5), (3, 3)])
+def test_the_block_of_stages_has_enough_samples_for_percentiles_or_the_windows(
+    steps, measured, job, monkeypatch
+):
+    monkeypatch.setattr(rounds, "needs_more", lambda *_: False)
+    monkeypatch.setattr(rounds, "STAGED", 20)
+    _, events = job(steps=steps, warmup_steps=0, batch_size=4)
+    assert named(events, "stages")[0]["steps"] == measured
+
+
+def test_one_sample_in_some_is_enough_for_percentiles():
+    assert rounds.STAGED // stages.EVERY >= parts.FEWEST
 
 
 def test_memory_is_read_between_the_forward_and_the_backward_pass(job, monkeypatch):

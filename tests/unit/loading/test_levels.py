@@ -4,6 +4,8 @@ import pytest
 import torch
 from accelerate import PartialState
 from accelerate.data_loader import prepare_data_loader, skip_first_batches
+from benchmarks.lab import plant
+from benchmarks.lab.plant import Planted
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader
@@ -11,6 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from feedrate.config.settings import LoaderSettings
 from feedrate.devices.kinds import cpu
 from feedrate.loading.dataset import EpochOrder, collate, shuffled
+from feedrate.loading.decoders import cache
 from feedrate.loading.path import distance, open_path
 from feedrate.loading.pixels import NOTHING
 
@@ -233,3 +236,17 @@ def test_the_distance_leaves_augmentation_out(make_pairs):
     plain, changed = make_pairs(decode="host"), make_pairs(decode="host", **AUGMENTED)
     path = path_of({"decode": "host"})
     assert distance(plain, path) == distance(changed, path)
+
+
+@pytest.mark.parametrize("fetch", ["sample", "batch"])
+def test_the_laboratory_delays_each_sample_that_is_read(fetch, make_pairs, monkeypatch):
+    """One that benchmarks/lab plants nowhere would count as a fault that is not found."""
+    delays = []
+    monkeypatch.setattr(plant, "delay", lambda how, seconds: delays.append(seconds))
+    monkeypatch.setattr(cache, "read", cache.read)
+    monkeypatch.setattr(cache.Store, "gather", cache.Store.gather)
+    plant.read(Planted(kind="read", seconds=0.8, batch=4))
+    pairs = make_pairs(decode="cache", fetch=fetch)
+    whole = pairs.__getitems__
+    _ = whole([3, 1, 2]) if whole else [pairs[n] for n in (3, 1, 2)]
+    assert delays == [0.2] * 3

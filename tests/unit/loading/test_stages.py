@@ -3,6 +3,8 @@
 import multiprocessing
 import threading
 import time
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,7 +40,7 @@ def rank(processes=2, *, stage="decode", share=0.5, overshoot_s=0.0):
     """The processes of a rank, each with a clock of its own."""
     log, counts = np.zeros((processes, stages.SPANS, 4)), np.zeros(processes)
     caused_s = np.zeros(processes)
-    switch = np.array([1.0, STAGES.index(stage), share])
+    switch = np.array([1.0, STAGES.index(stage), share, 0.0])
     clocks = [Clock(overshoot_s) for _ in range(processes)]
     made = [
         Process(log[number], counts[number:], caused_s, switch, number)
@@ -195,6 +197,23 @@ def test_a_recording_has_no_spans_of_the_one_before(monkeypatch):
             recorder.spans(1, 1)
 
 
+@pytest.mark.parametrize("next_one", [True, False])
+def test_a_span_that_began_before_a_recording_or_ends_after_it_does_not_count(next_one):
+    """A worker is stopped inside of a span, and goes on in the next recording."""
+    recorder = Recorder(0)
+    recorder.attach(0)
+    with recorder.recording():
+        begun = stages.span("decode")
+        begun.__enter__()
+    with recorder.recording() if next_one else nullcontext():
+        begun.__exit__(None, None, None)
+        assert recorder.spans(1, 1) == {}
+    with recorder.recording():
+        with stages.span("decode"):
+            pass
+        assert recorder.spans(1, 1)["decode"]["count"] == 1
+
+
 def test_threads_of_a_process_lose_no_span():
     recorder = Recorder(0)
     recorder.attach(0)
@@ -225,6 +244,36 @@ def test_a_span_tells_the_cpu_time_of_its_process_only():
                 pass
         found = recorder.spans(1, 1)
     assert found["read"]["cpu_s"] < 0.02 < 0.05 <= found["decode"]["cpu_s"]
+
+
+def test_a_span_that_begins_soon_after_another_has_no_cpu_time_of_the_time_between():
+    recorder = Recorder(0)
+    process = recorder.attach(0)
+    process.clock = process.cpu_clock = clock = Clock()
+    clock.now_s = 5.0
+    with recorder.recording():
+        recorder._shared[3][3] = 0.0  # it began by the test's clock
+        for stage in ("read", "decode"):
+            with stages.span(stage):
+                clock.now_s += 1.0
+            clock.now_s += stages.NEAR_S / 2
+        found = recorder.spans(1, 1)
+    assert [found[s]["seconds"] for s in ("read", "decode")] == pytest.approx([1.0, 1.0])
+    assert [found[s]["cpu_s"] for s in ("read", "decode")] == pytest.approx([1.0, 1.0])
+
+
+def test_cpu_time_that_is_unknown_is_not_told():
+    recorder = Recorder(1)
+    trainer, worker = (recorder.attach(number) for number in range(2))
+    trainer.cpu_clock = partial(float, "nan")
+    with recorder.recording():
+        with Span(trainer, "copy", 1), Span(trainer, "decode", 1):
+            pass
+        worker.add("decode", 0.2, cpu_s=0.1)
+        found = recorder.spans(1, 2)
+    assert found["copy"]["cpu_s"] is None
+    assert found["copy"]["workers"]["0"][1] == 0.0
+    assert found["decode"]["cpu_s"] == pytest.approx(0.1)
 
 
 def record(recorder):

@@ -116,6 +116,10 @@ def test_a_claim_about_a_cell_that_shares_a_run_is_checked(tmp_path):
     study = claim_study(claim("cpu[workers=2] / cpu"))
     (row,) = claim_rows(runs, ClaimSettings(studies={"loading": study}))
     assert (row["verdict"], row["measured"]) == ("holds", 2.0)
+    itself = claim("cpu[workers=2] / cpu[workers=1]", published=None, no_less_than=1)
+    (row,) = claim_rows(runs, ClaimSettings(studies={"loading": claim_study(itself)}))
+    assert row["verdict"] == "not comparable", "the ratio of runs to themselves is 1"
+    assert "same runs" in row["why"]
 
 
 @pytest.mark.parametrize(

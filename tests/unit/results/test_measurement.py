@@ -188,3 +188,22 @@ def test_mfu_is_told_with_padding_and_without(ranks):
     assert m.mfu_real_tokens == pytest.approx(m.mfu * 1.241 / 1.489)
     ranks[0].model = replace(ranks[0].model, flops_per_real_sample=None)
     assert measure(ranks, make_spec(), PEAKS, None).mfu_real_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("starts", "share"),
+    [((), 0.0), ((5, 8), 2 * 0.5 / 6.0), (range(1, 14), None)],
+    ids=["none", "two of ten", "each step is an epoch"],
+)
+def test_the_first_steps_of_epochs_are_compared_with_the_others(starts, share, ranks):
+    """Ten steps of 0.5 s are in the window; those that start an epoch take 1 s."""
+
+    def made(step):
+        return replace(
+            step, starts_epoch=step.step in starts, step_s=1.0 - 0.5 * (step.step not in starts)
+        )
+
+    told = {n: replace(e, steps=[made(step) for step in e.steps]) for n, e in ranks.items()}
+    m = measure(told, make_spec(), PEAKS, 7.5)
+    assert m is not None
+    assert m.epoch_start_share == (share if share is None else pytest.approx(share))

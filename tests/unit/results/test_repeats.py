@@ -18,7 +18,7 @@ from feedrate.results.columns import CELLS, CLAIMS, RUNS, with_factors
 from feedrate.results.next_runs import extend, next_repeats
 from feedrate.results.settings import claim_settings, collect_settings
 from feedrate.results.statistics import look_confidence
-from feedrate.results.tables import write_csv
+from feedrate.results.tables import TableError, write_csv
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = "bridgetower-dataloading"
@@ -113,6 +113,37 @@ def test_hours_that_earlier_blocks_took_are_spent(root):
     copies = [cell("C", measured_as="A") | {"repeat": 4, "duration_s": 1300.0}]
     runs = [*runs_of("A", 4, 900.0), *runs_of("B", 4, 900.0), *copies]
     assert next_repeats(project, cells, [], runs) == {A: 5, B: 5}
+
+
+def test_a_cell_whose_comparison_with_accepted_results_is_open_gets_one_more(root):
+    compared = [cell("A") | {"change": "cannot tell"}, cell("B") | {"change": "slower"}]
+    cells = [cell("A"), cell("B")]
+    assert next_repeats(load(root), cells, [], [], compared) == {A: 4}
+
+
+@pytest.mark.parametrize(
+    ("rates", "more"),
+    [((100, 101, 102), 0), ((60, 61, 62), 0), ((70, 60, 130), 1)],
+    ids=["equal", "slower", "noisy"],
+)
+def test_accepted_results_are_compared_where_the_budget_names_them(rates, more, root, monkeypatch):
+    monkeypatch.chdir(root)
+    sides = {"accepted": (100, 101, 102), "results": rates}
+    for folder, those in sides.items():
+        (root / folder / STUDY).mkdir(parents=True)
+        rows = [
+            one | {"samples_per_s": float(rate)}
+            for one, rate in zip(runs_of("workers=1"), those, strict=True)
+        ]
+        write_csv(root / folder / "results.csv", with_factors(RUNS, {}), rows)
+    tables = ((paths.CELLS_CSV, CELLS, [cell("workers=1")]), (paths.CLAIMS_CSV, CLAIMS, []))
+    for path, columns, rows in tables:
+        write_csv(Path(path.format(study=STUDY)), with_factors(columns, {}), rows)
+    assert extend(load(root, auto_repeats=BUDGET | {"gate": "nowhere yet"})) == 0
+    assert extend(load(root, auto_repeats=BUDGET | {"gate": "accepted"})) == more
+    (root / "accepted/results.csv").unlink()
+    with pytest.raises(TableError, match="gate: accepted"):
+        extend(load(root, auto_repeats=BUDGET | {"gate": "accepted"}))
 
 
 def test_each_pass_extends_the_file_that_the_next_plan_reads(root, monkeypatch):

@@ -42,6 +42,9 @@ def name(lines=None, **changes):
     [
         ({}, "compute-bound"),
         ({"data_wait_share": 0.4, "model": 1.6}, "input-bound"),
+        # Blocks after the window have no epochs: the model alone says nothing about their starts.
+        ({"epoch_start_share": 0.12, "data_wait_share": 0.04, "model": 1.0}, "input-bound"),
+        ({"epoch_start_share": 0.05, "model": 1.0}, "compute-bound"),
         ({"data_wait_share": 0.4, "model": None}, "undecided"),
         ({"data_wait_share": 0.4, "model": None, "loader": 1.1}, "input-bound"),
         ({"data_wait_share": 0.4, "model": 1.05}, "mixed"),

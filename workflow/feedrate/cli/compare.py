@@ -17,8 +17,6 @@ from feedrate.core.errors import UsageError, fail
 from feedrate.results import comparison
 from feedrate.results.tables import Row, write_csv
 
-WORDS = {comparison.EQUAL: "no difference beyond noise"}
-"""A change in words, where its name in the file is not enough."""
 STYLES = {
     comparison.SLOWER: "bold red",
     comparison.FASTER: "green",
@@ -164,7 +162,7 @@ def _values(row: Row) -> Iterator[RenderableType]:
     low, high = row.get("ratio_ci_low"), row.get("ratio_ci_high")
     yield f"{row['ratio']:.3f}" if row["change"] in comparison.COMPARED else ""
     yield "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-    yield Text(WORDS.get(row["change"]) or row["change"], STYLES.get(row["change"], ""))
+    yield Text(row["change"], STYLES.get(row["change"], ""))
     yield Text(", ".join(_remarks(row)))
 
 
@@ -192,10 +190,11 @@ def sentences(
     """The summary, and what the reader of a ratio should know."""
     counts = Counter(row["change"] for row in rows)
     compared = [row for row in rows if row["change"] in comparison.COMPARED]
-    slower, faster, equal = (counts[change] for change in comparison.COMPARED)
+    slower, faster, equal, unsure = (counts[change] for change in comparison.COMPARED)
+    more = f"; {unsure} need more repeats to tell" if unsure else ""
     yield (
         f"{slower} of {counted(len(compared), 'cell')} slower, {faster} faster, "
-        f"{equal} without a difference beyond noise."
+        f"{equal} without a difference{more}."
         if compared
         else "No cell has a rate before and after."
     )

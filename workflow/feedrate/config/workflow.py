@@ -137,6 +137,7 @@ class AutoRepeats(Strict, kw_only=True):
 
     most: Annotated[Count, about("Repeats that a cell may have, planned ones included.")] = 12
     hours: Annotated[Positive, about("Hours that all runs beyond the planned ones may take.")] = 4.0
+    gate: Annotated[str, about("Accepted results: cells whose comparison with them is open.")] = ""
 
 
 class WorkflowConfig(Strict, kw_only=True):

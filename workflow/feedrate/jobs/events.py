@@ -95,6 +95,8 @@ class Step(Event, frozen=True, kw_only=True, tag="step"):
     `loss_scale` of fp16, after the step, falls when the optimizer skips an update."""
 
     step: int
+    starts_epoch: bool = False
+    """Whether the loop began an epoch with it, other than its first one."""
     t_s: float | None = None
     step_s: float
     data_wait_s: float = 0.0

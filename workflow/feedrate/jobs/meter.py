@@ -146,7 +146,7 @@ class Meter:
     def end_epoch(self) -> None:
         """The rows are used up, and the loop waits for its loader: workers that do not outlive an
         epoch are stopped and started again here."""
-        self._fetch_start = self._adapter.mark()
+        self._fetch_start, self._starts_epoch = self._adapter.mark(), True
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -170,6 +170,7 @@ class Meter:
 
     def _clear_step(self) -> None:
         self._paused_s = 0.0
+        self._starts_epoch = False
         self._samples = 0
         self._loss = None
         self._fetches, self._waits = [], []
@@ -179,6 +180,7 @@ class Meter:
         event = events.Step(
             rank=self._log.rank,
             step=step,
+            starts_epoch=self._starts_epoch,
             t_s=now_s - self._origin_s,
             step_s=now_s - self._step_start_s - self._paused_s,
             samples=self._samples,

@@ -35,6 +35,9 @@ from feedrate.models.layers import stop_exchanges
 
 BLOCKS = 12
 """Blocks of a kind for which `ceiling_s` is planned."""
+STAGED = 100
+"""Samples in the block that times stages, if the window has so many: one in `stages.EVERY` is
+recorded, which is enough for percentiles (`results.parts.FEWEST`)."""
 SHARES = (0.5, 1.0)
 """By which a stage is made virtually faster."""
 APART = ("loader", "model")
@@ -72,6 +75,8 @@ class Session:
         self._step_samples = spec.step_samples // spec.count
         self._recorder = Recorder(spec.settings.loader.workers)
         self._here = self._recorder.attach(0)
+        if not trainer.path.by_torch:  # threads that load compute in this process too
+            self._here.cpu_clock = partial(float, "nan")
         self._dataset = copy(dataset)
         self._dataset.recorder = self._recorder
         self._parts: dict[str, Part] = {}
@@ -186,8 +191,10 @@ class Session:
         return wall_s
 
     def _stages(self) -> float:
-        """Write the time by stage, from a live block of its own, twice as long as the others."""
-        steps = 2 * self._steps["live"]
+        """Write the time by stage, from a live block of its own, longer than the others."""
+        whole, window = self._parts["live"].whole, self._spec.protocol.steps
+        enough = min(window, -(-STAGED // self._step_samples))
+        steps = max(2 * self._steps["live"], -(-enough // whole) * whole)
         with self._timed():
             wall_s = self._repeat(self._parts["live"], steps)
         spans = self._recorder.spans(steps, self._step_samples)

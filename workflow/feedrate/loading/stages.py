@@ -54,7 +54,7 @@ class Recorder:
 
     def __init__(self, workers: int) -> None:
         rows = workers + 1  # the first is of the process that trains
-        shapes = (rows, SPANS, _SPAN.size // 8), (rows,), (rows,), (3,)
+        shapes = (rows, SPANS, _SPAN.size // 8), (rows,), (rows,), (4,)
         self._shared = [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
         for memory in self._shared if workers else []:
             memory.share_memory_()
@@ -79,7 +79,9 @@ class Recorder:
         """Record in this context, from 0; with `stage` also delay the others by `share` of it."""
         _, counts, _, switch = self._shared
         self._before = counts.numpy().astype(int)
-        switch[:] = torch.tensor([1, -1 if stage is None else STAGES.index(stage), share])
+        number = -1 if stage is None else STAGES.index(stage)
+        told = [1.0, number, share, perf_counter()]
+        switch[:] = torch.tensor(told, dtype=switch.dtype)
         try:
             yield
         finally:
@@ -101,7 +103,7 @@ class Recorder:
             samples = sums[:, SAMPLES].sum()
             if samples:
                 steps_done = samples / step_samples if stage in LOADING else steps
-                a_step = sums[:, [SECONDS, CPU_S]] / steps_done
+                a_step = np.nan_to_num(sums[:, [SECONDS, CPU_S]]) / steps_done
                 seconds, cpu_s = a_step.sum(0).tolist()
                 workers = {str(n): one for n, one in enumerate(a_step.tolist()) if any(one)}
                 totals = {"seconds": seconds, "cpu_s": cpu_s or None, "workers": workers}
@@ -139,10 +141,12 @@ class Process:
 
     clock, pause = staticmethod(perf_counter), staticmethod(sleep)
     cpu_clock: Callable[[], float] = staticmethod(process_time)
+    """NaN where the time is unknown."""
 
     def __init__(self, log: Any, counts: Any, caused_s: Any, switch: Any, number: int) -> None:
         """`log` (SPANS, 4), `counts` (its first is this process's), `caused_s` (processes,) and
-        `switch` are shared numpy arrays."""
+        `switch` (on, number of the faster stage or -1, share, start of the recording in s) are
+        shared numpy arrays."""
         # numpy is slow for single numbers.
         self._log = memoryview(log).cast("B")
         self._counts, self.switch = (
@@ -211,14 +215,16 @@ class Span:
             self._cpu_s, self._start_s = thread_time(), process.clock()
             return
         self._start_s = process.clock()
-        self._cpu_s, read_s = process.read
+        cpu_s, read_s = process.read
+        self._cpu_s = cpu_s + self._start_s - read_s  # as if it had computed since then
         if self._start_s - read_s > NEAR_S:
             self._cpu_s, self._start_s = process.cpu_clock(), process.clock()
 
     def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:
-        if fault is not None:
-            return
         process, end_s = self._process, self._process.clock()
+        # Workers stand still between recordings, also inside of a span, which is then of neither.
+        if fault is not None or not process.switch[0] or self._start_s < process.switch[3]:
+            return
         if get_ident() == process.thread:
             cpu_s = process.cpu_clock()
             process.read = cpu_s, end_s

@@ -213,7 +213,9 @@ QUALITY = (
 COMPARISON = (
     *_CELL,
     _text(
-        "change", "slower, faster, no difference, other status, only before, only after, no rate."
+        "change",
+        "slower, faster, no difference, cannot tell, other status, only before, only after, "
+        "no rate.",
     ),
     _text("why", "Reason for the change in a sentence, or the cause of a cell that is not ok."),
     _text("status_before", "As in cells.csv; empty where the cell is not in OLD."),

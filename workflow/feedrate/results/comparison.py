@@ -25,10 +25,10 @@ Software = dict[str, str]
 
 NEEDED = ("study", "device", "cell", "repeat", "status", "samples_per_s")
 """Columns without which there is nothing to compare."""
-SLOWER, FASTER, EQUAL = "slower", "faster", "no difference"
+SLOWER, FASTER, EQUAL, OPEN = "slower", "faster", "no difference", "cannot tell"
 OTHER_STATUS, ONLY_BEFORE, ONLY_AFTER = "other status", "only before", "only after"
 NO_RATE = "no rate"
-COMPARED = (SLOWER, FASTER, EQUAL)
+COMPARED = (SLOWER, FASTER, EQUAL, OPEN)
 """The changes that have a ratio."""
 
 SOFTWARE = "software"
@@ -141,7 +141,8 @@ def judge(
     """The ratio of the rates of a cell in two sets, the change, and the reason.
 
     Rates differ where the greater median is more than `noise_share` above the lesser and, if the
-    noise is known, the interval does not contain 1. So swapped sets give the same answer, swapped.
+    noise is known, the interval does not contain 1; if it does, nobody can tell. So swapped sets
+    give the same answer, swapped.
     `noise` is that of all cells of both sets, and `comparisons` is the number of these cells.
     """
     found = ratio_interval(new, old, lines.confidence, noise, comparisons)
@@ -154,7 +155,8 @@ def judge(
         why += "; without repeats the noise is unknown"
     elif apart:
         why += f", {'but the interval contains' if unsure else 'and the interval excludes'} 1"
-    change = EQUAL if unsure or not apart else SLOWER if found.value < 1 else FASTER
+    change = SLOWER if found.value < 1 else FASTER
+    change = EQUAL if not apart else OPEN if unsure else change
     names = ("ratio", "ratio_ci_low", "ratio_ci_high")
     return {"change": change, "why": f"{why}.", **dict(zip(names, found, strict=True))}
 

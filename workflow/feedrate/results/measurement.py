@@ -39,6 +39,7 @@ def measure(
         first_step_s=_first_step_s(ranks),
         **_step_times(times),
         **_waits(windows, [step.data_wait_s for steps in inside for step in steps]),
+        epoch_start_share=_largest([_epoch_starts(steps) for steps in inside]),
         forward_memory_gib=_largest([e.stages.forward_memory_gib for e in events if e.stages]),
         host_peak_memory_gib=host_peak_gib,
         energy_j_per_sample=energy_j and energy_j / samples,
@@ -108,6 +109,18 @@ def _steps_per_epoch(ranks: Ranks, spec: RunSpec) -> int | None:
 
 def _steps_in(steps: Iterable[Step], window: Window) -> list[Step]:
     return [s for s in steps if window.first_step <= s.step <= window.last_step]
+
+
+def _epoch_starts(steps: Sequence[Step]) -> float | None:
+    """Share of a rank's steps that the first ones of epochs take beyond the median of the others:
+    new workers, and memory that a fork shares, make steps longer, not only waits. None if there is
+    no other step."""
+    others = [step.step_s for step in steps if not step.starts_epoch]
+    if not others:
+        return None
+    usual_s = quantile(others, 0.5)
+    extra_s = sum(step.step_s - usual_s for step in steps if step.starts_epoch)
+    return max(0.0, extra_s) / sum(step.step_s for step in steps)
 
 
 def _skipped_updates(ranks: Ranks, window: Window) -> int | None:

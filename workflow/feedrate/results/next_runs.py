@@ -19,11 +19,14 @@ from feedrate.config.additions import Searched, read_added
 from feedrate.config.plan import make_plan, protocols
 from feedrate.config.project import Project
 from feedrate.config.spec import FULL_EPOCH_STEPS
+from feedrate.config.study import Thresholds
 from feedrate.config.values import cell_name, level_text
 from feedrate.core import paths
 from feedrate.core.files import write_json
 from feedrate.results.columns import CELLS, CLAIMS, RUNS, Column
-from feedrate.results.tables import Row, read_csv
+from feedrate.results.comparison import OPEN, compare, read_results
+from feedrate.results.statistics import look_confidence
+from feedrate.results.tables import Row, TableError, read_csv
 
 BATCH = "train.batch_size"
 FINE = 0.05
@@ -45,18 +48,38 @@ def extend(project: Project) -> int:
         [row for study in project.studies for row in _read(file, study, columns)]
         for file, columns in tables.items()
     ]
-    repeats = next_repeats(project, *rows)
+    repeats = next_repeats(project, *rows, _gated(project))
     if more := len(repeats.items() - project.further.items()):
         write_json(paths.REPEATS, repeats)
     return more
 
 
+def _gated(project: Project) -> list[Row]:
+    """The comparison with the accepted results of `auto_repeats.gate`; empty while there are none.
+    Raises TableError."""
+    budget = project.config.auto_repeats
+    if not (budget.gate and Path(budget.gate).exists()):
+        return []
+    planned = min(one.repeats for of in protocols(project).values() for one in of.values())
+    confidence = look_confidence(Thresholds().confidence, planned, budget.most)
+    try:
+        accepted, ours = map(read_results, (Path(budget.gate), Path(paths.RESULTS)))
+    except (OSError, ValueError) as error:
+        raise TableError(f"auto_repeats: gate: {error}") from None
+    return compare(accepted, ours, Thresholds(confidence=confidence))
+
+
 def next_repeats(
-    project: Project, cells: Sequence[Row], claims: Sequence[Row], runs: Sequence[Row]
+    project: Project,
+    cells: Sequence[Row],
+    claims: Sequence[Row],
+    runs: Sequence[Row],
+    compared: Sequence[Row] = (),
 ) -> dict[str, int]:
     """`project.further` with one more repeat of each cell that an open decision rests on.
 
-    The rows are those of cells.csv, claims.csv and results.csv. Nothing is added where nothing is
+    The rows are those of cells.csv, claims.csv, results.csv and of a comparison with accepted
+    results. Nothing is added where nothing is
     open or the budget is spent. If the hours do not suffice for all, the cells that need the fewest
     repeats come first. A cell waits until all its runs have ended, and has one that counts.
     """
@@ -68,7 +91,7 @@ def next_repeats(
         durations_s.setdefault(_key(run), []).append(run["duration_s"])
         usual = planned.get((run["study"], run["device"]), run["repeat"])
         left_s -= run["duration_s"] * (run["repeat"] > usual)
-    for row in _open_cells(cells, claims):
+    for row in _open_cells(cells, claims, compared):
         key = _key(row)
         usual = planned.get((row["study"], row["device"]), budget.most)
         number = max(usual, repeats.get(key, 0))
@@ -85,12 +108,13 @@ def _key(row: Row) -> str:
     return f"{row['study']}/{row['device']}/{row['measured_as'] or row['cell']}"
 
 
-def _open_cells(cells: Sequence[Row], claims: Sequence[Row]) -> list[Row]:
-    """The cells that open recommendations and claims rest on; those that need the fewest repeats
-    come first."""
+def _open_cells(cells: Sequence[Row], claims: Sequence[Row], compared: Sequence[Row]) -> list[Row]:
+    """The cells that open recommendations, claims and comparisons rest on; those that need the
+    fewest repeats come first."""
     told = [claim for claim in claims if claim["verdict"] == "cannot tell"]
     named = {f"{claim['study']}/{cell}" for claim in told for cell in claim["cells"].split(";")}
     name = "{study}/{device}/{cell}".format_map
+    named |= {name(row) for row in compared if row["change"] == OPEN}
     wanted = {_key(row) for row in cells if row.get("open") or name(row) in named}
     found = [row for row in cells if name(row) in wanted]
     return sorted(found, key=lambda row: row.get("repeats_to_decide") or 1)

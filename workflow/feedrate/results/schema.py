@@ -62,6 +62,10 @@ class Measurement(Strict, kw_only=True):
     copy_wait_share: Annotated[
         Number, value("share", "Copies of batches to the device over wall time, mean of the ranks.")
     ] = None
+    epoch_start_share: Annotated[
+        Number,
+        value("share", "What first steps of epochs take beyond the median of the others."),
+    ] = None
     peak_memory_gib: Annotated[
         Number, value("GiB", "Peak memory of a device; on cpu of a process.", "largest", "largest")
     ] = None

@@ -77,6 +77,10 @@ def _decide(cell: Row, lines: Thresholds, memory_share: float) -> tuple[Name, st
     if slow is not None and longer >= lines.replay_gain:
         times = f"waiting and computing take it at least {longer:.2f} times as long"
         return "rank-bound", f"Rank {slow} holds up the others: {times}"
+    starts = cell.get("epoch_start_share") or 0.0
+    if starts >= lines.input_bound_wait_share:
+        longer_by = f"the first steps of epochs take {starts:.1%} of the time beyond usual ones"
+        return "input-bound", f"The loader starts again with every epoch, and {longer_by}"
     if cell["world_size"] > 1 and faster and not long and _exchange_explains(parts, lines):
         return "communication-bound", "There is little wait, but the ranks together are slower"
     if headroom and not serial and _lacks_cores(cell) and _shows_gain(model, lines):
