@@ -1,10 +1,11 @@
 """The answer of a study for one device: a headline, and a sentence with the numbers behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from feedrate.config.values import BETWEEN_LEVELS, Level, level_text, parse_levels
+from feedrate.config.values import BETWEEN_LEVELS, level_text, parse_levels
 from feedrate.report import rows, text
+from feedrate.report.groups import several
 from feedrate.report.lines import Line, differing, ladder_lines, notable
 from feedrate.report.params import StudyContext, StudySettings
 from feedrate.report.rows import CellOf, CellRow, QualityRow
@@ -73,7 +74,7 @@ def answer(
         return Answer(f"{label}: use {levels}.", _throughput(study, best), to_do, [best])
     if not is_about_quality(study) and (undecided := left_open(good, device)):
         why, between = list(undecided.items())[-1]
-        names = _settings(study, [cell.levels for cell in between])
+        names = several(study, [cell.levels for cell in between])
         few = names if len(between) <= FEW else text.count(len(between), "setting")
         hint = "With repeats: auto in config.yaml, as many are made as are needed."
         return Answer(f"{label}: undecided between {few}.", f"{why} {hint}", REPEAT, between)
@@ -93,19 +94,6 @@ def answer(
 def name_of(study: StudySettings, cell: CellRow) -> str:
     """A cell's name in a sentence."""
     return text.levels_text(notable(study, cell.levels))
-
-
-def _settings(study: StudySettings, cells: Sequence[Mapping[str, Level]]) -> str:
-    """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor; else
-    each by itself, with all levels in which they differ."""
-    values = {name: [level_text(cell[name]) for cell in cells] for name in cells[0]}
-    varied = {name for name, found in values.items() if len(set(found)) > 1}
-    named = varied.union(*(notable(study, dict(cell)) for cell in cells))
-    if len(varied) != 1:
-        told = (text.levels_text({k: v for k, v in c.items() if k in named}) for c in cells)
-        return text.listed(one.replace(", ", " with ") for one in told)
-    values = {k: found for k, found in values.items() if k in named}
-    return ", ".join(f"{k} = {text.listed(dict.fromkeys(found))}" for k, found in values.items())
 
 
 def ladder_factor(study: StudySettings) -> str | None:

@@ -1,8 +1,8 @@
-"""The name of several cells in a sentence."""
+"""The names of several cells in a sentence."""
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from feedrate.config.values import Level, level_text
@@ -38,3 +38,16 @@ def group_name(study: StudySettings, cells: Sequence[CellRow], every: Sequence[C
         + text.listed(level_text(cell.levels[factor]) for cell in group)
         for rest, group in groups[factor].items()
     )
+
+
+def several(study: StudySettings, cells: Sequence[Mapping[str, Level]]) -> str:
+    """Several settings: `workers = 0, 1 and 2, decode = host` where they differ in one factor; else
+    each by itself, with all levels in which they differ."""
+    values = {name: [level_text(cell[name]) for cell in cells] for name in cells[0]}
+    varied = {name for name, found in values.items() if len(set(found)) > 1}
+    named = varied.union(*(notable(study, dict(cell)) for cell in cells))
+    if len(varied) != 1:
+        told = (text.levels_text({k: v for k, v in c.items() if k in named}) for c in cells)
+        return text.listed(one.replace(", ", " with ") for one in told)
+    values = {k: found for k, found in values.items() if k in named}
+    return ", ".join(f"{k} = {text.listed(dict.fromkeys(found))}" for k, found in values.items())
